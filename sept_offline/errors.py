@@ -1,0 +1,29 @@
+"""The mistakes a user can make, one class for each kind, under one root."""
+
+
+class SeptError(Exception):
+    """Root of every error this library raises on purpose; the message is one clear sentence."""
+
+
+class DataError(SeptError):
+    """A dataset is missing, damaged, or not what it says it is."""
+
+
+class FamilyError(SeptError):
+    """A family of environments is unknown or does not keep its contract."""
+
+
+class ConfigError(SeptError):
+    """A setting is unknown, of the wrong type, or out of range."""
+
+
+class AgentError(SeptError):
+    """An agent on disk is damaged, or an agent was used against its declaration."""
+
+
+class HarnessError(SeptError):
+    """Something tried to get more out of the one test episode than it is allowed to."""
+
+
+class TrainingError(SeptError):
+    """Training cannot go on: a loss is not finite, or the data do not support the task."""

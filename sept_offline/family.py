@@ -1,0 +1,104 @@
+"""What a family of environments is: one frozen record, and how a name finds it."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import importlib.metadata
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sept_offline.errors import FamilyError
+
+if TYPE_CHECKING:
+    import gymnasium
+    from gymnasium.vector import VectorEnv
+
+Hidden = Mapping[str, float]
+ENTRY_POINTS = "sept_offline.families"
+
+
+@dataclass(frozen=True)
+class Family:
+    """A set of instances that share states, actions and rewards and differ in hidden parameters.
+
+    `make(hidden)` returns an environment with no time limit of its own (or a generous one): the
+    library applies `train_steps` while logging and `test_steps` in the test episode.
+    `make_vec(hiddens, max_episode_steps)` returns a true batch, one row a hidden dict, that applies
+    the limit itself and autoresets on the next step; without it copies are stepped.
+    """
+
+    name: str
+    make: Callable[[Hidden], gymnasium.Env[Any, Any]]
+    splits: Mapping[str, Sequence[Hidden]]
+    train_steps: int
+    test_steps: int
+    probe_steps: int
+    latent_dim: int
+    solved: float | None = None
+    make_vec: Callable[[Sequence[Hidden], int], VectorEnv[Any, Any, Any]] | None = None
+    observation_names: tuple[str, ...] | None = None
+    action_names: tuple[str, ...] | None = None
+    recipe: Path | None = None
+    """The TOML file `collect` follows when nothing else is said."""
+    references: Path | None = None
+    """A JSON file with the random and the best known return of each instance."""
+
+    def instances(self, split: str = "train") -> list[dict[str, float]]:
+        """The hidden parameters of a split, in order; instance i has the id "<split>-<i>"."""
+        if split not in self.splits:
+            known = ", ".join(sorted(self.splits))
+            raise FamilyError(
+                f"Family {self.name!r} has no split {split!r}{suggest(split, self.splits)}; "
+                f"its splits are {known}."
+            )
+        return [dict(hidden) for hidden in self.splits[split]]
+
+    def instance_ids(self, split: str = "train") -> list[str]:
+        """The ids of a split's instances, in order."""
+        return [f"{split}-{index}" for index in range(len(self.instances(split)))]
+
+
+def suggest(word: str, known: Any) -> str:
+    """', did you mean …?' for the nearest of `known`, or nothing."""
+    near = difflib.get_close_matches(word, list(known), n=1)
+    return f" (did you mean {near[0]!r}?)" if near else ""
+
+
+def family_names() -> list[str]:
+    """The names under which installed packages have registered families."""
+    return sorted({point.name for point in importlib.metadata.entry_points(group=ENTRY_POINTS)})
+
+
+def load_object(spec: str, what: str) -> Any:
+    """The object that `package.module:object` names."""
+    module_name, _, attribute = spec.partition(":")
+    try:
+        found: Any = importlib.import_module(module_name)
+        for part in attribute.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise FamilyError(f"Cannot load the {what} {spec!r}: {error}.") from error
+    return found
+
+
+def load_family(spec: str | Family) -> Family:
+    """A family by its registered name or as `package.module:object`; a record is returned as is."""
+    if isinstance(spec, Family):
+        return spec
+    if ":" in spec:
+        found = load_object(spec, "family")
+    else:
+        points = {p.name: p for p in importlib.metadata.entry_points(group=ENTRY_POINTS)}
+        if spec not in points:
+            raise FamilyError(
+                f"There is no family {spec!r}{suggest(spec, points)}; "
+                f"known are {', '.join(sorted(points)) or 'none'}, "
+                "or name your own as package.module:object."
+            )
+        found = points[spec].load()
+    if not isinstance(found, Family):
+        raise FamilyError(f"{spec!r} is a {type(found).__name__}, not a sept_offline.Family.")
+    return found

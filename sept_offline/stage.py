@@ -1,0 +1,39 @@
+"""What every training stage looks like from outside: advance, save, restore, finish."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclass
+class StageState:
+    """All a stage needs to go on as if it had never stopped: tensors, and JSON-ready values."""
+
+    tensors: dict[str, torch.Tensor] = field(default_factory=dict)
+    values: dict[str, Any] = field(default_factory=dict)
+
+
+class Stage(Protocol):
+    """One training loop, cut into pieces so that progress, checkpoints and files stay above it."""
+
+    name: str
+    total: int
+    """Updates in all."""
+    done: int
+    """Updates made so far."""
+
+    def advance(self, updates: int) -> dict[str, float]:
+        """Make up to `updates` more updates (never beyond `total`) and return metrics."""
+        ...
+
+    def state(self) -> StageState:
+        """A snapshot; restoring it and advancing gives the bits of an unbroken run."""
+        ...
+
+    def restore(self, state: StageState) -> None:
+        """Continue from a snapshot."""
+        ...
