@@ -1,0 +1,114 @@
+"""The transition decoder in NumPy: how likely a segment is under a latent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sept_offline.agent.encoder import one_hot
+from sept_offline.agent.networks import MLP, Array, Arrays, Standardiser
+from sept_offline.errors import AgentError
+
+LOG_TWO_PI = float(np.log(2 * np.pi))
+
+
+def decoder_features(state: Array, taken: Array, latent: Array) -> Array:
+    """What the decoder reads, `[m, d + A + k + A·k]`: (s, a, z, a⊗z), rows alike.
+
+    `state[m, d]` is standardised, `taken[m, A]` one-hot, `latent[m, k]`; a⊗z holds z's column j
+    under action a at position a·k + j.
+    """
+    crossed = (taken[:, :, None] * latent[:, None, :]).reshape(len(state), -1)
+    return np.concatenate([state, taken, latent, crossed], axis=1).astype(np.float32)
+
+
+class TransitionDecoder:
+    """p(s′ − s | s, a, z), a diagonal Gaussian over the standardised change of state.
+
+    `network` takes d + A + k + A·k inputs (see `decoder_features`) and gives 2d outputs: mean and
+    log-variance of the standardised Δs; log-variances are clipped to `log_var_range`.
+    """
+
+    kind = "transition"
+
+    def __init__(
+        self,
+        network: MLP,
+        observation_scaler: Standardiser,
+        delta_scaler: Standardiser,
+        num_actions: int,
+        latent_dim: int,
+        log_var_range: tuple[float, float] = (-8.0, 4.0),
+    ) -> None:
+        self.network, self.num_actions, self.latent_dim = network, num_actions, latent_dim
+        self.observation_scaler, self.delta_scaler = observation_scaler, delta_scaler
+        self.log_var_range = log_var_range
+        self.observation_dim = dim = observation_scaler.dim
+        inputs = dim + num_actions + latent_dim + num_actions * latent_dim
+        shape = (network.input_dim, network.output_dim)
+        if delta_scaler.dim != dim or shape != (inputs, 2 * dim):
+            raise AgentError(
+                f"A decoder of {dim} columns, {num_actions} actions and {latent_dim} latents needs "
+                f"{inputs} inputs and {2 * dim} outputs, found {shape[0]} and {shape[1]}."
+            )
+
+    def log_prob(
+        self, observations: NDArray[Any], actions: NDArray[Any], z: NDArray[Any]
+    ) -> NDArray[np.float64]:
+        """Σ_t log p(s_{t+1} − s_t | s_t, a_t, z), `[n]`, a density of the standardised changes.
+
+        `observations[n, T+1, d]`, `actions[n, T]`, `z[n, k]`.
+        """
+        raw = np.asarray(observations, dtype=np.float32)
+        count, steps = actions.shape
+        state = self.observation_scaler(raw[:, :-1]).reshape(count * steps, -1)
+        delta = self.delta_scaler(raw[:, 1:] - raw[:, :-1]).reshape(count * steps, -1)
+        taken = one_hot(actions.reshape(-1), self.num_actions)
+        latent = np.repeat(np.asarray(z, dtype=np.float32), steps, axis=0)
+        output = self.network(decoder_features(state, taken, latent)).astype(np.float64)
+        mean = output[:, : self.observation_dim]
+        log_var = np.clip(output[:, self.observation_dim :], *self.log_var_range)
+        terms = (delta - mean) ** 2 * np.exp(-log_var) + log_var + LOG_TWO_PI
+        total: NDArray[np.float64] = -0.5 * terms.sum(axis=1).reshape(count, steps).sum(axis=1)
+        return total
+
+    def to_arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
+        """Weights and scalers, under `prefix`."""
+        return {
+            **self.network.to_arrays(f"{prefix}.network"),
+            **self.observation_scaler.to_arrays(f"{prefix}.observation"),
+            **self.delta_scaler.to_arrays(f"{prefix}.delta"),
+        }
+
+    def describe(self) -> dict[str, Any]:
+        """Kind, actions, latents and the range of log-variances."""
+        return {
+            "kind": self.kind,
+            "num_actions": self.num_actions,
+            "latent_dim": self.latent_dim,
+            "log_var_range": list(self.log_var_range),
+        }
+
+    @classmethod
+    def from_arrays(
+        cls, arrays: Arrays, description: Mapping[str, Any], prefix: str
+    ) -> TransitionDecoder:
+        """The decoder that `to_arrays(prefix)` and `describe()` wrote."""
+        try:
+            low, high = description["log_var_range"]
+            sizes = int(description["num_actions"]), int(description["latent_dim"])
+            clip = (float(low), float(high))
+        except (KeyError, TypeError, ValueError) as error:
+            raise AgentError(
+                f"The agent's decoder is not described as expected: {error}."
+            ) from error
+        return cls(
+            MLP.from_arrays(arrays, f"{prefix}.network"),
+            Standardiser.from_arrays(arrays, f"{prefix}.observation"),
+            Standardiser.from_arrays(arrays, f"{prefix}.delta"),
+            *sizes,
+            log_var_range=clip,
+        )

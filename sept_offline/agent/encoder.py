@@ -1,0 +1,292 @@
+"""Segment encoders in NumPy: from the first steps of an episode to a posterior over the latent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sept_offline.agent.networks import MLP, Array, Arrays, Standardiser, take
+from sept_offline.errors import AgentError
+
+DIRECTIONS = ("forward", "backward")
+LstmWeights = tuple[Array, Array, Array, Array]
+"""`(weight_ih[4H, in], weight_hh[4H, H], bias_ih[4H], bias_hh[4H])`, gates in order i, f, g, o."""
+
+
+class SegmentEncoder(Protocol):
+    """q(z | segment), a diagonal Gaussian."""
+
+    kind: str
+    steps: int
+    """T, the number of steps a segment has."""
+    latent_dim: int
+    observation_dim: int
+    num_actions: int
+
+    def encode(self, observations: NDArray[Any], actions: NDArray[Any]) -> tuple[Array, Array]:
+        """Mean and log-variance, `[n, k]` each, of `observations[n, T+1, d]`, `actions[n, T]`."""
+        ...
+
+    def to_arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
+        """All weights, each under a name that starts with `prefix`."""
+        ...
+
+    def describe(self) -> dict[str, Any]:
+        """What `from_arrays` needs beside the weights, JSON-ready."""
+        ...
+
+
+def one_hot(actions: NDArray[Any], num_actions: int) -> Array:
+    """`actions[...]` as `[..., num_actions]`."""
+    return np.asarray(np.eye(num_actions, dtype=np.float32)[actions])
+
+
+def flat_features(
+    observations: NDArray[Any],
+    actions: NDArray[Any],
+    num_actions: int,
+    observation_scaler: Standardiser,
+    delta_scaler: Standardiser,
+) -> Array:
+    """What the flat encoder reads, `[n, T · (2d + A + A·d)]`, step after step.
+
+    A step is (s, a, Δs, a⊗Δs): s and Δs = s′ − s standardised, a one-hot, and a⊗Δs holds the change
+    of column j under action a at position a·d + j.
+    """
+    raw = np.asarray(observations, dtype=np.float32)
+    count, steps = actions.shape
+    state = observation_scaler(raw[:, :-1])
+    delta = delta_scaler(raw[:, 1:] - raw[:, :-1])
+    taken = one_hot(actions, num_actions)
+    crossed = (taken[..., :, None] * delta[..., None, :]).reshape(count, steps, -1)
+    features = np.concatenate([state, taken, delta, crossed], axis=2)
+    return np.ascontiguousarray(features.reshape(count, -1), dtype=np.float32)
+
+
+def _check_segments(
+    observations: NDArray[Any], actions: NDArray[Any], steps: int, dim: int
+) -> None:
+    count = len(actions)
+    if observations.shape != (count, steps + 1, dim) or actions.shape != (count, steps):
+        raise AgentError(
+            f"The encoder reads observations [n, {steps + 1}, {dim}] and actions [n, {steps}], "
+            f"found {list(observations.shape)} and {list(actions.shape)}."
+        )
+
+
+class FlatEncoder:
+    """An MLP on all steps' features at once; see `flat_features`. Its outputs are mean, log-variance.
+
+    `observation_scaler` and `delta_scaler` have d columns; `network` takes T·(2d + A + A·d) inputs
+    and gives 2k outputs. Log-variances are clipped to `log_var_range`.
+    """
+
+    kind = "flat"
+
+    def __init__(
+        self,
+        network: MLP,
+        observation_scaler: Standardiser,
+        delta_scaler: Standardiser,
+        num_actions: int,
+        steps: int,
+        log_var_range: tuple[float, float] = (-10.0, 4.0),
+    ) -> None:
+        self.network, self.num_actions, self.steps = network, num_actions, steps
+        self.observation_scaler, self.delta_scaler = observation_scaler, delta_scaler
+        self.log_var_range = log_var_range
+        self.observation_dim = observation_scaler.dim
+        self.latent_dim = network.output_dim // 2
+        dim = self.observation_dim
+        inputs = steps * (2 * dim + num_actions + num_actions * dim)
+        if delta_scaler.dim != dim or network.input_dim != inputs or network.output_dim % 2:
+            raise AgentError(
+                f"A flat encoder of {steps} steps, {dim} columns and {num_actions} actions needs "
+                f"{inputs} inputs and an even number of outputs, "
+                f"found {network.input_dim} and {network.output_dim}."
+            )
+
+    def encode(self, observations: NDArray[Any], actions: NDArray[Any]) -> tuple[Array, Array]:
+        """Mean and log-variance, `[n, k]` each, of `observations[n, T+1, d]`, `actions[n, T]`."""
+        _check_segments(observations, actions, self.steps, self.observation_dim)
+        features = flat_features(
+            observations, actions, self.num_actions, self.observation_scaler, self.delta_scaler
+        )
+        return _halves(self.network(features), self.log_var_range)
+
+    def to_arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
+        """Weights and scalers, under `prefix`."""
+        return {
+            **self.network.to_arrays(f"{prefix}.network"),
+            **self.observation_scaler.to_arrays(f"{prefix}.observation"),
+            **self.delta_scaler.to_arrays(f"{prefix}.delta"),
+        }
+
+    def describe(self) -> dict[str, Any]:
+        """Kind, actions, steps and the range of log-variances."""
+        return _describe(self)
+
+    @classmethod
+    def from_arrays(
+        cls, arrays: Arrays, description: Mapping[str, Any], prefix: str
+    ) -> FlatEncoder:
+        """The encoder that `to_arrays(prefix)` and `describe()` wrote."""
+        return cls(
+            MLP.from_arrays(arrays, f"{prefix}.network"),
+            Standardiser.from_arrays(arrays, f"{prefix}.observation"),
+            Standardiser.from_arrays(arrays, f"{prefix}.delta"),
+            *_described(description),
+        )
+
+
+class LstmEncoder:
+    """A bidirectional LSTM over (s, a), mean-pooled over time, then `head` to mean, log-variance.
+
+    It reads the first T observations and the T actions: the paper's segment has no final state.
+    Inputs of a step are the standardised s and the one-hot a, `[d + A]`; `head` takes the mean over
+    time of (forward, backward) states, `[2H]`, and gives 2k outputs.
+    """
+
+    kind = "lstm"
+
+    def __init__(
+        self,
+        forward: LstmWeights,
+        backward: LstmWeights,
+        head: MLP,
+        observation_scaler: Standardiser,
+        num_actions: int,
+        steps: int,
+        log_var_range: tuple[float, float] = (-10.0, 4.0),
+    ) -> None:
+        self.directions = (_lstm_weights(forward), _lstm_weights(backward))
+        self.head, self.observation_scaler = head, observation_scaler
+        self.num_actions, self.steps, self.log_var_range = num_actions, steps, log_var_range
+        self.observation_dim = observation_scaler.dim
+        self.latent_dim = head.output_dim // 2
+        self.hidden_dim = head.input_dim // 2
+        size, inputs = self.hidden_dim, self.observation_dim + num_actions
+        shapes = ((4 * size, inputs), (4 * size, size), (4 * size,), (4 * size,))
+        for weights in self.directions:
+            if tuple(w.shape for w in weights) != shapes or head.output_dim % 2:
+                raise AgentError(
+                    f"An LSTM encoder of {size} units and {inputs} inputs needs weights of shapes "
+                    f"{shapes}, found {tuple(w.shape for w in weights)}."
+                )
+
+    def encode(self, observations: NDArray[Any], actions: NDArray[Any]) -> tuple[Array, Array]:
+        """Mean and log-variance, `[n, k]` each, of `observations[n, T+1, d]`, `actions[n, T]`."""
+        _check_segments(observations, actions, self.steps, self.observation_dim)
+        state = self.observation_scaler(np.asarray(observations)[:, :-1])
+        inputs = np.concatenate([state, one_hot(actions, self.num_actions)], axis=2)
+        forward = _run_lstm(inputs, self.directions[0])
+        backward = _run_lstm(inputs[:, ::-1], self.directions[1])
+        pooled = np.concatenate([forward.mean(axis=1), backward.mean(axis=1)], axis=1)
+        return _halves(self.head(pooled), self.log_var_range)
+
+    def to_arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
+        """Weights and scaler, under `prefix`."""
+        arrays = {
+            **self.head.to_arrays(f"{prefix}.head"),
+            **self.observation_scaler.to_arrays(f"{prefix}.observation"),
+        }
+        for name, weights in zip(DIRECTIONS, self.directions, strict=True):
+            for part, value in zip(LSTM_PARTS, weights, strict=True):
+                arrays[f"{prefix}.{name}.{part}"] = value
+        return arrays
+
+    def describe(self) -> dict[str, Any]:
+        """Kind, actions, steps and the range of log-variances."""
+        return _describe(self)
+
+    @classmethod
+    def from_arrays(
+        cls, arrays: Arrays, description: Mapping[str, Any], prefix: str
+    ) -> LstmEncoder:
+        """The encoder that `to_arrays(prefix)` and `describe()` wrote."""
+        forward, backward = (
+            (
+                take(arrays, f"{prefix}.{name}.weight_ih", 2),
+                take(arrays, f"{prefix}.{name}.weight_hh", 2),
+                take(arrays, f"{prefix}.{name}.bias_ih", 1),
+                take(arrays, f"{prefix}.{name}.bias_hh", 1),
+            )
+            for name in DIRECTIONS
+        )
+        return cls(
+            forward,
+            backward,
+            MLP.from_arrays(arrays, f"{prefix}.head"),
+            Standardiser.from_arrays(arrays, f"{prefix}.observation"),
+            *_described(description),
+        )
+
+
+LSTM_PARTS = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+ENCODERS: dict[str, type[FlatEncoder] | type[LstmEncoder]] = {
+    FlatEncoder.kind: FlatEncoder,
+    LstmEncoder.kind: LstmEncoder,
+}
+
+
+def encoder_from_arrays(
+    arrays: Arrays, description: Mapping[str, Any], prefix: str
+) -> FlatEncoder | LstmEncoder:
+    """Whichever encoder `description` names."""
+    kind = description.get("kind")
+    if kind not in ENCODERS:
+        raise AgentError(f"The agent names an unknown encoder {kind!r}; known: {sorted(ENCODERS)}.")
+    return ENCODERS[kind].from_arrays(arrays, description, prefix)
+
+
+def _halves(output: Array, log_var_range: tuple[float, float]) -> tuple[Array, Array]:
+    size = output.shape[1] // 2
+    return output[:, :size].copy(), np.clip(output[:, size:], *log_var_range).astype(np.float32)
+
+
+def _describe(encoder: FlatEncoder | LstmEncoder) -> dict[str, Any]:
+    return {
+        "kind": encoder.kind,
+        "num_actions": encoder.num_actions,
+        "steps": encoder.steps,
+        "log_var_range": list(encoder.log_var_range),
+    }
+
+
+def _described(description: Mapping[str, Any]) -> tuple[int, int, tuple[float, float]]:
+    try:
+        low, high = description["log_var_range"]
+        return int(description["num_actions"]), int(description["steps"]), (float(low), float(high))
+    except (KeyError, TypeError, ValueError) as error:
+        raise AgentError(f"The agent's encoder is not described as expected: {error}.") from error
+
+
+def _lstm_weights(weights: LstmWeights) -> LstmWeights:
+    w_ih, w_hh, b_ih, b_hh = (np.ascontiguousarray(w, dtype=np.float32) for w in weights)
+    return w_ih, w_hh, b_ih, b_hh
+
+
+def _sigmoid(x: Array) -> Array:
+    # by way of tanh: no overflow, whatever x
+    half = np.float32(0.5)
+    return np.asarray(half * (np.tanh(half * x) + np.float32(1)))
+
+
+def _run_lstm(inputs: Array, weights: LstmWeights) -> Array:
+    """The states `[n, T, H]` of an LSTM over `inputs[n, T, in]`."""
+    w_ih, w_hh, b_ih, b_hh = weights
+    count, steps, _ = inputs.shape
+    size = w_hh.shape[1]
+    hidden = np.zeros((count, size), dtype=np.float32)
+    cell = np.zeros_like(hidden)
+    states = np.empty((count, steps, size), dtype=np.float32)
+    for step in range(steps):
+        gates = inputs[:, step] @ w_ih.T + hidden @ w_hh.T + (b_ih + b_hh)
+        enter, forget, new, leave = np.split(gates, 4, axis=1)
+        cell = _sigmoid(forget) * cell + _sigmoid(enter) * np.tanh(new)
+        hidden = _sigmoid(leave) * np.tanh(cell)
+        states[:, step] = hidden
+    return states

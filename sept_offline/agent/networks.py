@@ -1,0 +1,359 @@
+"""Forward passes of small networks in NumPy: what an agent needs to act, and nothing that learns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sept_offline.errors import AgentError
+
+Array = NDArray[np.float32]
+Arrays = Mapping[str, NDArray[Any]]
+
+NORM_EPSILON = np.float32(1e-5)
+ACTIVATIONS = ("relu", "tanh")
+
+
+class Network(Protocol):
+    """Rows in, rows out: `[n, input_dim]` to `[n, output_dim]`, or one row without the n."""
+
+    input_dim: int
+    output_dim: int
+
+    def __call__(self, x: Array) -> Array:
+        """The outputs `[n, output_dim]` of a batch `[n, input_dim]`, or of one row `[input_dim]`."""
+        ...
+
+    def row(self, x: Array) -> Array:
+        """The outputs `[output_dim]` of one row `[input_dim]`, the quickest way."""
+        ...
+
+    def to_arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
+        """All weights, each under a name that starts with `prefix`."""
+        ...
+
+
+def take(arrays: Arrays, name: str, ndim: int) -> Array:
+    """The finite float32 array `name`, or an error that says what is wrong with it."""
+    if name not in arrays:
+        raise AgentError(f"The agent's weights lack {name!r}; the agent is damaged, fit it again.")
+    value = np.asarray(arrays[name])
+    if value.dtype != np.float32 or value.ndim != ndim:
+        raise AgentError(
+            f"The agent's weights hold {name!r} as {value.dtype} of {value.ndim} dimensions, "
+            f"expected float32 of {ndim}; the agent is damaged, fit it again."
+        )
+    if not np.isfinite(value).all():
+        raise AgentError(f"The agent's weights {name!r} are not all finite; fit the agent again.")
+    return value
+
+
+def _float32(value: Any) -> Array:
+    return np.ascontiguousarray(value, dtype=np.float32)
+
+
+class Standardiser:
+    """(x − mean) / scale, per column: `mean[k]`, `scale[k]`, every scale above 0."""
+
+    def __init__(self, mean: Any, scale: Any) -> None:
+        self.mean, self.scale = _float32(mean), _float32(scale)
+        if self.mean.ndim != 1 or self.mean.shape != self.scale.shape:
+            raise AgentError(
+                f"A standardiser needs a mean and a scale of one length, found shapes "
+                f"{self.mean.shape} and {self.scale.shape}."
+            )
+        if not (self.scale > 0).all():
+            raise AgentError("A standardiser's scales must all be above 0.")
+        self.dim = len(self.mean)
+        self._inverse = (np.float32(1) / self.scale).astype(np.float32)
+
+    @classmethod
+    def identity(cls, dim: int) -> Standardiser:
+        """One that changes nothing."""
+        return cls(np.zeros(dim), np.ones(dim))
+
+    @classmethod
+    def fit(cls, rows: NDArray[Any], floor: float = 1e-6) -> Standardiser:
+        """From the columns of `rows[n, k]`; a constant column is only centred."""
+        values = np.asarray(rows, dtype=np.float64)
+        scale = values.std(axis=0)
+        return cls(values.mean(axis=0), np.where(scale > floor, scale, 1.0))
+
+    def __call__(self, x: NDArray[Any]) -> Array:
+        """`x[..., k]`, standardised."""
+        standard: Array = (np.asarray(x, dtype=np.float32) - self.mean) * self._inverse
+        return standard
+
+    def to_arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
+        """Mean and scale, under `prefix`."""
+        return {f"{prefix}.mean": self.mean, f"{prefix}.scale": self.scale}
+
+    @classmethod
+    def from_arrays(cls, arrays: Arrays, prefix: str) -> Standardiser:
+        """The standardiser that `to_arrays(prefix)` wrote."""
+        return cls(take(arrays, f"{prefix}.mean", 1), take(arrays, f"{prefix}.scale", 1))
+
+
+class MLP:
+    """Linear layers with an activation, and an optional LayerNorm (eps 1e-5), in each but the last.
+
+    `layers`: `(weight[out, in], bias[out])` each; `norms`: `(gamma[out], beta[out])` or None for
+    each hidden layer. A hidden layer is Linear, LayerNorm, activation; with `norm_first=False` it
+    is Linear, activation, LayerNorm, which is how d3rlpy builds its encoders.
+    """
+
+    def __init__(
+        self,
+        layers: Sequence[tuple[Any, Any]],
+        norms: Sequence[tuple[Any, Any] | None] | None = None,
+        activation: str = "relu",
+        norm_first: bool = True,
+    ) -> None:
+        if not layers:
+            raise AgentError("A network needs at least one layer.")
+        if activation not in ACTIVATIONS:
+            raise AgentError(
+                f"A network's activation is {' or '.join(ACTIVATIONS)}, found {activation!r}."
+            )
+        hidden = len(layers) - 1
+        given = [None] * hidden if norms is None else list(norms)
+        if len(given) != hidden:
+            raise AgentError(f"A network of {hidden} hidden layers was given {len(given)} norms.")
+        self.layers = [(_float32(weight), _float32(bias)) for weight, bias in layers]
+        self.norms = [
+            None if norm is None else (_float32(norm[0]), _float32(norm[1])) for norm in given
+        ]
+        self.activation = activation
+        self.norm_first = norm_first
+        self._check_shapes()
+        self.input_dim = int(self.layers[0][0].shape[1])
+        self.output_dim = int(self.layers[-1][0].shape[0])
+        # gemm reads the transposed view as it lies in memory: nothing is copied for a batch
+        self._transposed = [(weight.T, bias) for weight, bias in self.layers]
+
+    def _check_shapes(self) -> None:
+        width = None
+        for index, (weight, bias) in enumerate(self.layers):
+            if weight.ndim != 2 or bias.shape != weight.shape[:1]:
+                raise AgentError(
+                    f"Layer {index} of a network has weights of shape {weight.shape} and a bias "
+                    f"of shape {bias.shape}; they do not fit."
+                )
+            if width is not None and weight.shape[1] != width:
+                raise AgentError(
+                    f"Layer {index} of a network takes {weight.shape[1]} inputs, "
+                    f"but the layer below gives {width}."
+                )
+            width = weight.shape[0]
+        for index, norm in enumerate(self.norms):
+            expected = self.layers[index][1].shape
+            if norm is not None and (norm[0].shape != expected or norm[1].shape != expected):
+                raise AgentError(f"The norm of layer {index} of a network does not fit its layer.")
+
+    def __call__(self, x: Array) -> Array:
+        """`x[n, input_dim]` to `[n, output_dim]`; a single row `[input_dim]` to `[output_dim]`."""
+        if x.ndim == 1:
+            return self.row(x)
+        value = np.asarray(x, dtype=np.float32)
+        for (weight, bias), norm in zip(self._transposed[:-1], self.norms, strict=True):
+            value = value @ weight
+            value += bias
+            if norm is not None and self.norm_first:
+                value = _normalise_rows(value, *norm)
+            value = self._activate(value)
+            if norm is not None and not self.norm_first:
+                value = _normalise_rows(value, *norm)
+        weight, bias = self._transposed[-1]
+        output: Array = value @ weight
+        output += bias
+        return output
+
+    def row(self, x: Array) -> Array:
+        """The same for one row `x[input_dim]`, as matrix-vector products."""
+        value = x
+        for (weight, bias), norm in zip(self.layers[:-1], self.norms, strict=True):
+            value = weight.dot(value)
+            value += bias
+            if norm is not None and self.norm_first:
+                value = _normalise_row(value, *norm)
+            value = self._activate(value)
+            if norm is not None and not self.norm_first:
+                value = _normalise_row(value, *norm)
+        weight, bias = self.layers[-1]
+        output = weight.dot(value)
+        output += bias
+        return output
+
+    def _activate(self, value: Array) -> Array:
+        if self.activation == "relu":
+            return np.maximum(value, np.float32(0), out=value)
+        return np.tanh(value, out=value)
+
+    def to_arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
+        """Weights, and in `<prefix>.form` the activation and the place of the norms."""
+        form = [ACTIVATIONS.index(self.activation), int(self.norm_first)]
+        arrays: dict[str, NDArray[Any]] = {f"{prefix}.form": np.array(form, dtype=np.int64)}
+        for index, (weight, bias) in enumerate(self.layers):
+            arrays[f"{prefix}.{index}.weight"] = weight
+            arrays[f"{prefix}.{index}.bias"] = bias
+        for index, norm in enumerate(self.norms):
+            if norm is not None:
+                arrays[f"{prefix}.{index}.gamma"], arrays[f"{prefix}.{index}.beta"] = norm
+        return arrays
+
+    @classmethod
+    def from_arrays(cls, arrays: Arrays, prefix: str) -> MLP:
+        """The network that `to_arrays(prefix)` wrote."""
+        form = np.asarray(arrays.get(f"{prefix}.form", ()))
+        if form.shape != (2,) or form[0] not in range(len(ACTIVATIONS)) or form[1] not in (0, 1):
+            raise AgentError(
+                f"The agent's weights hold no network {prefix!r}; fit the agent again."
+            )
+        layers: list[tuple[Array, Array]] = []
+        norms: list[tuple[Array, Array] | None] = []
+        while f"{prefix}.{len(layers)}.weight" in arrays:
+            name = f"{prefix}.{len(layers)}"
+            layers.append((take(arrays, f"{name}.weight", 2), take(arrays, f"{name}.bias", 1)))
+            has_norm = f"{name}.gamma" in arrays
+            norms.append(
+                (take(arrays, f"{name}.gamma", 1), take(arrays, f"{name}.beta", 1))
+                if has_norm
+                else None
+            )
+        return cls(layers, norms[:-1], ACTIVATIONS[int(form[0])], bool(form[1]))
+
+
+def _normalise_rows(value: Array, gamma: Array, beta: Array) -> Array:
+    value -= value.mean(axis=1, keepdims=True)
+    variance = np.einsum("ij,ij->i", value, value) / np.float32(value.shape[1])
+    value *= (np.float32(1) / np.sqrt(variance + NORM_EPSILON))[:, None]
+    value *= gamma
+    value += beta
+    return value
+
+
+def _normalise_row(value: Array, gamma: Array, beta: Array) -> Array:
+    size = np.float32(len(value))
+    value -= np.add.reduce(value) / size
+    value *= np.float32(1) / np.sqrt(value.dot(value) / size + NORM_EPSILON)
+    value *= gamma
+    value += beta
+    return value
+
+
+class Ensemble:
+    """The mean of several networks of the same shape."""
+
+    def __init__(self, members: Sequence[MLP]) -> None:
+        if not members:
+            raise AgentError("An ensemble needs at least one network.")
+        shapes = {(member.input_dim, member.output_dim) for member in members}
+        if len(shapes) != 1:
+            raise AgentError("The networks of an ensemble differ in their inputs or outputs.")
+        self.members = list(members)
+        self.input_dim, self.output_dim = shapes.pop()
+        self._share = np.float32(1 / len(members))
+
+    def __call__(self, x: Array) -> Array:
+        """The mean output, `[n, input_dim]` to `[n, output_dim]`, or of a single row."""
+        if x.ndim == 1:
+            return self.row(x)
+        total = self.members[0](x)
+        for member in self.members[1:]:
+            total += member(x)
+        total *= self._share
+        return total
+
+    def row(self, x: Array) -> Array:
+        """The same for one row."""
+        total = self.members[0].row(x)
+        for member in self.members[1:]:
+            total += member.row(x)
+        total *= self._share
+        return total
+
+    def to_arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
+        """Each member's weights, under `<prefix>.member<i>`."""
+        arrays: dict[str, NDArray[Any]] = {}
+        for index, member in enumerate(self.members):
+            arrays |= member.to_arrays(f"{prefix}.member{index}")
+        return arrays
+
+    @classmethod
+    def from_arrays(cls, arrays: Arrays, prefix: str) -> Ensemble:
+        """The ensemble that `to_arrays(prefix)` wrote."""
+        members: list[MLP] = []
+        while f"{prefix}.member{len(members)}.form" in arrays:
+            members.append(MLP.from_arrays(arrays, f"{prefix}.member{len(members)}"))
+        return cls(members)
+
+
+class Constrained:
+    """Values of the actions that an imitator finds likely enough, as discrete BCQ acts.
+
+    An action whose imitated probability is at most `flexibility` times the likeliest one's has
+    value 0; the others' values are shifted to be positive, so that the best of them wins.
+    """
+
+    def __init__(self, values: MLP | Ensemble, imitator: MLP | Ensemble, flexibility: float):
+        if (values.input_dim, values.output_dim) != (imitator.input_dim, imitator.output_dim):
+            raise AgentError("The value network and its imitator differ in inputs or outputs.")
+        if not 0 < flexibility < 1:
+            raise AgentError(f"An imitator's threshold lies in (0, 1), found {flexibility}.")
+        self.values, self.imitator, self.flexibility = values, imitator, flexibility
+        self.input_dim, self.output_dim = values.input_dim, values.output_dim
+        self._least = np.float32(np.log(flexibility))
+
+    def __call__(self, x: Array) -> Array:
+        """Shifted values `[n, output_dim]`, 0 where the action is not allowed."""
+        logits, values = self.imitator(x), self.values(x)
+        allowed = logits - logits.max(axis=-1, keepdims=True) > self._least
+        # the small constant keeps an allowed action above a forbidden one
+        shifted: Array = (values - values.min(axis=-1, keepdims=True) + np.float32(1e-5)) * allowed
+        return shifted
+
+    def row(self, x: Array) -> Array:
+        """The same for one row."""
+        return self(x)
+
+    def to_arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
+        """Both networks' weights and the threshold."""
+        return {
+            **self.values.to_arrays(f"{prefix}.values"),
+            **self.imitator.to_arrays(f"{prefix}.imitator"),
+            f"{prefix}.flexibility": np.array([self.flexibility], dtype=np.float32),
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: Arrays, prefix: str) -> Constrained:
+        """The pair that `to_arrays(prefix)` wrote."""
+        values = _plain_from_arrays(arrays, f"{prefix}.values")
+        imitator = _plain_from_arrays(arrays, f"{prefix}.imitator")
+        flexibility = take(arrays, f"{prefix}.flexibility", 1)
+        if len(flexibility) != 1:
+            raise AgentError(f"The agent's weights hold no threshold {prefix}.flexibility.")
+        return cls(values, imitator, float(flexibility[0]))
+
+
+def _plain_from_arrays(arrays: Arrays, prefix: str) -> MLP | Ensemble:
+    if f"{prefix}.member0.form" in arrays:
+        return Ensemble.from_arrays(arrays, prefix)
+    return MLP.from_arrays(arrays, prefix)
+
+
+def network_from_arrays(arrays: Arrays, prefix: str) -> MLP | Ensemble | Constrained:
+    """Whichever network was written under `prefix`."""
+    if f"{prefix}.flexibility" in arrays:
+        return Constrained.from_arrays(arrays, prefix)
+    return _plain_from_arrays(arrays, prefix)
+
+
+def softmax(logits: Array) -> NDArray[np.float64]:
+    """Probabilities along the last axis, in float64 so that they sum to 1 closely."""
+    shifted = np.asarray(logits, dtype=np.float64)
+    weights = np.exp(shifted - shifted.max(axis=-1, keepdims=True))
+    probabilities: NDArray[np.float64] = weights / weights.sum(axis=-1, keepdims=True)
+    return probabilities
