@@ -1,0 +1,8 @@
+"""The latent: what tells instances apart, and how to read it off the first steps of an episode."""
+
+from sept_offline.latent.config import LatentConfig as LatentConfig
+from sept_offline.latent.identification import Identification as Identification
+from sept_offline.latent.identification import identify as identify
+from sept_offline.latent.instance import InstanceLatentStage as InstanceLatentStage
+from sept_offline.latent.model import LatentModel as LatentModel
+from sept_offline.latent.segment import SegmentLatentStage as SegmentLatentStage

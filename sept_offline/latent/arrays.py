@@ -1,0 +1,116 @@
+"""What the latent and the probe read of a dataset: segments, transitions, and their scaling."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sept_offline.errors import DataError
+
+Floats = NDArray[np.float32]
+Doubles = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+
+class SegmentsLike(Protocol):
+    """The first n steps of episodes, as `Dataset.segments(n)` gives them."""
+
+    @property
+    def observations(self) -> Floats:
+        """[N, n+1, d]."""
+        ...
+
+    @property
+    def actions(self) -> Integers:
+        """[N, n]."""
+        ...
+
+    @property
+    def propensities(self) -> Doubles | None:
+        """[N, n, A], or None where the logs hold no probabilities."""
+        ...
+
+    @property
+    def instance(self) -> Integers:
+        """[N]."""
+        ...
+
+
+class StepsLike(Protocol):
+    """All steps of a dataset in columns, as `Dataset.steps()` gives them."""
+
+    @property
+    def observations(self) -> Floats:
+        """[N+E, d]."""
+        ...
+
+    @property
+    def actions(self) -> Integers:
+        """[N]."""
+        ...
+
+    @property
+    def row(self) -> Integers:
+        """[N], the row of a step's own observation; its next one is the row after."""
+        ...
+
+    @property
+    def instance(self) -> Integers:
+        """[N]."""
+        ...
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """Mean and scale of one kind of feature, fitted on training data.
+
+    mean[k], scale[k]: float32; a feature that never moves has scale 1, so that it stays 0 and a
+    later deviation of it is not blown up.
+    """
+
+    mean: Floats
+    scale: Floats
+
+    def __call__(self, values: Floats) -> Floats:
+        """Standardised values, [..., k]."""
+        return ((values - self.mean) / self.scale).astype(np.float32)
+
+
+def fit_scaling(values: NDArray[np.floating]) -> Scaling:
+    """The scaling of the columns of values[n, k]."""
+    wide = values.astype(np.float64)
+    mean = wide.mean(axis=0)
+    spread = wide.std(axis=0)
+    # Float32 noise on a constant is about 1e-7 of its size; that is no signal to amplify.
+    constant = spread <= 1e-6 * np.maximum(np.abs(mean), 1e-3)
+    return Scaling(mean.astype(np.float32), np.where(constant, 1.0, spread).astype(np.float32))
+
+
+def one_hot(actions: Integers, num_actions: int) -> Floats:
+    """[...] to [..., A]."""
+    return np.eye(num_actions, dtype=np.float32)[actions]
+
+
+def check_segments(segments: SegmentsLike, num_actions: int, num_instances: int) -> None:
+    """Refuse segments that cannot teach anything, in one sentence."""
+    count, length = segments.actions.shape
+    if count == 0:
+        raise DataError(
+            "There are no segments: every episode is shorter than the probe; lower probe_steps."
+        )
+    if length < 1:
+        raise DataError("The segments hold no step; expected probe_steps of at least 1.")
+    present = np.unique(segments.instance)
+    if len(present) < 2:
+        raise DataError(
+            f"The segments come from {len(present)} instance(s) of {num_instances}; expected at "
+            "least 2, for a latent is what tells instances apart."
+        )
+    if int(segments.actions.max()) >= num_actions or int(segments.actions.min()) < 0:
+        raise DataError(
+            f"The segments hold an action outside 0 … {num_actions - 1}; "
+            "check the dataset's number of actions."
+        )

@@ -1,0 +1,69 @@
+"""Settings of the latent stage."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from sept_offline.errors import ConfigError
+
+Objective = Literal["instance", "segment"]
+
+
+@dataclass(frozen=True)
+class LatentConfig:
+    """How the latent is learned; the defaults are those of the instance objective."""
+
+    objective: Objective = "instance"
+    """`instance`: one latent an instance and an encoder for it; `segment`: the paper's VAE."""
+    dim: int = 2
+    updates: int = 1500
+    learning_rate: float = 2e-3
+    learning_rate_end: float = 1e-4
+    """The rate falls to this along half a cosine; equal to `learning_rate`, it is constant."""
+    beta: float = 1.0
+    transitions: int = 512
+    """Transitions a minibatch (instance objective)."""
+    segments: int = 128
+    """Segments a minibatch."""
+    hidden: int = 128
+    """Width of the two hidden layers of encoder and decoder (instance objective)."""
+    initial_spread: float = 0.05
+    """Standard deviation of the instances' first means and of their first posteriors."""
+    through: float = 0.0
+    """Weight of a fourth term, the decoder's loss with z from the encoder (instance objective)."""
+    noise: float = 0.0
+    """Noise on the encoder's standardised inputs while it learns (instance objective)."""
+    entropy: float = 1.0
+    """Weight of −H(q) (segment objective)."""
+    encoder_units: int = 300
+    """Units of each direction of the LSTM encoder (segment objective)."""
+    decoder_units: int = 256
+    """Units of the LSTM decoder (segment objective)."""
+    minibatches: int = 1
+    """Minibatches an update (segment objective; the paper takes 10)."""
+
+    def __post_init__(self) -> None:
+        counts = (
+            "dim",
+            "updates",
+            "transitions",
+            "segments",
+            "hidden",
+            "encoder_units",
+            "decoder_units",
+            "minibatches",
+        )
+        for name in counts:
+            if getattr(self, name) < 1:
+                raise ConfigError(f"latent.{name} is {getattr(self, name)}; expected at least 1.")
+        for name in ("learning_rate", "learning_rate_end", "initial_spread"):
+            if not getattr(self, name) > 0:
+                raise ConfigError(f"latent.{name} is {getattr(self, name)}; expected above 0.")
+        for name in ("beta", "entropy", "through", "noise"):
+            if not getattr(self, name) >= 0:
+                raise ConfigError(f"latent.{name} is {getattr(self, name)}; expected 0 or more.")
+        if self.objective not in ("instance", "segment"):
+            raise ConfigError(
+                f"latent.objective is {self.objective!r}; expected 'instance' or 'segment'."
+            )

@@ -1,0 +1,97 @@
+"""How well the latent of a segment tells which instance it came from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sept_offline.latent.arrays import Floats, Integers, SegmentsLike
+from sept_offline.latent.model import LatentModel
+
+Doubles = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Identification:
+    """Shares of held-out segments whose instance is read off their latent."""
+
+    nearest: float
+    """By the nearest instance mean, in units of the instances' spread."""
+    neighbours: float
+    """By a vote of the nearest reference segments."""
+    linear: float
+    """By a linear classifier fitted on reference segments."""
+    chance: float
+    """One over the number of instances."""
+
+
+def identify(
+    model: LatentModel, reference: SegmentsLike, held_out: SegmentsLike, neighbours: int = 5
+) -> Identification:
+    """Identification of `held_out` segments; `reference` are the training ones."""
+    known, _ = model.encode(reference)
+    asked, _ = model.encode(held_out)
+    present = np.unique(reference.instance)
+    spread = np.maximum(known.std(axis=0), 1e-6)
+    centres = model.instance_mean[present]
+    nearest = present[_squared(asked / spread, centres / spread).argmin(axis=1)]
+    truth = held_out.instance
+    return Identification(
+        nearest=float((nearest == truth).mean()),
+        neighbours=float(
+            (vote(known / spread, reference.instance, asked / spread, neighbours) == truth).mean()
+        ),
+        linear=float((linear(known, reference.instance, asked) == truth).mean()),
+        chance=1 / len(present),
+    )
+
+
+def vote(known: Floats, labels: Integers, asked: Floats, neighbours: int = 5) -> Integers:
+    """The commonest label among the nearest rows of `known`; [n] labels."""
+    neighbours = min(neighbours, len(known))
+    size = int(labels.max()) + 1
+    result = np.empty(len(asked), dtype=np.int64)
+    for start in range(0, len(asked), 512):
+        distance = _squared(asked[start : start + 512], known)
+        near = np.argpartition(distance, neighbours - 1, axis=1)[:, :neighbours]
+        counts = np.zeros((len(near), size))
+        for column in range(neighbours):
+            counts[np.arange(len(near)), labels[near[:, column]]] += 1
+        result[start : start + 512] = counts.argmax(axis=1)
+    return result
+
+
+def linear(known: Floats, labels: Integers, asked: Floats, ridge: float = 1e-3) -> Integers:
+    """Labels by linear discriminant analysis with a shared, slightly ridged covariance; [n]."""
+    present = np.unique(labels)
+    centres = np.stack([known[labels == label].mean(axis=0) for label in present])
+    residual = known - centres[np.searchsorted(present, labels)]
+    covariance = residual.T.astype(np.float64) @ residual / len(known)
+    scale = max(float(np.trace(covariance)) / known.shape[1], 1e-12)
+    precision = np.linalg.inv(covariance + ridge * scale * np.eye(known.shape[1]))
+    score = asked @ precision @ centres.T - 0.5 * np.einsum(
+        "ij,jk,ik->i", centres, precision, centres
+    )
+    found: Integers = present[score.argmax(axis=1)]
+    return found
+
+
+def explained(known: Floats, targets: Doubles, asked: Floats, truth: Doubles) -> Doubles:
+    """R² of a ridge regression from latents to each column of `targets`; an analysis, [h]."""
+    spread = np.maximum(known.std(axis=0), 1e-6)
+    centre, middle = known.mean(axis=0), targets.mean(axis=0)
+    inputs = (known - centre) / spread
+    gram = inputs.T.astype(np.float64) @ inputs + 1e-3 * len(inputs) * np.eye(inputs.shape[1])
+    weights = np.linalg.solve(gram, inputs.T @ (targets - middle))
+    error = truth - middle - ((asked - centre) / spread) @ weights
+    total = ((truth - truth.mean(axis=0)) ** 2).sum(axis=0)
+    result: Doubles = 1 - (error**2).sum(axis=0) / np.maximum(total, 1e-12)
+    return result
+
+
+def _squared(rows: Floats, others: Floats) -> Doubles:
+    a, b = rows.astype(np.float64), others.astype(np.float64)
+    result: Doubles = (a**2).sum(1)[:, None] - 2 * a @ b.T + (b**2).sum(1)
+    return result

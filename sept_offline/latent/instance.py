@@ -1,0 +1,234 @@
+"""The instance objective: a latent for each training instance, and an encoder that names it."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from sept_offline.errors import DataError
+from sept_offline.latent.arrays import (
+    Doubles,
+    Integers,
+    Scaling,
+    SegmentsLike,
+    StepsLike,
+    check_segments,
+    fit_scaling,
+)
+from sept_offline.latent.config import LatentConfig
+from sept_offline.latent.model import LatentModel
+from sept_offline.latent.networks import (
+    InstanceNetwork,
+    kl_between,
+    kl_standard,
+    log_normal,
+    sample,
+)
+from sept_offline.latent.training import (
+    annealed,
+    check_finite,
+    load_module,
+    load_optimiser,
+    one_thread,
+    save_module,
+    save_optimiser,
+    set_rate,
+)
+from sept_offline.seeding import torch_generator
+from sept_offline.stage import StageState
+
+
+class Posteriors(nn.Module):
+    """q_i(z) of every training instance: free means and log-variances, [I, k] each."""
+
+    def __init__(self, instances: int, dim: int, spread: float, rng: torch.Generator) -> None:
+        super().__init__()
+        # Small, or one instance's data may settle around two far-apart codes.
+        self.mean = nn.Parameter(spread * torch.randn(instances, dim, generator=rng))
+        self.log_variance = nn.Parameter(torch.full((instances, dim), 2 * float(np.log(spread))))
+
+
+class Balanced:
+    """Draws rows so that every instance counts alike, however many rows it has.
+
+    With weights[N], the rows of an instance are drawn in proportion to theirs.
+    """
+
+    def __init__(self, instance: Integers, weights: Doubles | None = None) -> None:
+        self.order = torch.from_numpy(np.argsort(instance, kind="stable"))
+        present, counts = np.unique(instance, return_counts=True)
+        self.present = torch.from_numpy(present)
+        self.counts = torch.from_numpy(counts)
+        self.offsets = torch.from_numpy(np.cumsum(counts) - counts)
+        self.place = torch.zeros(int(present.max()) + 1, dtype=torch.int64)
+        self.place[self.present] = torch.arange(len(present))
+        self.cumulative: Tensor | None = None
+        if weights is not None:
+            ordered = np.asarray(weights, dtype=np.float64)[self.order.numpy()]
+            shares = np.empty_like(ordered)
+            for index, (start, count) in enumerate(zip(self.offsets, counts, strict=True)):
+                part = ordered[int(start) : int(start) + count]
+                # Share i lies in (i, i + 1], so that one search serves all instances.
+                shares[int(start) : int(start) + count] = index + np.cumsum(part) / part.sum()
+            self.cumulative = torch.from_numpy(shares)
+
+    def draw(self, count: int, rng: torch.Generator) -> Tensor:
+        """`count` rows, [count]."""
+        chosen = torch.randint(len(self.present), (count,), generator=rng)
+        return self._within(chosen, rng)
+
+    def draw_like(self, instance: Tensor, rng: torch.Generator) -> Tensor:
+        """One row of each of the given instances, [n]."""
+        return self._within(self.place[instance], rng)
+
+    def _within(self, chosen: Tensor, rng: torch.Generator) -> Tensor:
+        position = torch.rand(len(chosen), generator=rng, dtype=torch.float64)
+        first, counts = self.offsets[chosen], self.counts[chosen]
+        if self.cumulative is None:
+            rank = first + (position * counts).long()
+        else:
+            rank = torch.searchsorted(self.cumulative, chosen + position)
+        return self.order[torch.minimum(rank, first + counts - 1)]
+
+
+class InstanceLatentStage:
+    """Learns q_i, decoder and encoder in one loop with one optimiser.
+
+    steps: all transitions of the training instances; segments: the first T steps of their episodes
+    (with propensities or without, they are not read); segment_weights[N]: how often the encoder
+    should see each segment within its instance, alike by default.
+    """
+
+    def __init__(
+        self,
+        steps: StepsLike,
+        segments: SegmentsLike,
+        config: LatentConfig,
+        seed: int,
+        *,
+        num_actions: int,
+        num_instances: int,
+        segment_weights: Doubles | None = None,
+    ) -> None:
+        check_segments(segments, num_actions, num_instances)
+        missing = np.setdiff1d(np.unique(segments.instance), np.unique(steps.instance))
+        if len(missing):
+            raise DataError(f"Instance number {missing[0]} has segments but no steps.")
+        self.name = "latent"
+        self.total, self.done = config.updates, 0
+        self.config, self.num_actions, self.num_instances = config, num_actions, num_instances
+        before = steps.observations[steps.row]
+        change = steps.observations[steps.row + 1] - before
+        scalings = {
+            "state": fit_scaling(before),
+            "change": fit_scaling(change),
+            **segment_scalings(segments),
+        }
+        rng = torch_generator(seed, "latent", "initialise")
+        length = segments.actions.shape[1]
+        self.network = InstanceNetwork(
+            length, num_actions, config.dim, config.hidden, scalings, rng
+        )
+        self.posteriors = Posteriors(num_instances, config.dim, config.initial_spread, rng)
+        self.rng = torch_generator(seed, "latent", "train")
+        parameters = [*self.network.parameters(), *self.posteriors.parameters()]
+        self.optimiser = torch.optim.Adam(parameters, lr=config.learning_rate, fused=True)
+        self._states = torch.from_numpy(scalings["state"](before))
+        self._changes = torch.from_numpy(scalings["change"](change))
+        self._chosen = self.network.one_hot(torch.from_numpy(steps.actions.astype(np.int64)))
+        self._instance = torch.from_numpy(steps.instance.astype(np.int64))
+        self._steps = Balanced(steps.instance)
+        counts = np.bincount(steps.instance, minlength=num_instances)
+        self._kl_weight = torch.from_numpy((config.beta / np.maximum(counts, 1)).astype(np.float32))
+        with torch.no_grad():
+            self._features = self.network.segment_features(
+                torch.from_numpy(segments.observations),
+                torch.from_numpy(segments.actions.astype(np.int64)),
+            )
+        self._segment_instance = torch.from_numpy(segments.instance.astype(np.int64))
+        self._segments = Balanced(segments.instance, segment_weights)
+
+    def advance(self, updates: int) -> dict[str, float]:
+        """See Stage; the metrics are means over these updates."""
+        count = min(updates, self.total - self.done)
+        sums = torch.zeros(3)
+        with one_thread():
+            for _ in range(count):
+                sums += self._update()
+                self.done += 1
+        values = (sums / max(count, 1)).tolist()
+        metrics = dict(zip(("log_likelihood", "kl", "encoder_kl"), values, strict=True))
+        check_finite(metrics, self.name, self.done)
+        return metrics
+
+    def _update(self) -> Tensor:
+        config, rng = self.config, self.rng
+        rows = self._steps.draw(config.transitions, rng)
+        instance = self._instance[rows]
+        q = (self.posteriors.mean[instance], self.posteriors.log_variance[instance])
+        likelihood = self._likelihood(rows, sample(q, rng))
+        prior = kl_standard(q)
+        picked = self._segments.draw(config.segments, rng)
+        named = self._segment_instance[picked]
+        features = self._features[picked]
+        if config.noise:
+            features = features + config.noise * torch.randn(features.shape, generator=rng)
+        guess = self.network.posterior(features)
+        target = (
+            self.posteriors.mean[named].detach(),
+            self.posteriors.log_variance[named].detach(),
+        )
+        encoder = kl_between(target, guess).mean()
+        loss = -likelihood.mean() + (self._kl_weight[instance] * prior).mean() + encoder
+        if config.through:
+            rows = self._steps.draw_like(named, rng)
+            loss = loss - config.through * self._likelihood(rows, sample(guess, rng)).mean()
+        set_rate(
+            self.optimiser,
+            annealed(config.learning_rate, config.learning_rate_end, self.done, self.total),
+        )
+        self.optimiser.zero_grad()
+        torch.autograd.backward(loss)
+        self.optimiser.step()
+        return torch.stack((likelihood.mean(), prior.mean(), encoder)).detach()
+
+    def _likelihood(self, rows: Tensor, z: Tensor) -> Tensor:
+        mean, log_variance = self.network.predict(self._states[rows], self._chosen[rows], z)
+        return log_normal(self._changes[rows], mean, log_variance)
+
+    def state(self) -> StageState:
+        """See Stage."""
+        state = StageState(values={"done": self.done})
+        save_module(state, "network", self.network)
+        save_module(state, "posteriors", self.posteriors)
+        save_optimiser(state, "optimiser", self.optimiser)
+        state.tensors["rng"] = self.rng.get_state()
+        return state
+
+    def restore(self, state: StageState) -> None:
+        """See Stage."""
+        load_module(state, "network", self.network)
+        load_module(state, "posteriors", self.posteriors)
+        load_optimiser(state, "optimiser", self.optimiser)
+        self.rng.set_state(state.tensors["rng"])
+        self.done = int(state.values["done"])
+
+    def result(self) -> LatentModel:
+        """The fitted latent."""
+        return LatentModel(
+            network=self.network,
+            instance_mean=self.posteriors.mean.detach().numpy().copy(),
+            instance_log_variance=self.posteriors.log_variance.detach().numpy().copy(),
+        )
+
+
+def segment_scalings(segments: SegmentsLike) -> dict[str, Scaling]:
+    """Scalings of each time of its own, flattened to [T·d]."""
+    count, length = segments.actions.shape
+    before = segments.observations[:, :length]
+    change = segments.observations[:, 1 : length + 1] - before
+    return {
+        "segment_state": fit_scaling(before.reshape(count, -1)),
+        "segment_change": fit_scaling(change.reshape(count, -1)),
+    }

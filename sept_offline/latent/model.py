@@ -1,0 +1,106 @@
+"""A fitted latent: posteriors and ELBOs of segments, and its export to the agent's runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sept_offline.agent.decoder import TransitionDecoder
+from sept_offline.agent.encoder import FlatEncoder, LstmEncoder
+from sept_offline.latent.arrays import Doubles, Floats, SegmentsLike
+from sept_offline.latent.export import flat_encoder, lstm_encoder, transition_decoder
+from sept_offline.latent.networks import (
+    InstanceNetwork,
+    SegmentNetwork,
+    kl_standard,
+    log_normal,
+)
+from sept_offline.latent.training import one_thread
+from sept_offline.seeding import torch_generator
+
+BATCH = 1024
+DRAWS = 8
+
+
+@dataclass(frozen=True)
+class LatentModel:
+    """What the latent stage learned.
+
+    network: torch, with the scalings inside; instance_mean[I, k], instance_log_variance[I, k]: the
+    posterior of each training instance (zeros where one had no data).
+    """
+
+    network: InstanceNetwork | SegmentNetwork
+    instance_mean: Floats
+    instance_log_variance: Floats
+
+    @property
+    def dim(self) -> int:
+        """k."""
+        return self.network.dim
+
+    @property
+    def steps(self) -> int:
+        """T, the steps of a segment."""
+        return self.network.steps
+
+    @property
+    def encoder(self) -> FlatEncoder | LstmEncoder:
+        """q(z|segment) in NumPy, for the agent."""
+        if isinstance(self.network, InstanceNetwork):
+            return flat_encoder(self.network)
+        return lstm_encoder(self.network)
+
+    @property
+    def decoder(self) -> TransitionDecoder | None:
+        """p(s′−s|s, a, z) in NumPy, for novelty; the paper's LSTM decoder has no such form."""
+        if isinstance(self.network, InstanceNetwork):
+            return transition_decoder(self.network)
+        return None
+
+    def encode(self, segments: SegmentsLike) -> tuple[Floats, Floats]:
+        """Mean and log-variance of q(z|segment), [N, k] each."""
+        parts = self._batches(segments, lambda o, a: torch.stack(self.network.encode(o, a)), dim=1)
+        return parts[0].numpy(), parts[1].numpy()
+
+    def elbo(self, segments: SegmentsLike, draws: int = DRAWS) -> Doubles:
+        """E_q log p(segment|z) − KL(q ‖ N(0, I)) of each segment, [N].
+
+        The expectation is over the same few antithetic draws for every row, so that a row's value
+        does not depend on the others'.
+        """
+        half = torch.randn((draws + 1) // 2, self.dim, generator=torch_generator(0, "elbo"))
+        noise = torch.cat((half, -half))
+
+        def value(observations: Tensor, actions: Tensor) -> Tensor:
+            q = self.network.encode(observations, actions)
+            spread = torch.exp(0.5 * q[1])
+            total = torch.zeros(len(actions), dtype=torch.float64)
+            for draw in noise:
+                z = q[0] + spread * draw
+                total += self.network.log_prob(observations, actions, z).double()
+            return total / len(noise) - kl_standard(q).double()
+
+        return self._batches(segments, value, dim=0).numpy()
+
+    def information(self, segments: SegmentsLike) -> Doubles:
+        """log q(m_i|segment), m_i the mean of the segment's own instance, [N]."""
+        mean, log_variance = (torch.from_numpy(part) for part in self.encode(segments))
+        own = torch.from_numpy(self.instance_mean[segments.instance])
+        return log_normal(own, mean, log_variance).double().numpy()
+
+    def _batches(
+        self, segments: SegmentsLike, function: Callable[[Tensor, Tensor], Tensor], dim: int
+    ) -> Tensor:
+        observations = torch.from_numpy(np.ascontiguousarray(segments.observations))
+        actions = torch.from_numpy(segments.actions.astype(np.int64))
+        with one_thread(), torch.no_grad():
+            parts = [
+                function(observations[i : i + BATCH], actions[i : i + BATCH])
+                for i in range(0, max(len(actions), 1), BATCH)
+            ]
+        return torch.cat(parts, dim=dim)

@@ -1,0 +1,203 @@
+"""The torch networks of the latent: flat encoder, transition decoder, and the paper's LSTMs."""
+
+from __future__ import annotations
+
+import math
+from typing import Protocol, cast
+
+import torch
+from torch import Tensor, nn
+
+from sept_offline.latent.arrays import Scaling
+from sept_offline.latent.training import initialise, lstm, perceptron
+
+LOG_VARIANCE = (-10.0, 4.0)
+"""Bounds of a decoder's log-variance, in standardised units: noiseless dynamics have no floor of
+their own, and a density without one grows for ever."""
+POSTERIOR_LOG_VARIANCE = (-12.0, 4.0)
+"""Bounds of an encoder's log-variance."""
+
+Gaussian = tuple[Tensor, Tensor]
+"""Mean and log-variance of independent normals."""
+
+
+class LatentNetwork(Protocol):
+    """What a learned latent can do with segments, in torch."""
+
+    dim: int
+
+    def encode(self, observations: Tensor, actions: Tensor) -> Gaussian:
+        """q(z|segment): [n, T+1, d] and [n, T] to two [n, k]."""
+        ...
+
+    def log_prob(self, observations: Tensor, actions: Tensor, z: Tensor) -> Tensor:
+        """log p(segment|z), [n]."""
+        ...
+
+
+def log_normal(values: Tensor, mean: Tensor, log_variance: Tensor) -> Tensor:
+    """Log-density of independent normals, summed over the last axis."""
+    deviation = (values - mean) ** 2 * torch.exp(-log_variance)
+    return -0.5 * (deviation + log_variance + math.log(2 * math.pi)).sum(-1)
+
+
+def kl_standard(q: Gaussian) -> Tensor:
+    """KL(q ‖ N(0, I)), summed over the last axis."""
+    mean, log_variance = q
+    return 0.5 * (torch.exp(log_variance) + mean**2 - 1 - log_variance).sum(-1)
+
+
+def kl_between(q: Gaussian, p: Gaussian) -> Tensor:
+    """KL(q ‖ p), summed over the last axis."""
+    ratio = torch.exp(q[1] - p[1])
+    return 0.5 * (ratio + (q[0] - p[0]) ** 2 * torch.exp(-p[1]) - 1 - q[1] + p[1]).sum(-1)
+
+
+def bounded(output: Tensor, bounds: tuple[float, float]) -> Gaussian:
+    """Split a network's output into mean and log-variance."""
+    mean, log_variance = output.chunk(2, dim=-1)
+    return mean, log_variance.clamp(*bounds)
+
+
+def outer(actions: Tensor, values: Tensor) -> Tensor:
+    """a ⊗ v, flattened action by action: [..., A] and [..., k] to [..., A·k]."""
+    return (actions.unsqueeze(-1) * values.unsqueeze(-2)).flatten(-2)
+
+
+class _Scaled(nn.Module):
+    """A module that keeps scalings as buffers, so that they travel with its weights."""
+
+    def keep(self, name: str, scaling: Scaling) -> None:
+        self.register_buffer(f"{name}_mean", torch.from_numpy(scaling.mean.copy()))
+        self.register_buffer(f"{name}_scale", torch.from_numpy(scaling.scale.copy()))
+
+    def scaled(self, name: str, values: Tensor) -> Tensor:
+        mean, scale = getattr(self, f"{name}_mean"), getattr(self, f"{name}_scale")
+        return (values - mean) / scale
+
+
+class InstanceNetwork(_Scaled):
+    """The flat encoder and the transition decoder of the instance objective.
+
+    Scalings: `segment_state` and `segment_change` over [T·d] (each time of its own, for the first
+    steps are alike in all episodes), `state` and `change` over [d] (all transitions).
+    """
+
+    def __init__(
+        self,
+        steps: int,
+        num_actions: int,
+        dim: int,
+        hidden: int,
+        scalings: dict[str, Scaling],
+        rng: torch.Generator,
+    ) -> None:
+        super().__init__()
+        width = len(scalings["state"].mean)
+        self.steps, self.num_actions, self.dim, self.width = steps, num_actions, dim, width
+        for name, scaling in scalings.items():
+            self.keep(name, scaling)
+        per_step = 2 * width + num_actions + num_actions * width
+        self.encoder = perceptron(steps * per_step, (hidden, hidden), 2 * dim)
+        self.decoder = perceptron(
+            width + num_actions + dim + num_actions * dim, (hidden, hidden), 2 * width
+        )
+        initialise(self, rng)
+
+    def one_hot(self, actions: Tensor) -> Tensor:
+        """[...] to [..., A], float32."""
+        return nn.functional.one_hot(actions, self.num_actions).float()
+
+    def segment_features(self, observations: Tensor, actions: Tensor) -> Tensor:
+        """(s, a, Δs, a⊗Δs) of each step, step after step: [n, T·(2d + A + A·d)]."""
+        count = len(actions)
+        shape = (count, self.steps, self.width)
+        before = observations[:, : self.steps]
+        change = observations[:, 1 : self.steps + 1] - before
+        states = self.scaled("segment_state", before.reshape(count, -1)).view(shape)
+        changes = self.scaled("segment_change", change.reshape(count, -1)).view(shape)
+        chosen = self.one_hot(actions[:, : self.steps])
+        parts = (states, chosen, changes, outer(chosen, changes))
+        return torch.cat(parts, dim=-1).flatten(1)
+
+    def posterior(self, features: Tensor) -> Gaussian:
+        """q(z|segment) from `segment_features`."""
+        return bounded(self.encoder(features), POSTERIOR_LOG_VARIANCE)
+
+    def predict(self, states: Tensor, chosen: Tensor, z: Tensor) -> Gaussian:
+        """p(standardised Δs | s, a, z) from standardised states and one-hot actions."""
+        inputs = torch.cat((states, chosen, z, outer(chosen, z)), dim=-1)
+        return bounded(self.decoder(inputs), LOG_VARIANCE)
+
+    def encode(self, observations: Tensor, actions: Tensor) -> Gaussian:
+        """See LatentNetwork; what follows the first T steps is not looked at."""
+        return self.posterior(self.segment_features(observations, actions))
+
+    def log_prob(self, observations: Tensor, actions: Tensor, z: Tensor) -> Tensor:
+        """Σ_t log p(s_{t+1} | s_t, a_t, z), in standardised units of change."""
+        before = observations[:, : self.steps]
+        change = self.scaled("change", observations[:, 1 : self.steps + 1] - before)
+        chosen = self.one_hot(actions[:, : self.steps])
+        repeated = z.unsqueeze(1).expand(-1, self.steps, -1)
+        mean, log_variance = self.predict(self.scaled("state", before), chosen, repeated)
+        return log_normal(change, mean, log_variance).sum(-1)
+
+
+class SegmentNetwork(_Scaled):
+    """The paper's VAE: a bi-LSTM encoder, mean-pooled, and an LSTM decoder of (s, a) pairs.
+
+    Scaling: `state` over [d]. The segment is T states and T actions, without the final state.
+    """
+
+    def __init__(
+        self,
+        steps: int,
+        num_actions: int,
+        dim: int,
+        encoder_units: int,
+        decoder_units: int,
+        scaling: Scaling,
+        rng: torch.Generator,
+    ) -> None:
+        super().__init__()
+        width = len(scaling.mean)
+        self.steps, self.num_actions, self.dim, self.width = steps, num_actions, dim, width
+        self.keep("state", scaling)
+        pair = width + num_actions
+        self.encoder_lstm = lstm(pair, encoder_units, bidirectional=True)
+        self.encoder_head = perceptron(2 * encoder_units, (), 2 * dim)
+        self.decoder_lstm = lstm(pair + dim, decoder_units)
+        self.decoder_head = perceptron(decoder_units, (), 2 * pair)
+        initialise(self, rng)
+
+    def pairs(self, observations: Tensor, actions: Tensor) -> Tensor:
+        """The T pairs of standardised state and one-hot action, [n, T, d + A]."""
+        states = self.scaled("state", observations[:, : self.steps])
+        chosen = nn.functional.one_hot(actions[:, : self.steps], self.num_actions).float()
+        return torch.cat((states, chosen), dim=-1)
+
+    def posterior(self, pairs: Tensor) -> Gaussian:
+        """q(z|segment) from `pairs`."""
+        outputs, _ = self.encoder_lstm(pairs)
+        return bounded(self.encoder_head(outputs.mean(1)), POSTERIOR_LOG_VARIANCE)
+
+    def likelihood(self, pairs: Tensor, z: Tensor) -> Tensor:
+        """Σ_t log p(s_{t+1}, a_{t+1} | s_≤t, a_≤t, z), [n]."""
+        repeated = z.unsqueeze(1).expand(-1, pairs.shape[1] - 1, -1)
+        outputs, _ = self.decoder_lstm(torch.cat((pairs[:, :-1], repeated), dim=-1))
+        mean, log_variance = bounded(self.decoder_head(outputs), LOG_VARIANCE)
+        return log_normal(pairs[:, 1:], mean, log_variance).sum(-1)
+
+    def encode(self, observations: Tensor, actions: Tensor) -> Gaussian:
+        """See LatentNetwork."""
+        return self.posterior(self.pairs(observations, actions))
+
+    def log_prob(self, observations: Tensor, actions: Tensor, z: Tensor) -> Tensor:
+        """See LatentNetwork."""
+        return self.likelihood(self.pairs(observations, actions), z)
+
+
+def sample(q: Gaussian, rng: torch.Generator) -> Tensor:
+    """One draw from each row of q, by fresh noise."""
+    noise = torch.randn(q[0].shape, generator=rng)
+    return cast(Tensor, q[0] + torch.exp(0.5 * q[1]) * noise)

@@ -1,0 +1,166 @@
+"""The segment objective, the paper's: a VAE of initial segments with LSTM encoder and decoder."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sept_offline.errors import ConfigError
+from sept_offline.latent.arrays import Doubles, SegmentsLike, check_segments, fit_scaling
+from sept_offline.latent.config import LatentConfig
+from sept_offline.latent.instance import Balanced
+from sept_offline.latent.model import LatentModel
+from sept_offline.latent.networks import SegmentNetwork, kl_standard, sample
+from sept_offline.latent.training import (
+    annealed,
+    check_finite,
+    load_module,
+    load_optimiser,
+    one_thread,
+    save_module,
+    save_optimiser,
+    set_rate,
+)
+from sept_offline.seeding import torch_generator
+from sept_offline.stage import StageState
+
+METRICS = ("log_likelihood", "kl", "entropy")
+
+
+class SegmentLearner:
+    """Network, optimiser and one step of the paper's VAE; who draws the segments is left open."""
+
+    def __init__(
+        self, segments: SegmentsLike, config: LatentConfig, seed: int, num_actions: int
+    ) -> None:
+        length = segments.actions.shape[1]
+        if length < 2:
+            raise ConfigError(
+                f"latent.objective 'segment' needs probe_steps of at least 2, found {length}: "
+                "without the final state one step has no transition; use objective 'instance'."
+            )
+        self.config = config
+        width = segments.observations.shape[-1]
+        scaling = fit_scaling(segments.observations[:, :length].reshape(-1, width))
+        self.network = SegmentNetwork(
+            length,
+            num_actions,
+            config.dim,
+            config.encoder_units,
+            config.decoder_units,
+            scaling,
+            torch_generator(seed, "latent", "initialise"),
+        )
+        self.rng = torch_generator(seed, "latent", "train")
+        self.optimiser = torch.optim.Adam(
+            self.network.parameters(), lr=config.learning_rate, fused=True
+        )
+        with torch.no_grad():
+            self.pairs = self.network.pairs(
+                torch.from_numpy(np.ascontiguousarray(segments.observations)),
+                torch.from_numpy(segments.actions.astype(np.int64)),
+            )
+
+    def update(self, rows: Tensor, rate: float) -> Tensor:
+        """One step on these segments; returns log-likelihood, KL and entropy, [3]."""
+        pairs = self.pairs[rows]
+        q = self.network.posterior(pairs)
+        likelihood = self.network.likelihood(pairs, sample(q, self.rng)).mean()
+        prior = kl_standard(q).mean()
+        entropy = 0.5 * (1 + np.log(2 * np.pi) + q[1]).sum(-1).mean()
+        loss = -likelihood + self.config.beta * prior + self.config.entropy * entropy
+        set_rate(self.optimiser, rate)
+        self.optimiser.zero_grad()
+        torch.autograd.backward(loss)
+        self.optimiser.step()
+        return torch.stack((likelihood, prior, entropy)).detach()
+
+    def save(self, state: StageState) -> None:
+        """Add everything that changes to a snapshot."""
+        save_module(state, "network", self.network)
+        save_optimiser(state, "optimiser", self.optimiser)
+        state.tensors["rng"] = self.rng.get_state()
+
+    def load(self, state: StageState) -> None:
+        """Take everything that changes from a snapshot."""
+        load_module(state, "network", self.network)
+        load_optimiser(state, "optimiser", self.optimiser)
+        self.rng.set_state(state.tensors["rng"])
+
+
+class SegmentLatentStage:
+    """Trains the paper's VAE on logged segments, drawn by segment_weights[N] within an instance."""
+
+    def __init__(
+        self,
+        segments: SegmentsLike,
+        config: LatentConfig,
+        seed: int,
+        *,
+        num_actions: int,
+        num_instances: int,
+        segment_weights: Doubles | None = None,
+    ) -> None:
+        check_segments(segments, num_actions, num_instances)
+        self.name = "latent"
+        self.total, self.done = config.updates, 0
+        self.config, self.num_instances = config, num_instances
+        self.segments, self.weights = segments, segment_weights
+        self.learner = SegmentLearner(segments, config, seed, num_actions)
+        self._draws = Balanced(segments.instance, segment_weights)
+
+    def advance(self, updates: int) -> dict[str, float]:
+        """See Stage; the metrics are means over these updates."""
+        config, learner = self.config, self.learner
+        count = min(updates, self.total - self.done)
+        sums = torch.zeros(3)
+        with one_thread():
+            for _ in range(count):
+                rate = annealed(
+                    config.learning_rate, config.learning_rate_end, self.done, self.total
+                )
+                for _ in range(config.minibatches):
+                    rows = self._draws.draw(config.segments, learner.rng)
+                    sums += learner.update(rows, rate)
+                self.done += 1
+        values = (sums / max(count * config.minibatches, 1)).tolist()
+        metrics = dict(zip(METRICS, values, strict=True))
+        check_finite(metrics, self.name, self.done)
+        return metrics
+
+    def state(self) -> StageState:
+        """See Stage."""
+        state = StageState(values={"done": self.done})
+        self.learner.save(state)
+        return state
+
+    def restore(self, state: StageState) -> None:
+        """See Stage."""
+        self.learner.load(state)
+        self.done = int(state.values["done"])
+
+    def result(self) -> LatentModel:
+        """The fitted latent."""
+        return summarise(self.learner.network, self.segments, self.num_instances, self.weights)
+
+
+def summarise(
+    network: SegmentNetwork,
+    segments: SegmentsLike,
+    num_instances: int,
+    weights: Doubles | None = None,
+) -> LatentModel:
+    """A latent model whose instances' posteriors are the moments of their segments' posteriors."""
+    shape = (num_instances, network.dim)
+    model = LatentModel(network, np.zeros(shape, np.float32), np.zeros(shape, np.float32))
+    mean, log_variance = model.encode(segments)
+    share = np.ones(len(mean)) if weights is None else np.asarray(weights, dtype=np.float64)
+    for instance in np.unique(segments.instance):
+        own = segments.instance == instance
+        part = share[own] / share[own].sum()
+        centre = part @ mean[own]
+        second = part @ (np.exp(log_variance[own]) + (mean[own] - centre) ** 2)
+        model.instance_mean[instance] = centre
+        model.instance_log_variance[instance] = np.log(np.maximum(second, 1e-12))
+    return model
