@@ -1,0 +1,39 @@
+"""Gymnasium environments of the benchmark families; importing this package registers them."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import gymnasium
+
+from sept_offline.family import Family
+from simulators.acrobot import ACROBOT
+from simulators.environment import SimulatorEnv, SimulatorVectorEnv
+from simulators.families import FAMILIES
+from simulators.hiv import HIV
+from simulators.navigation2d import NAVIGATION2D, NAVIGATION2D_SWITCH
+
+__all__ = ["family"]
+
+IDS = {
+    "sept/Navigation2D-v0": NAVIGATION2D,
+    "sept/Navigation2DSwitch-v0": NAVIGATION2D_SWITCH,
+    "sept/Acrobot-v0": ACROBOT,
+    "sept/HIV-v0": HIV,
+}
+
+
+def family(name: str) -> Family:
+    """The shipped family of that name: navigation2d, navigation2d-switch, acrobot or hiv."""
+    if name not in FAMILIES:
+        raise ValueError(f"There is no family {name!r}; shipped are {', '.join(FAMILIES)}.")
+    return FAMILIES[name]
+
+
+for _id, _dynamics in IDS.items():
+    gymnasium.register(
+        _id,
+        entry_point=partial(SimulatorEnv, _dynamics),
+        vector_entry_point=partial(SimulatorVectorEnv, _dynamics),
+        max_episode_steps=_dynamics.train_steps,
+    )

@@ -1,0 +1,174 @@
+"""What a simulator is to its environments: one record of pure dynamics over a batch of rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+Observations = NDArray[np.float32]
+Integers = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+Advance = Callable[[Array, Integers, Array, Integers, Array, Array, Mask], None]
+
+
+@dataclass(frozen=True)
+class HiddenParameter:
+    """One hidden parameter: one of `choices`, or else relative, admissible where -1 < p <= 1."""
+
+    name: str
+    default: float = 0.0
+    choices: tuple[float, ...] | None = None
+
+    def check(self, value: Any) -> float:
+        """`value` as a float, or ValueError when it is not admissible."""
+        allowed = (
+            "a number p with -1 < p <= 1"
+            if self.choices is None
+            else f"one of {', '.join(f'{choice:g}' for choice in self.choices)}"
+        )
+        number = float(value) if isinstance(value, Real | np.number) else math.nan
+        admissible = -1.0 < number <= 1.0 if self.choices is None else number in self.choices
+        if not admissible:
+            raise ValueError(f"Hidden parameter {self.name!r} must be {allowed}, got {value!r}.")
+        return number
+
+
+@dataclass(frozen=True)
+class Dynamics:
+    """A family's dynamics, and what an environment has to know to be built around them.
+
+    advance: the compiled kernel; `(state[n, d], action[n], hidden[n, h], elapsed[n])` in,
+        `(next state[n, d], reward[n], terminated[n])` written to the last three arguments, row by
+        row, so that a row never depends on its batch. The next state may be the state itself.
+    observe: state[n, d] float64 to observation[n, d] float32.
+    hidden: the h hidden parameters, in the order of the columns of hidden[n, h].
+    observation_names, observation_low, observation_high: [d].
+    start_low, start_high: [d], the start state is uniform between them; drawn only if they differ.
+    from_raw: populations[n, d] to state[n, d], for reset's option "raw_state", if there is one.
+    """
+
+    name: str
+    advance: Advance
+    observe: Callable[[Array], Observations]
+    hidden: tuple[HiddenParameter, ...]
+    observation_names: tuple[str, ...]
+    observation_low: tuple[float, ...]
+    observation_high: tuple[float, ...]
+    start_low: tuple[float, ...]
+    start_high: tuple[float, ...]
+    action_names: tuple[str, ...]
+    train_steps: int
+    from_raw: Callable[[Array], Array] | None = None
+
+    def step(
+        self, state: Array, action: Integers, hidden: Array, elapsed: Integers
+    ) -> tuple[Array, Array, Mask]:
+        """(next state[n, d], reward[n], terminated[n]) of state[n, d], action[n], hidden[n, h].
+
+        `elapsed[n]` counts the actions since the start of each row's episode.
+        """
+        state = np.ascontiguousarray(state, dtype=np.float64)
+        after = np.empty_like(state)
+        reward = np.empty(len(state))
+        terminated = np.empty(len(state), dtype=np.bool_)
+        self.advance(
+            state,
+            np.ascontiguousarray(action, dtype=np.int64),
+            np.ascontiguousarray(hidden, dtype=np.float64),
+            np.ascontiguousarray(elapsed, dtype=np.int64),
+            after,
+            reward,
+            terminated,
+        )
+        return after, reward, terminated
+
+    def hidden_row(self, hidden: Mapping[str, float] | None) -> Array:
+        """The hidden parameters of one instance as a row [h]; missing ones take their default."""
+        given = {} if hidden is None else hidden
+        if not isinstance(given, Mapping):
+            raise ValueError(
+                f"The hidden parameters of one instance are a dict of names and numbers, "
+                f"got {hidden!r}."
+            )
+        names = [parameter.name for parameter in self.hidden]
+        for name in given:
+            if name not in names:
+                raise ValueError(
+                    f"Family {self.name!r} has no hidden parameter {name!r}; "
+                    f"it has {', '.join(names)}."
+                )
+        return np.array([p.check(given.get(p.name, p.default)) for p in self.hidden])
+
+    def hidden_rows(
+        self, hidden: Mapping[str, float] | Sequence[Mapping[str, float]] | None, rows: int
+    ) -> Array:
+        """Hidden parameters [rows, h] from one dict for all rows or from one dict a row."""
+        if hidden is None or isinstance(hidden, Mapping):
+            return np.tile(self.hidden_row(hidden), (rows, 1))
+        if not isinstance(hidden, Sequence) or len(hidden) != rows:
+            raise ValueError(
+                f"`hidden` must be one dict or a list of {rows} dicts, one an environment; "
+                f"got {hidden!r:.200}."
+            )
+        return np.stack([self.hidden_row(one) for one in hidden])
+
+    def given_states(self, options: Mapping[str, Any], rows: int) -> Array | None:
+        """The start states [rows, d] that reset's `options` ask for, or None when they do not."""
+        kinds = ("state",) if self.from_raw is None else ("state", "raw_state")
+        for option in options:
+            if option not in kinds:
+                raise ValueError(f"Unknown reset option {option!r}; known are {', '.join(kinds)}.")
+        if len(options) != 1:
+            if options:
+                raise ValueError("Give either 'state' or 'raw_state' to reset, not both.")
+            return None
+        [(kind, value)] = options.items()
+        shape = (rows, len(self.observation_names))
+        try:
+            given = np.array(value, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"Reset option {kind!r} must hold numbers, got {value!r}.") from error
+        if given.shape != shape or not np.isfinite(given).all():
+            raise ValueError(
+                f"Reset option {kind!r} must be finite numbers of shape {shape}, "
+                f"got shape {given.shape}: {value!r:.200}."
+            )
+        if kind == "raw_state" and self.from_raw is not None:
+            if (given < 0.0).any():
+                raise ValueError(f"Populations cannot be negative, got raw_state {value!r:.200}.")
+            return self.from_raw(given)
+        low, high = np.array(self.observation_low), np.array(self.observation_high)
+        # Compared as float32: an observation that was rounded up to a bound may be handed back.
+        rounded = given.astype(np.float32)
+        if (rounded < low.astype(np.float32)).any() or (rounded > high.astype(np.float32)).any():
+            raise ValueError(
+                f"Reset option 'state' must lie in the observation space, between {low.tolist()} "
+                f"and {high.tolist()}, got {value!r:.200}."
+            )
+        return np.clip(given, low, high)
+
+    @property
+    def start_is_fixed(self) -> bool:
+        """Whether every episode starts in the same state, so that nothing is drawn."""
+        return self.start_low == self.start_high
+
+    def draw_starts(self, random: np.random.Generator, count: int) -> Array:
+        """The next `count` start states [count, d] of the stream `random`.
+
+        One call for k states and k calls for one give the same states.
+        """
+        low, high = np.array(self.start_low), np.array(self.start_high)
+        starts: Array = low + (high - low) * random.random((count, len(low)))
+        return starts
+
+
+def as_float32(state: Array) -> Observations:
+    """The observation of a family whose state is observed as it is."""
+    return state.astype(np.float32)

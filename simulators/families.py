@@ -1,0 +1,135 @@
+"""The four families that are shipped, one frozen record each."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+from sept_offline.family import Family, Hidden
+from simulators.acrobot import ACROBOT
+from simulators.dynamics import Dynamics
+from simulators.environment import SimulatorEnv, SimulatorVectorEnv
+from simulators.hiv import HIV
+from simulators.navigation2d import NAVIGATION2D, NAVIGATION2D_SWITCH
+
+_HERE = Path(__file__).parent
+_DRAWN = json.loads((_HERE / "data" / "splits.json").read_text(encoding="utf-8"))
+
+# The patients of the paper's run, in the order of the hidden parameters.
+_PAPER_PATIENTS = (
+    (0.4, 0.4, 0.0, 0.4, 0.8, 0.4, 0.4, -0.4, 0.0, 0.8, -0.8, 0.0),
+    (0.0, -0.4, -0.8, 0.4, -0.4, 0.4, -0.8, -0.8, -0.4, 0.8, 0.4, 0.0),
+    (0.0, 0.4, -0.4, -0.8, -0.4, -0.4, -0.8, 0.8, 0.0, 0.0, 0.4, 0.0),
+    (-0.8, 0.0, 0.4, 0.4, 0.8, -0.8, -0.8, -0.8, 0.4, -0.4, -0.8, 0.0),
+    (-0.8, -0.8, 0.4, 0.8, 0.8, 0.8, -0.8, -0.8, -0.4, -0.8, -0.8, -0.4),
+)
+
+
+def _environment(dynamics: Dynamics, hidden: Hidden) -> SimulatorEnv:
+    return SimulatorEnv(dynamics, hidden)
+
+
+def _batch(
+    dynamics: Dynamics, hiddens: Sequence[Hidden], max_episode_steps: int
+) -> SimulatorVectorEnv:
+    return SimulatorVectorEnv(dynamics, len(hiddens), list(hiddens), max_episode_steps)
+
+
+def _makers(
+    dynamics: Dynamics,
+) -> tuple[Callable[[Hidden], SimulatorEnv], Callable[[Sequence[Hidden], int], SimulatorVectorEnv]]:
+    return partial(_environment, dynamics), partial(_batch, dynamics)
+
+
+def _first_existing(*paths: Path) -> Path | None:
+    return next((path for path in paths if path.is_file()), None)
+
+
+def _recipe(name: str) -> Path | None:
+    """The recipe beside this package in an installed wheel, or in the source tree."""
+    return _first_existing(
+        _HERE / "recipes" / f"{name}.toml", _HERE.parent / "datasets" / "recipes" / f"{name}.toml"
+    )
+
+
+def _references(name: str) -> Path | None:
+    return _first_existing(_HERE / "data" / "references" / f"{name}.json")
+
+
+def _same(delta: float) -> dict[str, float]:
+    return {parameter.name: delta for parameter in ACROBOT.hidden}
+
+
+def _navigation(dynamics: Dynamics) -> Family:
+    make, make_vec = _makers(dynamics)
+    both = ({"z": 1.0}, {"z": 2.0})
+    return Family(
+        name=dynamics.name,
+        make=make,
+        make_vec=make_vec,
+        splits={"train": both, "validation": both, "test": both * 5},
+        train_steps=dynamics.train_steps,
+        test_steps=50,
+        probe_steps=2,
+        latent_dim=2,
+        solved=1000.0,
+        observation_names=dynamics.observation_names,
+        action_names=dynamics.action_names,
+        recipe=_recipe(dynamics.name),
+        references=_references(dynamics.name),
+    )
+
+
+def _acrobot() -> Family:
+    make, make_vec = _makers(ACROBOT)
+    return Family(
+        name="acrobot",
+        make=make,
+        make_vec=make_vec,
+        splits={
+            "train": [_same(delta) for delta in (-0.3, -0.1, 0.1, 0.3)],
+            "validation": [_same(delta) for delta in (-0.25, 0.0, 0.25)],
+            "test": [_same(delta) for delta in (-0.35, -0.2, 0.2, 0.35)],
+            "test-independent": _DRAWN["acrobot"]["test-independent"],
+        },
+        train_steps=ACROBOT.train_steps,
+        test_steps=200,
+        probe_steps=5,
+        latent_dim=2,
+        solved=10.0,
+        observation_names=ACROBOT.observation_names,
+        action_names=ACROBOT.action_names,
+        recipe=_recipe("acrobot"),
+        references=_references("acrobot"),
+    )
+
+
+def _hiv() -> Family:
+    make, make_vec = _makers(HIV)
+    names = [parameter.name for parameter in HIV.hidden]
+    paper = [dict(zip(names, patient, strict=True)) for patient in _PAPER_PATIENTS]
+    return Family(
+        name="hiv",
+        make=make,
+        make_vec=make_vec,
+        splits={**_DRAWN["hiv"], "paper": paper},
+        train_steps=HIV.train_steps,
+        test_steps=200,
+        probe_steps=8,
+        latent_dim=6,
+        solved=None,
+        observation_names=HIV.observation_names,
+        action_names=HIV.action_names,
+        recipe=_recipe("hiv"),
+        references=_references("hiv"),
+    )
+
+
+navigation2d = _navigation(NAVIGATION2D)
+navigation2d_switch = _navigation(NAVIGATION2D_SWITCH)
+acrobot = _acrobot()
+hiv = _hiv()
+
+FAMILIES = {one.name: one for one in (navigation2d, navigation2d_switch, acrobot, hiv)}
