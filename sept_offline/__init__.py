@@ -18,8 +18,8 @@ _PUBLIC = {
     "Family": "sept_offline.family",
     "Segments": "sept_offline.data",
     "SeptError": "sept_offline.errors",
-    "check_family": "sept_offline.check",
-    "collect": "sept_offline.collect",
+    "check_family": "sept_offline.collect",
+    "collect_dataset": "sept_offline.collect",
     "convert": "sept_offline.data",
     "from_minari": "sept_offline.data",
     "inspect": "sept_offline.data",
@@ -28,11 +28,11 @@ _PUBLIC = {
     "validate": "sept_offline.data",
 }
 
-__all__ = sorted(_PUBLIC)  # noqa: PLE0605
+__all__ = sorted(_PUBLIC)
 
 if TYPE_CHECKING:
-    from sept_offline.check import check_family as check_family
-    from sept_offline.collect import collect as collect
+    from sept_offline.collect import check_family as check_family
+    from sept_offline.collect import collect_dataset as collect_dataset
     from sept_offline.data import Dataset as Dataset
     from sept_offline.data import DatasetWriter as DatasetWriter
     from sept_offline.data import Episode as Episode

@@ -1,0 +1,38 @@
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: setup demo test test-long lint bench clean
+
+setup: $(READY)
+
+# Torch goes first and by its exact version, so that nothing else can pull in another build of it.
+$(READY): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --disable-pip-version-check -q -c constraints.txt torch==2.13.0
+	$(BIN)/pip install --disable-pip-version-check -q -c constraints.txt -e ".[dev]"
+	touch $(READY)
+
+demo: setup
+	mkdir -p demo
+	$(BIN)/sept-offline collect navigation2d --seed 0 --workers 2 --restart -o demo/navigation.h5
+	$(BIN)/sept-offline inspect demo/navigation.h5
+	$(BIN)/sept-offline validate demo/navigation.h5
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+test: lint
+	$(BIN)/pytest -n 2 -m "not long"
+
+test-long: lint
+	$(BIN)/pytest -n 2
+
+bench: setup
+	$(BIN)/python benchmarks/simulators.py
+
+clean:
+	rm -rf $(VENV) demo build dist

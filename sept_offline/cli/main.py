@@ -1,0 +1,86 @@
+"""The command group, its exit codes, and the one place where errors become sentences."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from sept_offline.cli.collecting import collect
+from sept_offline.cli.dataset import convert, inspect, validate
+from sept_offline.errors import SeptError, TrainingError
+from sept_offline.family import suggest
+
+
+class SuggestingGroup(click.Group):
+    """A group that names the nearest command when one is mistyped."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click does, with a suggestion."""
+        name = args[0] if args else ""
+        if name and not name.startswith("-") and self.get_command(ctx, name) is None:
+            near = suggest(name, self.list_commands(ctx))
+            ctx.fail(f"There is no command {name!r}{near}; see sept-offline --help.")
+        return super().resolve_command(ctx, args)
+
+
+def _print_version(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+    if not value or ctx.resilient_parsing:
+        return
+    from sept_offline.versions import versions
+
+    click.echo("  ".join(f"{name} {version}" for name, version in versions().items()))
+    ctx.exit()
+
+
+@click.group(cls=SuggestingGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_version,
+    help="Versions of this library and of what it stands on.",
+)
+def cli() -> None:
+    """Single Episode Policy Transfer from logged trajectories.
+
+    \b
+    Example, from nothing to a dataset that can be trusted:
+      sept-offline collect navigation2d -o navigation.h5
+      sept-offline inspect navigation.h5
+      sept-offline validate navigation.h5
+    """
+
+
+for command in (collect, inspect, validate, convert):
+    cli.add_command(command)
+
+
+def main(arguments: Sequence[str] | None = None) -> Any:
+    """Run the command line: 0 done, 2 wrong use or bad input, 1 anything else."""
+    try:
+        cli.main(
+            args=None if arguments is None else list(arguments),
+            prog_name="sept-offline",
+            standalone_mode=False,
+        )
+    except click.exceptions.Exit as done:
+        sys.exit(done.exit_code)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(2)
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("Interrupted; what was complete is kept, and --resume continues.", err=True)
+        sys.exit(1)
+    except TrainingError as error:
+        click.echo(f"Error: {error}", err=True)
+        sys.exit(1)
+    except SeptError as error:
+        click.echo(f"Error: {error}", err=True)
+        sys.exit(2)
+    sys.exit(0)

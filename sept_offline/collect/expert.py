@@ -1,0 +1,272 @@
+"""The online DoubleDQN behind the experts: it knows the hidden parameters and may explore."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sept_offline.agent.networks import MLP, Standardiser
+from sept_offline.collect.behaviour import EpsilonGreedy, Snapshot
+from sept_offline.collect.recipe import ExpertConfig
+from sept_offline.collect.rollout import hidden_rows, make_vector, spaces
+from sept_offline.control import Batch, Learner, compress_rewards, shift_goal_rewards
+from sept_offline.family import Family, Hidden
+from sept_offline.seeding import generator, integer
+from sept_offline.stage import StageState
+from sept_offline.threads import one_thread
+
+MEMORY = ("inputs", "actions", "rewards", "next_inputs", "terminals")
+
+
+@dataclass(frozen=True)
+class Features:
+    """Scaled [observation, hidden] rows, the input of every snapshot."""
+
+    observation: Standardiser
+    hidden: Standardiser
+
+    def __call__(
+        self, observations: NDArray[Any], hidden: NDArray[np.float64]
+    ) -> NDArray[np.float32]:
+        """[n, d + h] float32."""
+        scaled = [self.observation(observations), self.hidden(hidden)]
+        return np.concatenate(scaled, axis=1, dtype=np.float32)
+
+
+@dataclass(frozen=True)
+class Expert:
+    """A trained expert: its snapshots in order of training, and what it sees."""
+
+    snapshots: tuple[Snapshot, ...]
+    features: Features
+
+    def replay(self) -> EpsilonGreedy:
+        """Its episodes over training: early ones explore, late ones exploit."""
+        return EpsilonGreedy(self.snapshots, self.features)
+
+    def medium(self, epsilon: float) -> EpsilonGreedy:
+        """Half trained."""
+        middle = self.snapshots[len(self.snapshots) // 2]
+        return EpsilonGreedy((Snapshot(middle.network, epsilon),), self.features)
+
+    def final(self, epsilon: float) -> EpsilonGreedy:
+        """Trained to the end; greedy with `epsilon` 0."""
+        return EpsilonGreedy((Snapshot(self.snapshots[-1].network, epsilon),), self.features)
+
+    def state(self) -> StageState:
+        """All of it, ready to be written."""
+        import torch
+
+        arrays: dict[str, NDArray[Any]] = {}
+        for index, snapshot in enumerate(self.snapshots):
+            arrays |= snapshot.network.to_arrays(f"snapshot.{index}.")
+        arrays |= self.features.observation.to_arrays("features.observation.")
+        arrays |= self.features.hidden.to_arrays("features.hidden.")
+        tensors = {name: torch.from_numpy(np.array(array)) for name, array in arrays.items()}
+        return StageState(tensors, {"epsilons": [s.epsilon for s in self.snapshots]})
+
+    @classmethod
+    def restore(cls, state: StageState) -> Expert:
+        """What `state` returned."""
+        arrays = {
+            name: tensor.numpy()
+            for name, tensor in state.tensors.items()
+            if name.startswith(("snapshot.", "features."))
+        }
+        snapshots = tuple(
+            Snapshot(MLP.from_arrays(arrays, f"snapshot.{index}."), epsilon)
+            for index, epsilon in enumerate(state.values["epsilons"])
+        )
+        features = Features(
+            Standardiser.from_arrays(arrays, "features.observation."),
+            Standardiser.from_arrays(arrays, "features.hidden."),
+        )
+        return cls(snapshots, features)
+
+
+class ExpertStage:
+    """Online training in rounds.
+
+    A round starts every environment afresh and steps all of them for one episode limit, so that
+    between rounds nothing lives outside this object and a snapshot of it is exact.
+    """
+
+    name = "expert"
+
+    def __init__(self, family: Family, config: ExpertConfig, max_steps: int, seed: int) -> None:
+        import torch
+
+        self.family = family
+        self.config = config
+        self.max_steps = max_steps
+        self.seed = seed
+        self.total = config.rounds
+        self.done = 0
+        instances = family.instances("train")
+        copies = max(1, config.environments // len(instances))
+        self.hiddens: Sequence[Hidden] = [h for h in instances for _ in range(copies)]
+        self.hidden = hidden_rows(self.hiddens)
+        self.observation_dim, self.num_actions = spaces(family)
+        width = self.observation_dim + self.hidden.shape[1]
+        capacity = config.rounds * max_steps * len(self.hiddens)
+        self.memory = Batch(
+            inputs=torch.zeros(capacity, width),
+            actions=torch.zeros(capacity, 1, dtype=torch.int64),
+            rewards=torch.zeros(capacity, 1),
+            next_inputs=torch.zeros(capacity, width),
+            terminals=torch.zeros(capacity, 1),
+        )
+        self.stored = 0
+        self.learner = Learner(config.control, width, self.num_actions, integer(seed, "weights"))
+        self.features: Features | None = None
+        self.snapshots: list[Snapshot] = []
+
+    def advance(self, updates: int) -> dict[str, float]:
+        """Run up to `updates` rounds."""
+        metrics: dict[str, float] = {}
+        with one_thread():
+            for _ in range(min(updates, self.total - self.done)):
+                metrics = self._round(self.done)
+                self.done += 1
+        return metrics
+
+    def _epsilon(self, step: int) -> float:
+        config = self.config
+        horizon = max(1.0, config.epsilon_fraction * (self.total - 1) * self.max_steps)
+        share = min(1.0, step / horizon)
+        return config.epsilon_start + share * (config.epsilon_end - config.epsilon_start)
+
+    def _round(self, index: int) -> dict[str, float]:
+        rng = generator(self.seed, "round", index)
+        n = len(self.hiddens)
+        env = make_vector(self.family, self.hiddens, self.max_steps)
+        seeds = [integer(self.seed, "reset", index, row) for row in range(n)]
+        observation, _ = env.reset(seed=seeds)
+        observation = np.asarray(observation, dtype=np.float32)
+        raw: list[tuple[NDArray[Any], ...]] = []
+        fresh = np.ones(n, dtype=bool)
+        returns = np.zeros(n)
+        finished: list[float] = []
+        for step in range(self.max_steps):
+            position = (index - 1) * self.max_steps + step
+            action = rng.integers(self.num_actions, size=n)
+            if self.features is not None:
+                inputs = self.features(observation, self.hidden)
+                greedy = self.learner.q_values(inputs).argmax(axis=1)
+                action = np.where(rng.random(n) < self._epsilon(position), action, greedy)
+            following, reward, terminated, truncated, _ = env.step(action)
+            following = np.asarray(following, dtype=np.float32)
+            # The step after an end only resets its row: there is nothing in it to learn.
+            rows = np.flatnonzero(fresh)
+            moment = (observation, action, np.asarray(reward), following, terminated, rows)
+            returns[rows] += np.asarray(reward)[rows]
+            done = fresh & (terminated | truncated)
+            finished.extend(returns[done])
+            returns[done] = 0.0
+            fresh = ~done
+            observation = following
+            if self.features is None:
+                raw.append(moment)
+                continue
+            self._store(*moment)
+            # The snapshots' moments are spread evenly over all rounds but the first.
+            for _ in range(self.config.updates_per_step):
+                self.learner.update(self._sample(rng))
+            moments = (self.total - 1) * self.max_steps
+            due = (position + 1) * self.config.snapshots // moments
+            if due > len(self.snapshots):
+                network = self.learner.averaged()
+                self.snapshots.append(Snapshot(network, self._epsilon(position)))
+        env.close()
+        if self.features is None:
+            seen = np.concatenate([moment[0] for moment in raw])
+            self.features = Features(Standardiser.fit(seen), Standardiser.fit(self.hidden))
+            for moment in raw:
+                self._store(*moment)
+        return {"return": float(np.mean(finished)) if finished else float("nan")}
+
+    def _store(
+        self,
+        observation: NDArray[Any],
+        action: NDArray[Any],
+        reward: NDArray[Any],
+        following: NDArray[Any],
+        terminated: NDArray[Any],
+        rows: NDArray[Any],
+    ) -> None:
+        import torch
+
+        if self.features is None or not len(rows):
+            return
+        here = slice(self.stored, self.stored + len(rows))
+        hidden = self.hidden[rows]
+        done = terminated[rows].astype(np.float64)
+        memory = self.memory
+        memory.inputs[here] = torch.from_numpy(self.features(observation[rows], hidden))
+        memory.next_inputs[here] = torch.from_numpy(self.features(following[rows], hidden))
+        memory.actions[here, 0] = torch.from_numpy(action[rows].astype(np.int64))
+        prepared = self._prepare(reward[rows], done).astype(np.float32)
+        memory.rewards[here, 0] = torch.from_numpy(prepared)
+        memory.terminals[here, 0] = torch.from_numpy(done.astype(np.float32))
+        self.stored += len(rows)
+
+    def _prepare(self, reward: NDArray[Any], done: NDArray[Any]) -> NDArray[Any]:
+        if self.config.reward == "log":
+            return compress_rewards(reward)
+        if self.config.reward == "goal":
+            scaled = reward / self.config.goal_reward
+            return shift_goal_rewards(scaled, done, 1.0, self.config.control.gamma)
+        return reward
+
+    def _sample(self, rng: np.random.Generator) -> Batch:
+        import torch
+
+        rows = torch.from_numpy(rng.integers(self.stored, size=self.config.control.batch_size))
+        memory = self.memory
+        return Batch(
+            inputs=memory.inputs[rows],
+            actions=memory.actions[rows],
+            rewards=memory.rewards[rows],
+            next_inputs=memory.next_inputs[rows],
+            terminals=memory.terminals[rows],
+        )
+
+    def state(self) -> StageState:
+        """Learner, memory, scalers and snapshots between two rounds."""
+        learner = self.learner.state()
+        tensors = {f"learner.{name}": tensor for name, tensor in learner.tensors.items()}
+        for field in MEMORY:
+            tensors[f"memory.{field}"] = getattr(self.memory, field)[: self.stored]
+        values = {"done": self.done, "stored": self.stored, "learner": learner.values}
+        if self.features is not None:
+            expert = self.result().state()
+            tensors |= expert.tensors
+            values["expert"] = expert.values
+        return StageState(tensors=tensors, values=values)
+
+    def restore(self, state: StageState) -> None:
+        """Continue as if the process had never stopped."""
+        learner = {
+            name.removeprefix("learner."): tensor
+            for name, tensor in state.tensors.items()
+            if name.startswith("learner.")
+        }
+        self.learner.restore(StageState(learner, state.values["learner"]))
+        self.done = int(state.values["done"])
+        self.stored = int(state.values["stored"])
+        for field in MEMORY:
+            getattr(self.memory, field)[: self.stored] = state.tensors[f"memory.{field}"]
+        if "expert" in state.values:
+            expert = Expert.restore(StageState(state.tensors, state.values["expert"]))
+            self.features = expert.features
+            self.snapshots = list(expert.snapshots)
+
+    def result(self) -> Expert:
+        """The expert, once all rounds are done."""
+        if self.features is None:
+            raise RuntimeError("The expert has not been trained.")
+        return Expert(tuple(self.snapshots), self.features)

@@ -1,0 +1,99 @@
+"""What to log: behaviours and their shares, instances, episodes, limits; read from TOML."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from sept_offline.config import build, merge, read_toml
+from sept_offline.control import ControlConfig
+from sept_offline.errors import ConfigError
+from sept_offline.family import Family, suggest
+
+BEHAVIOURS = ("random", "replay", "medium", "expert")
+EPISODES_PER_INSTANCE = 100
+
+
+@dataclass(frozen=True)
+class ExpertConfig:
+    """How the online, hidden-parameter-conditioned DoubleDQN behind the experts is trained."""
+
+    environments: int = 32
+    """Environments stepped at once, spread evenly over the training instances."""
+    rounds: int = 16
+    """Each steps all environments for one episode limit, from fresh starts; the first is random."""
+    updates_per_step: int = 2
+    """Gradient steps for each step of all environments together."""
+    epsilon_start: float = 1.0
+    epsilon_end: float = 0.1
+    epsilon_fraction: float = 0.6
+    """Share of the training over which epsilon falls."""
+    snapshots: int = 20
+    """Networks kept along the way; `replay` walks through them, `medium` is the middle one."""
+    reward: Literal["raw", "log", "goal"] = "raw"
+    """`log`: sign(r)·log10(1 + |r|/1e3); `goal`: scaled by the goal reward and shifted by it."""
+    goal_reward: float = 1.0
+    behaviour_epsilon: float = 0.1
+    """Exploration of `medium` and `expert`; `replay` uses that of its snapshot."""
+    control: ControlConfig = field(default_factory=ControlConfig)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """All that decides a dataset besides the family and the seed."""
+
+    behaviour: str = "random"
+    """`random`, `replay`, `medium`, `expert`, or a mixture such as `random:0.5,expert:0.5`."""
+    instances: str = "train"
+    episodes: int | None = None
+    """In all, balanced over the instances; 100 an instance by default."""
+    max_steps: int | None = None
+    """The family's training limit by default."""
+    probe_steps: int | None = None
+    """Steps at the start of each episode taken uniformly at random; the family's by default."""
+    expert: ExpertConfig = field(default_factory=ExpertConfig)
+
+
+def load_recipe(
+    family: Family, path: Path | None = None, overrides: Mapping[str, Any] | None = None
+) -> Recipe:
+    """The family's recipe (or the file `path`), with `overrides` laid over it field by field."""
+    source = path or family.recipe
+    values = read_toml(source) if source else {}
+    return build(Recipe, merge(values, overrides or {}))
+
+
+def parse_behaviour(text: str) -> dict[str, float]:
+    """The shares of a mixture: `random:0.5,expert:0.5` gives {"random": 0.5, "expert": 0.5}."""
+    shares: dict[str, float] = {}
+    for part in text.split(","):
+        name, colon, share = part.strip().partition(":")
+        if name not in BEHAVIOURS:
+            raise ConfigError(
+                f"There is no behaviour {name!r}{suggest(name, BEHAVIOURS)}; "
+                f"known are {', '.join(BEHAVIOURS)}, or mixtures such as random:0.5,expert:0.5."
+            )
+        if name in shares:
+            raise ConfigError(f"Behaviour {name!r} is named twice in {text!r}.")
+        try:
+            shares[name] = float(share) if colon else 1.0
+        except ValueError:
+            raise ConfigError(f"The share {share!r} of behaviour {name!r} is no number.") from None
+        if not 0 < shares[name] < float("inf"):
+            raise ConfigError(f"The share of behaviour {name!r} must be positive, not {share}.")
+    total = sum(shares.values())
+    return {name: share / total for name, share in shares.items()}
+
+
+def interleave(shares: Mapping[str, float], count: int) -> list[str]:
+    """`count` behaviour names whose every prefix is as close to the shares as can be."""
+    names = list(shares)
+    given = dict.fromkeys(names, 0)
+    sequence = []
+    for position in range(1, count + 1):
+        name = max(names, key=lambda n: shares[n] * position - given[n])
+        given[name] += 1
+        sequence.append(name)
+    return sequence

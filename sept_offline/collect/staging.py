@@ -1,0 +1,116 @@
+"""Unfinished collections: finished shards in a directory beside the dataset, kept until it is."""
+
+from __future__ import annotations
+
+import fcntl
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save_file
+
+from sept_offline.collect.rollout import Logged
+from sept_offline.errors import DataError
+from sept_offline.files import read_json, remove_tree, write_atomically, write_json
+
+ARRAYS = ("observations", "actions", "rewards", "propensities")
+
+
+class Staging:
+    """The directory `<dataset>.partial`: a plan, an expert's snapshot, one file a shard."""
+
+    def __init__(self, dataset: Path) -> None:
+        self.dataset = dataset
+        self.path = dataset.with_name(dataset.name + ".partial")
+        self._lock: IO[str] | None = None
+
+    def open(self, plan: dict[str, Any], resume: bool, restart: bool) -> None:
+        """Begin, or continue what the same plan began; anything else is refused."""
+        plan_file = self.path / "plan.json"
+        self._acquire()
+        if restart:
+            for leftover in self.path.iterdir():
+                if leftover.name != "lock":
+                    leftover.unlink()
+        if plan_file.exists():
+            if not resume:
+                self.release()
+                raise DataError(
+                    f"{self.path} holds an unfinished collection; add --resume to continue it "
+                    "or --restart to discard it."
+                )
+            found = read_json(plan_file, DataError)
+            if found != plan:
+                different = [key for key in plan if found.get(key) != plan[key]]
+                self.release()
+                raise DataError(
+                    f"{self.path} was begun with another {', '.join(different) or 'version'}; "
+                    "resume with the same arguments, or add --restart to discard it."
+                )
+            return
+        write_json(plan_file, plan)
+
+    def _acquire(self) -> None:
+        self.path.mkdir(parents=True, exist_ok=True)
+        self._lock = (self.path / "lock").open("w")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self._lock.close()
+            self._lock = None
+            raise DataError(
+                f"Another process is collecting into {self.dataset}; wait for it to end."
+            ) from None
+
+    def release(self) -> None:
+        """Let another process continue."""
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def shard(self, index: int) -> Path:
+        """The file of one shard."""
+        return self.path / f"shard-{index:06d}.safetensors"
+
+    def finished(self, count: int) -> set[int]:
+        """The shards that are complete."""
+        return {index for index in range(count) if self.shard(index).exists()}
+
+    def discard(self) -> None:
+        """The dataset is whole: nothing here is needed any more."""
+        remove_tree(self.path)
+        self.release()
+
+
+def save_shard(path: Path, episodes: Sequence[Logged]) -> None:
+    """Write a shard's episodes as concatenated columns, whole or not at all."""
+    columns = {name: np.concatenate([getattr(e, name) for e in episodes]) for name in ARRAYS}
+    columns["length"] = np.array([len(e.actions) for e in episodes], dtype=np.int64)
+    columns["terminated"] = np.array([e.terminated for e in episodes])
+    write_atomically(path, lambda temporary: save_file(columns, temporary))
+
+
+def load_shard(path: Path) -> list[Logged]:
+    """The episodes that `save_shard` wrote."""
+    try:
+        columns = load_file(path)
+    except (OSError, SafetensorError) as error:
+        raise DataError(f"{path} is damaged ({error}); delete it and resume.") from error
+    lengths = columns["length"]
+    ends = np.cumsum(lengths)
+    episodes = []
+    for index, (end, length) in enumerate(zip(ends, lengths, strict=True)):
+        start = end - length
+        episodes.append(
+            Logged(
+                # T + 1 observations an episode: one more row for each episode before this one.
+                observations=columns["observations"][start + index : end + index + 1],
+                actions=columns["actions"][start:end],
+                rewards=columns["rewards"][start:end],
+                propensities=columns["propensities"][start:end],
+                terminated=bool(columns["terminated"][index]),
+            )
+        )
+    return episodes

@@ -1,0 +1,138 @@
+"""Frozen dataclasses from TOML and from `a.b=c` settings, with errors that name the key."""
+
+from __future__ import annotations
+
+import dataclasses
+import tomllib
+import types
+import typing
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from sept_offline.errors import ConfigError
+from sept_offline.family import suggest
+
+Record = TypeVar("Record")
+
+
+def build(cls: type[Record], values: Mapping[str, Any], where: str = "") -> Record:
+    """An instance of the dataclass `cls` from nested mappings; unknown keys are refused."""
+    fields = {field.name: field for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    hints = typing.get_type_hints(cls)
+    arguments = {}
+    for key, value in values.items():
+        path = f"{where}.{key}" if where else key
+        if key not in fields:
+            raise ConfigError(
+                f"There is no setting {path!r}{suggest(key, fields)}; "
+                f"known here are {', '.join(sorted(fields))}."
+            )
+        arguments[key] = _convert(value, hints[key], path)
+    try:
+        return cls(**arguments)
+    except ValueError as error:
+        raise ConfigError(f"Setting {where or cls.__name__}: {error}") from error
+
+
+def _convert(value: Any, hint: Any, path: str) -> Any:
+    origin = typing.get_origin(hint)
+    if origin in (types.UnionType, typing.Union):
+        options = typing.get_args(hint)
+        if value is None or (value == "none" and type(None) in options):
+            if type(None) in options:
+                return None
+        else:
+            for option in options:
+                if option is type(None):
+                    continue
+                try:
+                    return _convert(value, option, path)
+                except ConfigError:
+                    continue
+    elif origin is typing.Literal:
+        choices = typing.get_args(hint)
+        if value in choices:
+            return value
+        listed = ", ".join(map(repr, choices))
+        raise ConfigError(
+            f"Setting {path} is {value!r}{suggest(str(value), map(str, choices))}; "
+            f"expected one of {listed}."
+        )
+    elif origin is tuple:
+        item = typing.get_args(hint)[0]
+        if isinstance(value, list | tuple):
+            return tuple(_convert(v, item, f"{path}[{i}]") for i, v in enumerate(value))
+    elif origin is dict or origin is Mapping or hint is dict:
+        if isinstance(value, Mapping):
+            return dict(value)
+    elif dataclasses.is_dataclass(hint) and isinstance(hint, type):
+        if isinstance(value, hint):
+            return value
+        if isinstance(value, Mapping):
+            return build(hint, value, path)
+    elif hint is float:
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return float(value)
+    elif hint is int:
+        if isinstance(value, int) and not isinstance(value, bool):
+            return value
+    elif isinstance(hint, type) and isinstance(value, hint):
+        return value
+    name = getattr(hint, "__name__", str(hint))
+    raise ConfigError(f"Setting {path} is {value!r}; expected {name}.")
+
+
+def merge(*layers: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested mappings laid over one another, the later ones winning key by key."""
+    merged: dict[str, Any] = {}
+    for layer in layers:
+        for key, value in layer.items():
+            if isinstance(value, Mapping) and isinstance(merged.get(key), Mapping):
+                merged[key] = merge(merged[key], value)
+            else:
+                merged[key] = value
+    return merged
+
+
+def parse_settings(settings: Iterable[str]) -> dict[str, Any]:
+    """Nested values from `a.b=c` strings; c is read as TOML, or else as a plain string."""
+    result: dict[str, Any] = {}
+    for setting in settings:
+        path, sign, text = setting.partition("=")
+        if not sign or not path.strip():
+            raise ConfigError(f"Setting {setting!r} is not of the form name=value.")
+        try:
+            value = tomllib.loads(f"value = {text.strip()}")["value"]
+        except tomllib.TOMLDecodeError:
+            value = text.strip()
+        nested: dict[str, Any] = {}
+        inner = nested
+        *parents, last = path.strip().split(".")
+        for parent in parents:
+            inner[parent] = {}
+            inner = inner[parent]
+        inner[last] = value
+        result = merge(result, nested)
+    return result
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The content of a TOML file, or a ConfigError that names it."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"Cannot read {path}: {error.strerror or error}.") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not valid TOML: {error}.") from error
+
+
+def to_plain(record: Any) -> Any:
+    """A dataclass as nested JSON-ready values."""
+    if dataclasses.is_dataclass(record) and not isinstance(record, type):
+        return {f.name: to_plain(getattr(record, f.name)) for f in dataclasses.fields(record)}
+    if isinstance(record, list | tuple):
+        return [to_plain(item) for item in record]
+    if isinstance(record, Mapping):
+        return {str(key): to_plain(value) for key, value in record.items()}
+    return record

@@ -1,0 +1,5 @@
+"""Where independent pieces of work run."""
+
+from sept_offline.engines.local import run_local
+
+__all__ = ["run_local"]

@@ -1,0 +1,19 @@
+"""Which versions made a file or answer a command."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+
+LIBRARIES = ("sept-offline", "d3rlpy", "torch", "numpy", "gymnasium", "h5py", "pyarrow")
+
+
+def versions() -> dict[str, str]:
+    """This library, Python and what results depend on, without importing any of them."""
+    found = {}
+    for name in LIBRARIES:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            found[name] = "not installed"
+    return found | {"python": platform.python_version()}
