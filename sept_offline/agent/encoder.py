@@ -78,7 +78,7 @@ def _check_segments(
 
 
 class FlatEncoder:
-    """An MLP on all steps' features at once; see `flat_features`. Its outputs are mean, log-variance.
+    """An MLP on all steps' features at once (`flat_features`), to mean and log-variance.
 
     `observation_scaler` and `delta_scaler` have d columns; `network` takes T·(2d + A + A·d) inputs
     and gives 2k outputs. Log-variances are clipped to `log_var_range`.

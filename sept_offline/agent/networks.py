@@ -1,4 +1,4 @@
-"""Forward passes of small networks in NumPy: what an agent needs to act, and nothing that learns."""
+"""Forward passes of small networks in NumPy: all an agent needs to act, and nothing that learns."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Network(Protocol):
     output_dim: int
 
     def __call__(self, x: Array) -> Array:
-        """The outputs `[n, output_dim]` of a batch `[n, input_dim]`, or of one row `[input_dim]`."""
+        """The outputs `[n, output_dim]` of a batch `[n, input_dim]`, or of one row."""
         ...
 
     def row(self, x: Array) -> Array:

@@ -1,0 +1,220 @@
+"""d3rlpy's algorithms with a Polyak target, and all their weights in one contiguous tensor.
+
+d3rlpy keeps its networks and its losses. What changes is where parameters live: every parameter is
+a view into one flat tensor, so that Adam, the target's interpolation and the average of the weights
+are one fused pass each instead of a loop in Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from d3rlpy.algos import (
+    NFQ,
+    DiscreteBCQ,
+    DiscreteBCQConfig,
+    DiscreteCQL,
+    DiscreteCQLConfig,
+    DoubleDQN,
+    DoubleDQNConfig,
+    NFQConfig,
+)
+from d3rlpy.algos.qlearning.torch.bcq_impl import DiscreteBCQImpl
+from d3rlpy.algos.qlearning.torch.cql_impl import DiscreteCQLImpl
+from d3rlpy.algos.qlearning.torch.dqn_impl import DoubleDQNImpl, DQNImpl
+from d3rlpy.models.encoders import VectorEncoderFactory
+from d3rlpy.optimizers import OptimizerFactory
+from torch import nn
+
+from sept_offline.control.config import ControlConfig
+
+ALIGNMENT = 16
+"""Floats a parameter's start is aligned to, 64 bytes: kernels, and so bits, may depend on it."""
+
+
+def flatten(parameters: Sequence[nn.Parameter]) -> torch.Tensor:
+    """Move `parameters` into one flat tensor, which is returned, and make them views into it."""
+    offsets, size = [], 0
+    for parameter in parameters:
+        offsets.append(size)
+        size += -(-parameter.numel() // ALIGNMENT) * ALIGNMENT
+    flat = torch.zeros(size)
+    for offset, parameter in zip(offsets, parameters, strict=True):
+        view = flat[offset : offset + parameter.numel()].view_as(parameter)
+        view.copy_(parameter.data)
+        parameter.data = view
+    return flat
+
+
+def flatten_gradients(flat: torch.Tensor, parameters: Sequence[nn.Parameter]) -> torch.Tensor:
+    """A flat gradient of which each of the views' gradients is a view."""
+    gradient = torch.zeros_like(flat)
+    for parameter in parameters:
+        offset = parameter.data.storage_offset()
+        parameter.grad = gradient[offset : offset + parameter.numel()].view_as(parameter)
+    return gradient
+
+
+@dataclass
+class FlatAdamFactory(OptimizerFactory):  # type: ignore[misc]  # d3rlpy has no types
+    """Adam in one fused step over a flat tensor of all parameters."""
+
+    def create_optimizer(
+        self, named_modules: Iterable[tuple[str, nn.Module]], lr: float
+    ) -> torch.optim.Adam:
+        """Flatten the modules' parameters and optimise the flat tensor."""
+        unique = {id(p): p for _, module in named_modules for p in module.parameters()}
+        parameters = list(unique.values())
+        flat = flatten(parameters)
+        whole = nn.Parameter(flat)
+        whole.grad = flatten_gradients(flat, parameters)
+        return torch.optim.Adam([whole], lr=lr, fused=True)
+
+    @staticmethod
+    def get_type() -> str:
+        """The name d3rlpy would serialise it by."""
+        return "sept_flat_adam"
+
+
+class PolyakTarget:
+    """An implementation whose target follows its networks by interpolation."""
+
+    online: torch.Tensor
+    target: torch.Tensor
+    rate: float
+
+    def update_target(self) -> None:
+        """One fused step towards the networks."""
+        self.target.lerp_(self.online, self.rate)
+
+
+class PolyakDoubleDQNImpl(PolyakTarget, DoubleDQNImpl):  # type: ignore[misc]  # d3rlpy has no types
+    """Double DQN with a Polyak target."""
+
+
+class PolyakCQLImpl(PolyakTarget, DiscreteCQLImpl):  # type: ignore[misc]  # d3rlpy has no types
+    """Discrete CQL with a Polyak target."""
+
+
+class PolyakBCQImpl(PolyakTarget, DiscreteBCQImpl):  # type: ignore[misc]  # d3rlpy has no types
+    """Discrete BCQ with a Polyak target."""
+
+
+def _swap(algorithm: Any, implementation: type[Any], rate: float, **own: float) -> None:
+    """Put `implementation` in the place of the one d3rlpy has just built, on the same modules."""
+    built = algorithm.impl
+    target = flatten(list(built.modules.targ_q_funcs.parameters()))
+    swapped = implementation(
+        observation_shape=built.observation_shape,
+        action_size=built.action_size,
+        modules=built.modules,
+        q_func_forwarder=built._q_func_forwarder,
+        targ_q_func_forwarder=built._targ_q_func_forwarder,
+        target_update_interval=1,
+        gamma=algorithm.config.gamma,
+        compiled=False,
+        device=built.device,
+        **own,
+    )
+    # the value networks come first in the flat tensor; BCQ's imitator follows, and has no target
+    swapped.online = online_tensor(built)[: target.numel()]
+    swapped.target = target
+    swapped.rate = rate
+    algorithm._impl = swapped
+
+
+class PolyakDoubleDQN(DoubleDQN):  # type: ignore[misc]  # d3rlpy has no types
+    """d3rlpy's DoubleDQN with a Polyak target."""
+
+    rate = 0.005
+
+    def inner_create_impl(self, observation_shape: Any, action_size: int) -> None:
+        """Build d3rlpy's implementation, then swap in ours."""
+        super().inner_create_impl(observation_shape, action_size)
+        _swap(self, PolyakDoubleDQNImpl, self.rate)
+
+
+class PolyakCQL(DiscreteCQL):  # type: ignore[misc]  # d3rlpy has no types
+    """d3rlpy's DiscreteCQL with a Polyak target."""
+
+    rate = 0.005
+
+    def inner_create_impl(self, observation_shape: Any, action_size: int) -> None:
+        """Build d3rlpy's implementation, then swap in ours."""
+        super().inner_create_impl(observation_shape, action_size)
+        _swap(self, PolyakCQLImpl, self.rate, alpha=self.config.alpha)
+
+
+class PolyakBCQ(DiscreteBCQ):  # type: ignore[misc]  # d3rlpy has no types
+    """d3rlpy's DiscreteBCQ with a Polyak target."""
+
+    rate = 0.005
+
+    def inner_create_impl(self, observation_shape: Any, action_size: int) -> None:
+        """Build d3rlpy's implementation, then swap in ours."""
+        super().inner_create_impl(observation_shape, action_size)
+        settings = self.config
+        _swap(
+            self,
+            PolyakBCQImpl,
+            self.rate,
+            action_flexibility=settings.action_flexibility,
+            beta=settings.beta,
+        )
+
+
+def online_tensor(implementation: DQNImpl) -> torch.Tensor:
+    """The flat tensor of all that the optimiser changes."""
+    parameter: torch.Tensor = implementation.modules.optim.optim.param_groups[0]["params"][0]
+    return parameter.detach()
+
+
+def target_tensor(implementation: DQNImpl) -> torch.Tensor:
+    """The flat tensor of the target networks."""
+    if not isinstance(implementation, PolyakTarget):
+        return flatten(list(implementation.modules.targ_q_funcs.parameters()))
+    return implementation.target
+
+
+def encoder_factory(config: ControlConfig) -> VectorEncoderFactory:
+    """d3rlpy's own encoder: Linear, ReLU, LayerNorm, layer after layer."""
+    return VectorEncoderFactory(hidden_units=list(config.hidden), use_layer_norm=config.layer_norm)
+
+
+def build(config: ControlConfig, input_dim: int, num_actions: int, seed: int) -> Any:
+    """d3rlpy's implementation of the config's algorithm, its weights drawn from `seed`."""
+    common: dict[str, Any] = {
+        "batch_size": config.batch_size,
+        "learning_rate": config.learning_rate,
+        "optim_factory": FlatAdamFactory(clip_grad_norm=config.grad_clip),
+        "encoder_factory": encoder_factory(config),
+        "gamma": config.gamma,
+        "n_critics": config.critics,
+    }
+    # d3rlpy initialises from torch's global generator: fork it, so that nothing outside is read
+    # or disturbed
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        algorithm: Any
+        if config.algorithm == "nfq":
+            algorithm = NFQ(NFQConfig(**common), device=False, enable_ddp=False)
+        elif config.algorithm == "discrete_cql":
+            settings = DiscreteCQLConfig(**common, target_update_interval=1, alpha=config.cql_alpha)
+            algorithm = PolyakCQL(settings, device=False, enable_ddp=False)
+        elif config.algorithm == "discrete_bcq":
+            bcq = DiscreteBCQConfig(
+                **common,
+                target_update_interval=1,
+                action_flexibility=config.bcq_flexibility,
+                beta=config.bcq_beta,
+            )
+            algorithm = PolyakBCQ(bcq, device=False, enable_ddp=False)
+        else:
+            dqn = DoubleDQNConfig(**common, target_update_interval=1)
+            algorithm = PolyakDoubleDQN(dqn, device=False, enable_ddp=False)
+        algorithm.rate = config.target_rate
+        algorithm.create_impl((input_dim,), num_actions)
+    return algorithm.impl

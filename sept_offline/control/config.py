@@ -1,0 +1,81 @@
+"""The settings of the control stage."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sept_offline.errors import ConfigError
+from sept_offline.family import suggest
+
+ALGORITHMS = ("double_dqn", "discrete_cql", "discrete_bcq", "nfq")
+REWARD_FORMS = ("raw", "instance", "log")
+
+
+@dataclass(frozen=True)
+class ControlConfig:
+    """How control learns; with the defaults every seed was good at its last update."""
+
+    algorithm: str = "double_dqn"
+    """One of double_dqn, discrete_cql, discrete_bcq, nfq."""
+    hidden: tuple[int, ...] = (256, 512)
+    layer_norm: bool = True
+    gamma: float = 0.99
+    learning_rate: float = 5e-4
+    batch_size: int = 64
+    updates: int = 5000
+    target_rate: float = 0.005
+    """Polyak's rate, at every update; `nfq` copies its weights at every update instead."""
+    average_decay: float = 0.999
+    """Of the deployed average of the weights, per update; warmed up."""
+    average_every: int = 10
+    """Updates between two additions to the average."""
+    grad_clip: float | None = None
+    critics: int = 1
+    members: int = 1
+    """Independently started networks whose averages act together, each with its own minibatches."""
+    cql_alpha: float = 1.0
+    bcq_flexibility: float = 0.3
+    bcq_beta: float = 0.5
+    reward_form: str = "raw"
+    """raw, instance (each instance's rewards have a root mean square of 1) or log."""
+    reward_scale: float = 1.0
+    """Multiplies the rewards, after `reward_form`."""
+    goal_shift: float | None = None
+    """C of the shift r − C·(1 − γ·(1 − done)): the scaled reward at the goal, for goal tasks."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot work, by name."""
+        if self.algorithm not in ALGORITHMS:
+            raise ConfigError(
+                f"control.algorithm has no choice {self.algorithm!r}"
+                f"{suggest(self.algorithm, ALGORITHMS)}; known are {', '.join(ALGORITHMS)}."
+            )
+        if self.reward_form not in REWARD_FORMS:
+            raise ConfigError(
+                f"control.reward_form has no choice {self.reward_form!r}"
+                f"{suggest(self.reward_form, REWARD_FORMS)}; known are {', '.join(REWARD_FORMS)}."
+            )
+        if not self.hidden or min(self.hidden) < 1:
+            raise ConfigError(
+                f"control.hidden needs layers of at least 1 unit, found {self.hidden}."
+            )
+        for name in ("batch_size", "updates", "average_every", "critics", "members"):
+            if getattr(self, name) < 1:
+                raise ConfigError(
+                    f"control.{name} must be at least 1, found {getattr(self, name)}."
+                )
+        for name in ("learning_rate", "reward_scale"):
+            if not getattr(self, name) > 0:
+                raise ConfigError(f"control.{name} must be above 0, found {getattr(self, name)}.")
+        ranges = {"gamma": self.gamma, "average_decay": self.average_decay}
+        for name, value in ranges.items():
+            if not 0 <= value < 1:
+                raise ConfigError(f"control.{name} must lie in [0, 1), found {value}.")
+        if not 0 < self.target_rate <= 1:
+            raise ConfigError(f"control.target_rate must lie in (0, 1], found {self.target_rate}.")
+        if not 0 < self.bcq_flexibility < 1:
+            raise ConfigError(
+                f"control.bcq_flexibility must lie in (0, 1), found {self.bcq_flexibility}."
+            )
+        if self.grad_clip is not None and not self.grad_clip > 0:
+            raise ConfigError(f"control.grad_clip must be above 0, found {self.grad_clip}.")

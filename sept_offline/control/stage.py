@@ -1,0 +1,104 @@
+"""The control stage: minibatches in, a network that acts out."""
+
+from __future__ import annotations
+
+import math
+
+from sept_offline.agent.networks import MLP, Constrained, Ensemble
+from sept_offline.control.config import ControlConfig
+from sept_offline.control.learner import Learner
+from sept_offline.control.replay import Batch, Replay
+from sept_offline.errors import TrainingError
+from sept_offline.seeding import generator, generator_state, restore_generator
+from sept_offline.stage import StageState
+from sept_offline.threads import one_thread
+
+CHUNK = 64
+"""Minibatches gathered at once; a snapshot falls anywhere, so it keeps the chunk's own start."""
+WATCHED = 512
+"""Transitions on which mean max-Q is watched."""
+
+
+class ControlStage:
+    """Fits the control network to a replay; the result is the average of its weights."""
+
+    name = "control"
+
+    def __init__(self, replay: Replay, config: ControlConfig, seed: int, num_actions: int) -> None:
+        self.config, self._replay = config, replay
+        self.learner = Learner(config, replay.input_dim, num_actions, seed)
+        self.total, self.done = config.updates, 0
+        self._rng = generator(seed, "control", "minibatches")
+        self._chunk_start = generator_state(self._rng)
+        self._chunk: list[Batch] = []
+        # a generator of its own: watching must not change what is learned
+        self._watched = replay.sample(WATCHED, generator(seed, "control", "watched")).inputs
+
+    def advance(self, updates: int) -> dict[str, float]:
+        """Up to `updates` more updates; loss, mean max-Q and the bound it should stay below."""
+        end = min(self.done + updates, self.total)
+        losses = 0.0
+        count = end - self.done
+        with one_thread():
+            while self.done < end:
+                position = self.done % CHUNK
+                if position == 0:
+                    self._chunk_start = generator_state(self._rng)
+                    self._chunk = []
+                if not self._chunk:
+                    self._fill()
+                loss = self.learner.update(self._chunk[position])
+                self.done += 1
+                if not math.isfinite(loss):
+                    raise TrainingError(self._explain(loss))
+                losses += loss
+            best = self.learner.q_values(self._watched).max(dim=1).values
+        return {
+            "loss": losses / count if count else math.nan,
+            "max_q": float(best.mean()),
+            "max_q_bound": self.bound,
+        }
+
+    def _fill(self) -> None:
+        size = self.config.batch_size * self.config.members
+        self._chunk = list(self._replay.sample(size * CHUNK, self._rng).split(CHUNK))
+
+    @property
+    def bound(self) -> float:
+        """The most an episode without end can return: r_max / (1 − γ), or 0 if all rewards cost."""
+        return max(self._replay.largest_reward, 0.0) / (1 - self.config.gamma)
+
+    def _explain(self, loss: float) -> str:
+        if abs(self._replay.largest_reward) > 1e4:
+            cause = (
+                f"rewards as large as {self._replay.largest_reward:.3g}; "
+                "try control.reward_form=instance or log"
+            )
+        else:
+            cause = "values that grow without bound; try a lower control.learning_rate"
+        return (
+            f"The loss is {loss} at update {self.done} of {self.total} of the {self.name} stage, "
+            f"probably because of {cause}."
+        )
+
+    def state(self) -> StageState:
+        """A snapshot: the learner, and where in which chunk of minibatches it stands."""
+        state = self.learner.state()
+        inside = bool(self.done % CHUNK)
+        state.values |= {
+            "done": self.done,
+            "minibatches": self._chunk_start if inside else generator_state(self._rng),
+        }
+        return state
+
+    def restore(self, state: StageState) -> None:
+        """Continue from a snapshot."""
+        self.learner.restore(state)
+        self.done = int(state.values["done"])
+        self._rng = restore_generator(state.values["minibatches"])
+        self._chunk_start = generator_state(self._rng)
+        self._chunk = []
+
+    def result(self) -> MLP | Ensemble | Constrained:
+        """The network to deploy, on [state, context] as the replay holds them."""
+        return self.learner.averaged()
