@@ -1,0 +1,160 @@
+"""What a writer accepts: every array of an episode checked, and named when it is wrong."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sept_offline.data.records import HiddenTable
+from sept_offline.data.source import canonical_json
+from sept_offline.errors import DataError
+
+SUM_TOLERANCE = 1e-5
+"""How far probabilities may miss 1: what float32 softmaxes do, and no more."""
+
+
+@dataclass(frozen=True)
+class CheckedEpisode:
+    """An episode's columns in canonical types."""
+
+    columns: Mapping[str, NDArray[Any]]
+    """observations [T+1, d]; actions, rewards and both end flags [T]; propensities [T, A]"""
+    knows_propensities: bool
+
+
+def check_episode(
+    *,
+    place: str,
+    num_actions: int,
+    dim: int | None,
+    observations: ArrayLike,
+    actions: ArrayLike,
+    rewards: ArrayLike,
+    terminated: bool,
+    truncated: bool,
+    propensities: ArrayLike | None,
+    seed: int,
+) -> CheckedEpisode:
+    """The episode in canonical types, or a DataError that names the field and the step."""
+    act = np.asarray(actions)
+    if act.ndim != 1 or not np.issubdtype(act.dtype, np.integer):
+        raise DataError(
+            f"actions of {place}: expected a vector of integers, found {act.dtype} {act.shape}."
+        )
+    steps = len(act)
+    if steps < 1:
+        raise DataError(f"actions of {place}: the episode has no step; leave it out.")
+    outside = (act < 0) | (act >= num_actions)
+    if outside.any():
+        step = int(np.argmax(outside))
+        raise DataError(
+            f"actions of {place}, step {step}: expected 0 … {num_actions - 1}, found {act[step]}."
+        )
+    obs = _numbers(observations, "observations", place, np.float32)
+    if obs.ndim != 2 or len(obs) != steps + 1 or (dim is not None and obs.shape[1] != dim):
+        hint = ""
+        if obs.ndim == 2 and len(obs) == steps:
+            hint = "; hand in the observation after the last step too"
+        raise DataError(
+            f"observations of {place}: expected shape ({steps + 1}, {dim or 'd'}) for {steps} "
+            f"steps, found {obs.shape}{hint}."
+        )
+    if obs.shape[1] < 1:
+        raise DataError(f"observations of {place}: expected at least one number a row, found none.")
+    reward = _numbers(rewards, "rewards", place, np.float64)
+    if reward.shape != (steps,):
+        raise DataError(f"rewards of {place}: expected shape ({steps},), found {reward.shape}.")
+    if not (terminated or truncated):
+        raise DataError(
+            f"The end of {place}: neither terminated nor truncated; say terminated=True if its "
+            "last state ends the task, else truncated=True."
+        )
+    if not 0 <= int(seed) < 1 << 63:
+        raise DataError(f"seed of {place}: expected 0 ≤ seed < 2**63, found {seed}.")
+    probabilities = _propensities(propensities, act, num_actions, place)
+    last = np.arange(steps) == steps - 1
+    return CheckedEpisode(
+        columns={
+            "observations": obs,
+            "actions": act.astype(np.int64),
+            "rewards": reward,
+            "terminations": last & bool(terminated),
+            "truncations": last & (bool(truncated) and not terminated),
+            "propensities": probabilities,
+        },
+        knows_propensities=not bool(np.isnan(probabilities).all()),
+    )
+
+
+def _numbers(values: ArrayLike, name: str, place: str, dtype: type[np.floating[Any]]) -> Any:
+    try:
+        with np.errstate(over="ignore"):
+            array = np.asarray(values).astype(dtype)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"{name} of {place}: expected an array of numbers; {error}.") from error
+    bad = ~np.isfinite(array)
+    if bad.any():
+        where = tuple(int(i) for i in np.argwhere(bad)[0])
+        step = where[0] if where else 0
+        found = array[where]
+        raise DataError(f"{name} of {place}, step {step}: expected finite numbers, found {found}.")
+    return array
+
+
+def _propensities(
+    values: ArrayLike | None, actions: NDArray[Any], num_actions: int, place: str
+) -> NDArray[np.float64]:
+    shape = (len(actions), num_actions)
+    if values is None:
+        return np.full(shape, np.nan)
+    array = np.asarray(values, dtype=np.float64)
+    if array.shape != shape:
+        raise DataError(f"propensities of {place}: expected shape {shape}, found {array.shape}.")
+    unknown = np.isnan(array).all(axis=1)
+    logged = array[np.arange(len(actions)), actions]
+    with np.errstate(invalid="ignore"):
+        for bad, expected in (
+            (~(np.abs(array.sum(axis=1) - 1) <= SUM_TOLERANCE), "probabilities that sum to 1"),
+            (~(array >= 0).all(axis=1), "probabilities of at least 0"),
+            (~(logged > 0), "a probability above 0 for the logged action"),
+        ):
+            bad = bad & ~unknown
+            if bad.any():
+                step = int(np.argmax(bad))
+                raise DataError(
+                    f"propensities of {place}, step {step}: expected {expected} (NaN in the whole "
+                    f"row where unknown), found {array[step].tolist()} for action {actions[step]}."
+                )
+    # One NaN and not another: a payload would show in the content hash.
+    return np.where(np.isnan(array), np.nan, array)
+
+
+def hidden_table(
+    hidden: Mapping[str, Mapping[str, float]] | None, instances: Sequence[str]
+) -> HiddenTable | None:
+    """The rows of the instances that have episodes, the names in order of first appearance."""
+    if not hidden:
+        return None
+    missing = [instance for instance in instances if instance not in hidden]
+    if missing:
+        raise DataError(
+            f"hidden has no row for the instance {missing[0]!r}; give every instance one, or none."
+        )
+    names = tuple(dict.fromkeys(name for row in instances for name in hidden[row]))
+    values = [[float(hidden[row].get(name, np.nan)) for name in names] for row in instances]
+    array = np.asarray(values, dtype=np.float64).reshape(len(instances), len(names))
+    return HiddenTable(names, np.where(np.isnan(array), np.nan, array))
+
+
+def json_ready(value: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """What a trip through JSON makes of a mapping, so that metadata compare equal when read."""
+    try:
+        loaded: dict[str, Any] = json.loads(canonical_json(dict(value)))
+    except (TypeError, ValueError) as error:
+        raise DataError(f"{name} must hold plain values that JSON can store: {error}.") from error
+    return loaded

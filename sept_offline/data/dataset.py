@@ -1,0 +1,305 @@
+"""The dataset as a learner sees it: lazy, columnar, hidden parameters apart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sept_offline.data.hashing import content_hash
+from sept_offline.data.hdf5 import Hdf5Source, read_hdf5_hidden
+from sept_offline.data.parquet import ParquetSource, read_parquet_hidden
+from sept_offline.data.publish import HDF5_SUFFIXES
+from sept_offline.data.records import (
+    Episode,
+    EpisodeIndex,
+    HiddenTable,
+    Int64,
+    Metadata,
+    Segments,
+    Steps,
+)
+from sept_offline.data.source import Source, check_structure
+from sept_offline.errors import DataError
+
+if TYPE_CHECKING:
+    import d3rlpy.dataset
+    import minari
+
+
+def load_dataset(path: str | Path) -> Dataset:
+    """Open an HDF5 file, a Parquet file or a directory of Parquet files; columns are read later."""
+    source, hidden = open_source(Path(path))
+    try:
+        check_structure(source)
+    except DataError:
+        source.close()
+        raise
+    return Dataset(source, source.index, hidden, hash_of_file=source.header.content_hash)
+
+
+def open_source(path: Path, *, scan: bool = False) -> tuple[Source, HiddenTable | None]:
+    """The columns of a path, and apart from them its hidden parameters; nothing is checked yet."""
+    if not path.exists():
+        raise DataError(f"There is no dataset at {path}; check the path, or collect one.")
+    source: Source
+    if path.is_dir() or path.suffix.lower() == ".parquet":
+        source = ParquetSource(path, scan=scan)
+        return source, read_parquet_hidden(path, len(source.header.instances))
+    if path.suffix.lower() in HDF5_SUFFIXES:
+        source = Hdf5Source(path)
+        return source, read_hdf5_hidden(path, len(source.header.instances))
+    raise DataError(
+        f"Cannot tell the format of {path}; name a .h5 file, a .parquet file or a directory."
+    )
+
+
+class Dataset:
+    """Episodes grouped by instance; a view that reads from its file what is asked for.
+
+    `select` and the `without_…` methods return further views of the same file; `instances`, and so
+    the meaning of every instance number, is the same in all of them.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        index: EpisodeIndex,
+        hidden: HiddenTable | None,
+        *,
+        hash_of_file: str | None,
+        propensities: bool = True,
+    ) -> None:
+        self._source = source
+        self._hash = hash_of_file
+        self._with_propensities = propensities and "propensities" in source.columns
+        self.episode_index = index
+        self.hidden = hidden
+        """Privileged: None, or one row an instance."""
+
+    @property
+    def path(self) -> Path:
+        """Where the file lies."""
+        return self._source.path
+
+    @property
+    def instances(self) -> list[str]:
+        """The ids of the instances, in order."""
+        return list(self._source.header.instances)
+
+    @property
+    def metadata(self) -> Metadata:
+        """What the file says about itself."""
+        return self._source.header.metadata
+
+    @property
+    def num_actions(self) -> int:
+        """|A|"""
+        return self._source.header.num_actions
+
+    @property
+    def observation_dim(self) -> int:
+        """Numbers in one observation."""
+        return self._source.header.observation_dim
+
+    @property
+    def num_episodes(self) -> int:
+        """Episodes of this view."""
+        return len(self.episode_index)
+
+    @property
+    def num_steps(self) -> int:
+        """Steps of this view."""
+        return int(self.episode_index.length.sum())
+
+    @property
+    def has_propensities(self) -> bool:
+        """Whether the behaviour's probabilities are known, for some steps at least."""
+        return self._with_propensities
+
+    @cached_property
+    def content_hash(self) -> str:
+        """The hash of the whole file's content, whatever the view."""
+        return self._hash or content_hash(self._source, self.hidden)
+
+    def __repr__(self) -> str:
+        return (
+            f"Dataset({str(self.path)!r}: {len(self.instances)} instances, "
+            f"{self.num_episodes} episodes, {self.num_steps} steps)"
+        )
+
+    def episodes(self, instance: str | None = None) -> Episodes:
+        """The episodes, or those of one instance; each is read when it is asked for."""
+        if instance is None:
+            return Episodes(self, np.arange(self.num_episodes, dtype=np.int64))
+        if instance not in self.instances:
+            known = ", ".join(self.instances[:8]) + (", …" if len(self.instances) > 8 else "")
+            raise DataError(f"{self.path} has no instance {instance!r}; it has {known}.")
+        code = self.instances.index(instance)
+        return Episodes(self, np.flatnonzero(self.episode_index.instance == code).astype(np.int64))
+
+    def segments(self, n: int) -> Segments:
+        """The first n steps of every episode that has them, and nothing else, read and stacked."""
+        if n < 1:
+            raise DataError(f"segments(n) needs at least one step, found n = {n}.")
+        long_enough = self.episode_index.length >= n
+        index = self.episode_index.take(np.flatnonzero(long_enough))
+        order = np.argsort(index.offset, kind="stable")
+        back = np.argsort(order, kind="stable")
+        first = index.offset[order]
+        shape = (len(index), n)
+        steps = (first[:, None] + np.arange(n)).reshape(-1)
+        rows = ((first + index.number[order])[:, None] + np.arange(n + 1)).reshape(-1)
+
+        def stacked(name: str) -> NDArray[Any]:
+            values = self._source.take(name, steps)
+            return values.reshape(*shape, *values.shape[1:])[back]
+
+        observations = self._source.take("observations", rows)
+        return Segments(
+            observations=observations.reshape(len(index), n + 1, self.observation_dim)[back],
+            actions=stacked("actions"),
+            rewards=stacked("rewards"),
+            propensities=stacked("propensities") if self.has_propensities else None,
+            instance=index.instance,
+            episode=index.number,
+            skipped=int((~long_enough).sum()),
+        )
+
+    def steps(self) -> Steps:
+        """Every step of this view in columns, in memory."""
+        index = self.episode_index
+        steps = _ranges(index.offset, index.length)
+        position = np.repeat(np.arange(len(index)), index.length)
+        rows = _ranges(index.offset + index.number, index.length + 1)
+        read = self._read
+        return Steps(
+            observations=read("observations", rows),
+            actions=read("actions", steps),
+            rewards=read("rewards", steps),
+            propensities=read("propensities", steps) if self.has_propensities else None,
+            terminations=read("terminations", steps),
+            truncations=read("truncations", steps),
+            row=np.arange(len(steps), dtype=np.int64) + position,
+            episode=index.number[position],
+            instance=index.instance[position],
+            time=steps - index.offset[position],
+        )
+
+    def _read(self, name: str, rows: Int64) -> NDArray[Any]:
+        """Rows of a column in any order."""
+        if len(rows) < 2 or bool((np.diff(rows) > 0).all()):
+            return self._source.take(name, rows)
+        ordered, back = np.unique(rows, return_inverse=True)
+        return self._source.take(name, ordered)[back]
+
+    def without_hidden(self) -> Dataset:
+        """A view that has never heard of the hidden parameters."""
+        return self._view(self.episode_index, None, self._with_propensities)
+
+    def without_propensities(self) -> Dataset:
+        """A view to which the behaviour's probabilities are unknown."""
+        return self._view(self.episode_index, self.hidden, False)
+
+    def select(self, episodes: ArrayLike) -> Dataset:
+        """A view of some episodes: a bool mask over this view's, or their positions in it."""
+        chosen = np.asarray(episodes)
+        if chosen.dtype == np.bool_:
+            if chosen.shape != (self.num_episodes,):
+                raise DataError(
+                    f"select(mask): expected {self.num_episodes} values, found {chosen.shape}."
+                )
+            chosen = np.flatnonzero(chosen)
+        elif chosen.size == 0:
+            chosen = np.zeros(0, dtype=np.int64)
+        if chosen.ndim != 1 or not np.issubdtype(chosen.dtype, np.integer):
+            raise DataError("select() takes a bool mask or a vector of episode positions.")
+        if len(chosen) and not (chosen.min() >= 0 and chosen.max() < self.num_episodes):
+            raise DataError(
+                f"select(): positions must lie in 0 … {self.num_episodes - 1}, found "
+                f"{chosen.min()} … {chosen.max()}."
+            )
+        index = self.episode_index.take(chosen.astype(np.int64))
+        return self._view(index, self.hidden, self._with_propensities)
+
+    def _view(self, index: EpisodeIndex, hidden: HiddenTable | None, propensities: bool) -> Dataset:
+        return Dataset(
+            self._source, index, hidden, hash_of_file=self.content_hash, propensities=propensities
+        )
+
+    def close(self) -> None:
+        """Let go of the file; this view and all views of the same file end here."""
+        self._source.close()
+
+    def __enter__(self) -> Dataset:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def to_d3rlpy(self) -> d3rlpy.dataset.ReplayBuffer:
+        """A d3rlpy replay buffer with exactly the transitions of this view."""
+        from sept_offline.data.d3rlpy import to_d3rlpy
+
+        return to_d3rlpy(self)
+
+    def to_minari(self, dataset_id: str, **options: Any) -> minari.MinariDataset:
+        """A Minari dataset in Minari's own store; needs the extra `sept-offline[minari]`."""
+        from sept_offline.data.minari import to_minari
+
+        return to_minari(self, dataset_id, **options)
+
+
+def _ranges(starts: Int64, lengths: Int64) -> Int64:
+    """start, start+1, … for each (start, length), end to end."""
+    ends = np.cumsum(lengths)
+    within = np.arange(int(ends[-1]) if len(ends) else 0) - np.repeat(ends - lengths, lengths)
+    return np.repeat(starts, lengths) + within
+
+
+class Episodes(Sequence[Episode]):
+    """A sequence of episodes, each read from the file when it is asked for."""
+
+    def __init__(self, data: Dataset, positions: Int64) -> None:
+        self._data = data
+        self._positions = positions
+
+    def __len__(self) -> int:
+        return len(self._positions)
+
+    @overload
+    def __getitem__(self, item: int) -> Episode: ...
+    @overload
+    def __getitem__(self, item: slice) -> Episodes: ...
+    def __getitem__(self, item: int | slice) -> Episode | Episodes:
+        if isinstance(item, slice):
+            return Episodes(self._data, self._positions[item])
+        if not -len(self) <= item < len(self):
+            raise IndexError(f"episode {item} of {len(self)}")
+        return self._episode(int(self._positions[item]))
+
+    def _episode(self, position: int) -> Episode:
+        data, index = self._data, self._data.episode_index
+        source = data._source
+        first, length = int(index.offset[position]), int(index.length[position])
+        number = int(index.number[position])
+        steps = np.arange(first, first + length)
+        last = steps[-1:]
+        return Episode(
+            instance=data.instances[index.instance[position]],
+            observations=source.take(
+                "observations", np.arange(first + number, first + number + length + 1)
+            ),
+            actions=source.take("actions", steps),
+            rewards=source.take("rewards", steps),
+            propensities=source.take("propensities", steps) if data.has_propensities else None,
+            terminated=bool(source.take("terminations", last)[0]),
+            truncated=bool(source.take("truncations", last)[0]),
+            behaviour=data.metadata.behaviours[index.behaviour[position]],
+            seed=int(index.seed[position]),
+            index=number,
+        )

@@ -1,0 +1,217 @@
+"""Datasets as HDF5: one array a column, chunked and compressed, its digest in the user block."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+from numpy.typing import NDArray
+
+from sept_offline.data.records import EpisodeIndex, HiddenTable, Problem
+from sept_offline.data.source import (
+    BLOCK_ROWS,
+    DTYPES,
+    INDEX_FIELDS,
+    Header,
+    Source,
+    blocks,
+    damaged,
+    parse_header,
+)
+from sept_offline.errors import DataError
+
+CHUNK_BYTES = 1 << 17
+"""Measured in benchmarks/dataset.py; docs/dataset.md says why."""
+GZIP_LEVEL = 1
+USER_BLOCK = 512
+"""HDF5 leaves these first bytes to the application; the digest of all the others stands there."""
+_MAGIC = b"sept-offline dataset, HDF5 from byte 512 on, sha256 of the rest:\n"
+
+
+class Hdf5Source:
+    """An HDF5 dataset open for reading."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.defects: Sequence[Problem] = ()
+        if not path.is_file():
+            raise DataError(f"There is no dataset at {path}; check the path, or collect one.")
+        try:
+            if not h5py.is_hdf5(path):
+                raise DataError(
+                    f"{path} is not an HDF5 file, or its beginning is damaged; name a .h5 file "
+                    "that sept-offline wrote."
+                )
+            self._file = h5py.File(path, "r", rdcc_nbytes=8 << 20)
+        except OSError as error:
+            raise damaged(path, error) from error
+        try:
+            if "header" not in self._file:
+                raise DataError(
+                    f"{path} is HDF5 but no sept-offline dataset (it has no 'header'); "
+                    "write your episodes with sept_offline.DatasetWriter."
+                )
+            self.header: Header = parse_header(bytes(self._file["header"][()]), path)
+            group = self._file["episodes"]
+            self.index = EpisodeIndex(
+                *(np.asarray(group[name][()], dtype=np.int64) for name in INDEX_FIELDS)
+            )
+            self._columns = {name: self._file[name] for name in DTYPES if name in self._file}
+        except (OSError, KeyError, ValueError, RuntimeError, AttributeError) as error:
+            self._file.close()
+            raise damaged(path, error) from error
+        except DataError:
+            self._file.close()
+            raise
+        self.columns = {name: (c.dtype, tuple(c.shape)) for name, c in self._columns.items()}
+
+    def take(self, name: str, rows: NDArray[np.int64]) -> NDArray[Any]:
+        """The given ascending rows of a column; rows in one or adjacent chunks are read at once."""
+        column = self._columns[name]
+        out = np.empty((len(rows), *column.shape[1:]), dtype=DTYPES[name])
+        chunk = column.chunks[0] if column.chunks else 1
+        try:
+            for first, last in _slabs(rows, chunk):
+                low, high = int(rows[first]), int(rows[last - 1]) + 1
+                slab = column[low:high]
+                whole = high - low == last - first
+                out[first:last] = slab if whole else slab[rows[first:last] - low]
+        except (OSError, RuntimeError) as error:
+            raise damaged(self.path, f"rows of {name!r} cannot be read: {error}") from error
+        return out
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+def _slabs(rows: NDArray[np.int64], chunk: int) -> list[tuple[int, int]]:
+    """Cut ascending rows into runs that share or adjoin chunks and span at most a block."""
+    if not len(rows):
+        return []
+    groups = rows // BLOCK_ROWS
+    gaps = np.diff(rows // chunk) > 1
+    cuts = np.flatnonzero(gaps | (np.diff(groups) > 0)) + 1
+    edges = [0, *cuts.tolist(), len(rows)]
+    return list(itertools.pairwise(edges))
+
+
+def read_hdf5_hidden(path: Path, instances: int) -> HiddenTable | None:
+    """The privileged group of a file, apart from its source."""
+    try:
+        with h5py.File(path, "r") as file:
+            if "privileged" not in file:
+                return None
+            names = json.loads(bytes(file["privileged/names"][()]))
+            values = np.asarray(file["privileged/values"][()], dtype=np.float64)
+    except (OSError, KeyError, ValueError, RuntimeError) as error:
+        raise damaged(path, error) from error
+    if values.shape != (instances, len(names)):
+        raise damaged(
+            path, f"hidden values have shape {values.shape}, expected {(instances, len(names))}"
+        )
+    return HiddenTable(tuple(str(name) for name in names), values)
+
+
+def write_hdf5(
+    path: Path,
+    source: Source,
+    header: Header,
+    hidden: HiddenTable | None,
+    progress: Callable[[str, int], None] | None = None,
+    *,
+    chunk_bytes: int = CHUNK_BYTES,
+    compression: str | None = "gzip",
+) -> None:
+    """Write all that `source` holds as one HDF5 file; equal content gives equal bytes."""
+    # v110 objects carry checksums and no times; fletcher32 guards the chunks.
+    with h5py.File(
+        path, "w", libver=("v110", "v110"), userblock_size=USER_BLOCK, track_order=False
+    ) as file:
+        file.create_dataset("header", data=np.bytes_(header.to_json().encode()), track_times=False)
+        for name, dtype in DTYPES.items():
+            if name not in source.columns:
+                continue
+            shape = source.columns[name][1]
+            row_bytes = dtype.itemsize * int(np.prod(shape[1:]))
+            rows = max(1, min(shape[0], chunk_bytes // row_bytes))
+            column = file.create_dataset(
+                name,
+                shape=shape,
+                dtype=dtype,
+                chunks=(rows, *shape[1:]),
+                shuffle=compression is not None,
+                compression=compression,
+                compression_opts=GZIP_LEVEL if compression == "gzip" else None,
+                fletcher32=True,
+                track_times=False,
+            )
+            start = 0
+            for block in _whole_chunks(source, name, rows):
+                column[start : start + len(block)] = block
+                start += len(block)
+                if progress is not None:
+                    progress(name, len(block))
+        group = file.create_group("episodes")
+        for name in INDEX_FIELDS:
+            values = getattr(source.index, name)
+            group.create_dataset(
+                name,
+                data=values,
+                chunks=(max(1, min(len(values), 1 << 16)),),
+                shuffle=True,
+                compression="gzip",
+                compression_opts=GZIP_LEVEL,
+                fletcher32=True,
+                track_times=False,
+            )
+        if hidden is not None:
+            group = file.create_group("privileged")
+            names = np.bytes_(json.dumps(list(hidden.names)).encode())
+            group.create_dataset("names", data=names, track_times=False)
+            group.create_dataset("values", data=hidden.values, track_times=False)
+    digest = _digest(path)
+    with path.open("r+b") as raw:
+        raw.write(_user_block(digest))
+
+
+def _whole_chunks(source: Source, name: str, rows: int) -> Any:
+    """Blocks of a column cut at chunk borders, so that no chunk is compressed twice."""
+    pending: list[NDArray[Any]] = []
+    held = 0
+    for block in blocks(source, name):
+        pending.append(block)
+        held += len(block)
+        if held >= rows:
+            joined = np.concatenate(pending)
+            whole = held - held % rows
+            yield joined[:whole]
+            pending, held = [joined[whole:]], held - whole
+    if held:
+        yield np.concatenate(pending)
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as raw:
+        raw.seek(USER_BLOCK)
+        digest = hashlib.sha256()
+        while piece := raw.read(1 << 20):
+            digest.update(piece)
+    return digest.hexdigest()
+
+
+def _user_block(digest: str) -> bytes:
+    return (_MAGIC + digest.encode() + b"\n").ljust(USER_BLOCK, b"\0")
+
+
+def hdf5_bytes_intact(path: Path) -> bool:
+    """Whether every byte of a file is the one that was written."""
+    with path.open("rb") as raw:
+        found = raw.read(USER_BLOCK)
+    return found == _user_block(_digest(path))

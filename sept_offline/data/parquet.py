@@ -1,0 +1,265 @@
+"""Datasets as Parquet, read: a file this library wrote, or files and directories of anyone's."""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import json
+import zlib
+from collections import OrderedDict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.dataset as pads
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from sept_offline.data.parquet_rows import RowScan, order_rows
+from sept_offline.data.records import EpisodeIndex, HiddenTable, Metadata, Problem
+from sept_offline.data.source import DTYPES, INDEX_FIELDS, Header, damaged, parse_header
+from sept_offline.errors import DataError
+
+HEADER_KEY = b"sept_offline.header"
+INDEX_KEY = b"sept_offline.index"
+HIDDEN_KEY = b"sept_offline.privileged"
+DIGEST_KEY = b"sept_offline.file_sha256"
+OPEN_FILES = 16
+VECTORS = ("observations", "propensities")
+
+
+class ParquetSource:
+    """A Parquet dataset open for reading: one row an observation, so T+1 rows an episode.
+
+    `scan=True` ignores the stored index and looks at every row's ids, as `validate` wants; so does
+    any file whose rows another tool has rewritten.
+    """
+
+    def __init__(self, path: Path, *, scan: bool = False) -> None:
+        self.path = path
+        self._open: OrderedDict[int, pq.ParquetFile] = OrderedDict()
+        self._decoded: dict[str, tuple[int, NDArray[Any]]] = {}
+        try:
+            self._fragments = _fragments(path)
+            self._list_groups()
+            metadata = self._file(0).metadata.metadata or {}
+            stored = None if scan else self._stored_index()
+            self._order: NDArray[np.int64] | None = None
+            self.defects: list[Problem] = []
+            header = parse_header(metadata[HEADER_KEY], path) if HEADER_KEY in metadata else None
+            if stored is not None and header is not None:
+                self.header: Header = header
+                self.index = stored
+            else:
+                found = order_rows(self._scan(), header, ordered=path.is_file())
+                self._order, self.index, self.defects = found.order, found.index, found.defects
+                self.header = header or self._guess_header(found.instances, found.behaviours)
+            self.columns = {
+                name: self._stored_type(name) for name in DTYPES if name in self._schema.names
+            }
+        except (pa.ArrowException, OSError, ValueError, KeyError, zlib.error) as error:
+            raise damaged(path, error) from error
+
+    def take(self, name: str, rows: NDArray[np.int64]) -> NDArray[Any]:
+        """The given ascending rows of a column; only the row groups they lie in are read."""
+        if name != "observations":
+            # A step's row is its observation's row less the final rows of the episodes before it.
+            rows = rows + np.searchsorted(self.index.offset, rows, side="right") - 1
+        if self._order is not None:
+            rows = self._order[rows]
+        ascending = bool((np.diff(rows) > 0).all())
+        by_row = np.arange(len(rows)) if ascending else np.argsort(rows, kind="stable")
+        ordered = rows[by_row]
+        width = self.columns[name][1][1:]
+        out = np.empty((len(rows), *width), dtype=DTYPES[name])
+        group = np.searchsorted(self._starts, ordered, side="right") - 1
+        edges = [0, *(np.flatnonzero(np.diff(group)) + 1).tolist(), len(rows)]
+        for first, last in itertools.pairwise(edges):
+            if first == last:
+                continue
+            values = self._group(name, int(group[first]))
+            out[by_row[first:last]] = values[ordered[first:last] - self._starts[group[first]]]
+        return out
+
+    def close(self) -> None:
+        """Close the files."""
+        for file in self._open.values():
+            file.close()
+        self._open.clear()
+
+    def _file(self, fragment: int) -> pq.ParquetFile:
+        if fragment not in self._open:
+            self._open[fragment] = pq.ParquetFile(
+                self._fragments[fragment][0], page_checksum_verification=True
+            )
+            if len(self._open) > OPEN_FILES:
+                self._open.popitem(last=False)[1].close()
+        self._open.move_to_end(fragment)
+        return self._open[fragment]
+
+    def _list_groups(self) -> None:
+        places: list[tuple[int, int]] = []
+        sizes: list[int] = []
+        for fragment in range(len(self._fragments)):
+            metadata = self._file(fragment).metadata
+            for group in range(metadata.num_row_groups):
+                places.append((fragment, group))
+                sizes.append(metadata.row_group(group).num_rows)
+        self._places = places
+        self._starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)[:-1]
+        self._rows = int(sum(sizes))
+        self._schema = self._file(0).schema_arrow
+
+    def _read(self, name: str, group: int) -> pa.Array:
+        fragment, inner = self._places[group]
+        table = self._file(fragment).read_row_group(inner, columns=[name])
+        column = table.column(name).combine_chunks()
+        return column.chunk(0) if isinstance(column, pa.ChunkedArray) else column
+
+    def _group(self, name: str, group: int) -> NDArray[Any]:
+        """A row group of a column as an array; the last one of each column is kept."""
+        kept = self._decoded.get(name)
+        if kept is not None and kept[0] == group:
+            return kept[1]
+        try:
+            column = self._read(name, group)
+            width = self.columns[name][1][1:]
+            values = _vectors(column, width[0]) if width else _scalars(column)
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise damaged(self.path, f"rows of {name!r} cannot be read: {error}") from error
+        self._decoded[name] = (group, values)
+        return values
+
+    def _stored_index(self) -> EpisodeIndex | None:
+        """The index a writer left in the footer, unless the rows have been rewritten since."""
+        metadata = self._file(0).metadata.metadata or {}
+        if len(self._fragments) > 1 or INDEX_KEY not in metadata:
+            return None
+        stored = json.loads(metadata[INDEX_KEY])
+        file = self._file(0)
+        size = self._fragments[0][0].stat().st_size
+        footer_start = size - 8 - file.metadata.serialized_size
+        if stored["data_bytes"] != footer_start or stored["rows"] != self._rows:
+            return None
+        values = np.frombuffer(zlib.decompress(base64.b64decode(stored["columns"])), dtype="<i8")
+        columns = values.reshape(len(INDEX_FIELDS), -1)
+        return EpisodeIndex(*(row.astype(np.int64) for row in columns))
+
+    def _scan(self) -> RowScan:
+        """Every row's ids, read group by group."""
+        for name in ("episode", "time", "observations", "actions"):
+            if name not in self._schema.names:
+                raise DataError(
+                    f"{self.path} has no column {name!r}; a Parquet dataset needs episode, time, "
+                    "instance, observations, actions, rewards, terminations and truncations."
+                )
+        scan = RowScan(self._rows)
+        for group, start in enumerate(self._starts.tolist()):
+            fragment = self._places[group][0]
+            keys = self._fragments[fragment][1]
+            number = _scalars(self._read("episode", group))
+            stop = start + len(number)
+            scan.episode[start:stop] = number
+            scan.time[start:stop] = _scalars(self._read("time", group))
+            scan.final[start:stop] = self._read("actions", group).is_null().to_numpy(False)
+            if "seed" in self._schema.names:
+                scan.seed[start:stop] = _scalars(self._read("seed", group))
+            for name, codes in (("instance", scan.instance), ("behaviour", scan.behaviour)):
+                if name in keys:
+                    codes[start:stop] = scan.code(name, str(keys[name]))
+                elif name in self._schema.names:
+                    words = self._read(name, group)
+                    if not pa.types.is_dictionary(words.type):
+                        words = words.dictionary_encode()
+                    known = [scan.code(name, str(word)) for word in words.dictionary.to_pylist()]
+                    table = np.asarray([*known, -1])
+                    codes[start:stop] = table[words.indices.fill_null(len(known)).to_numpy(False)]
+                else:
+                    codes[start:stop] = scan.code(name, "unknown")
+        return scan
+
+    def _guess_header(self, instances: list[str], behaviours: list[str]) -> Header:
+        """What a file without our header says about itself through its columns."""
+        if "propensities" in self._schema.names:
+            num_actions = self._width("propensities")
+        else:
+            groups = range(len(self._places))
+            actions = [self._read("actions", group).drop_null() for group in groups]
+            num_actions = 1 + max(int(a.to_numpy().max()) for a in actions if len(a))
+        return Header(
+            num_actions=num_actions,
+            observation_dim=self._width("observations"),
+            instances=tuple(instances),
+            metadata=Metadata(behaviours=tuple(behaviours)),
+            content_hash=None,
+        )
+
+    def _width(self, name: str) -> int:
+        kind = self._schema.field(name).type
+        if pa.types.is_fixed_size_list(kind):
+            return int(kind.list_size)
+        for group in range(len(self._places)):
+            column = self._read(name, group).drop_null()
+            if len(column):
+                return len(column[0])
+        return 0
+
+    def _stored_type(self, name: str) -> tuple[np.dtype[Any], tuple[int, ...]]:
+        kind = self._schema.field(name).type
+        rows = self._rows if name == "observations" else self._rows - len(self.index)
+        if name in VECTORS:
+            if not (pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind)):
+                return np.dtype(object), (rows,)
+            return np.dtype(kind.value_type.to_pandas_dtype()), (rows, self._width(name))
+        return np.dtype(kind.to_pandas_dtype()), (rows,)
+
+
+def _fragments(path: Path) -> list[tuple[Path, dict[str, Any]]]:
+    """The Parquet files of a path in order, each with its partition keys."""
+    if not path.exists():
+        raise DataError(f"There is no dataset at {path}; check the path, or collect one.")
+    if path.is_file():
+        return [(path, {})]
+    found = pads.dataset(path, format="parquet", partitioning="hive")
+    files = sorted(found.get_fragments(), key=lambda fragment: fragment.path)
+    if not files:
+        raise DataError(f"The directory {path} holds no Parquet file; name a dataset.")
+    return [
+        (Path(fragment.path), dict(pads.get_partition_keys(fragment.partition_expression)))
+        for fragment in files
+    ]
+
+
+def _scalars(column: pa.Array) -> NDArray[Any]:
+    """Values of a column; nulls (final rows, never asked for) become 0."""
+    if column.null_count:
+        column = column.fill_null(False if pa.types.is_boolean(column.type) else 0)
+    values: NDArray[Any] = column.to_numpy(zero_copy_only=False)
+    return values
+
+
+def _vectors(column: pa.Array, width: int) -> NDArray[Any]:
+    """[n, width]; null rows, unknown propensities or final rows, become NaN."""
+    known = ~column.is_null().to_numpy(zero_copy_only=False)
+    flat = column.drop_null().flatten().to_numpy(zero_copy_only=False)
+    if len(flat) != int(known.sum()) * width:
+        raise ValueError(f"a row has not {width} numbers")
+    out = np.full((len(column), width), np.nan, dtype=flat.dtype)
+    out[known] = flat.reshape(-1, width)
+    return out
+
+
+def read_parquet_hidden(path: Path, instances: int) -> HiddenTable | None:
+    """The privileged entry of a file's footer, apart from its source."""
+    metadata = pq.read_metadata(_fragments(path)[0][0]).metadata or {}
+    if HIDDEN_KEY not in metadata:
+        return None
+    try:
+        stored = json.loads(metadata[HIDDEN_KEY])
+        names = tuple(str(name) for name in stored["names"])
+        rows = [[np.nan if v is None else float(v) for v in row] for row in stored["values"]]
+        values = np.asarray(rows, dtype=np.float64).reshape(instances, len(names))
+    except (ValueError, KeyError, TypeError) as error:
+        raise damaged(path, error) from error
+    return HiddenTable(names, values)

@@ -1,0 +1,193 @@
+"""Datasets as Parquet, written: one row an observation, row groups cut between episodes."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from sept_offline.data.parquet import DIGEST_KEY, HEADER_KEY, HIDDEN_KEY, INDEX_KEY
+from sept_offline.data.records import HiddenTable
+from sept_offline.data.source import INDEX_FIELDS, Header, Source, canonical_json
+
+GROUP_ROWS = 1 << 15
+"""Measured in benchmarks/dataset.py; docs/dataset.md says why."""
+COMPRESSION = "zstd"
+_NO_DIGEST = b"sha256:" + b"0" * 64
+
+
+def write_parquet(
+    path: Path,
+    source: Source,
+    header: Header,
+    hidden: HiddenTable | None,
+    progress: Callable[[str, int], None] | None = None,
+    *,
+    group_rows: int = GROUP_ROWS,
+    compression: str = COMPRESSION,
+) -> None:
+    """Write all that `source` holds as one Parquet file; equal content gives equal bytes."""
+    # In the schema, so that it survives when Arrow rewrites or partitions the rows; the index and
+    # the digest are true of this file alone and stay out of it.
+    schema = _schema(source, header).with_metadata(_entries(header, hidden))
+    numbers = ["observations.list.element", "rewards"]
+    with (
+        pa.OSFile(str(path), "wb") as sink,
+        pq.ParquetWriter(
+            sink,
+            schema,
+            compression=compression,
+            use_dictionary=[f.name for f in schema if f.name not in ("observations", "rewards")],
+            use_byte_stream_split=numbers,
+            write_statistics=["episode", "time", "instance"],
+            write_page_checksum=True,
+        ) as writer,
+    ):
+        for low, high in _groups(source, group_rows):
+            writer.write_table(_table(source, header, schema, low, high), row_group_size=high - low)
+            if progress is not None:
+                progress("rows", high - low)
+        columns = np.stack([getattr(source.index, name) for name in INDEX_FIELDS]).astype("<i8")
+        packed = base64.b64encode(zlib.compress(columns.tobytes(), 1)).decode()
+        rows = source.columns["observations"][1][0]
+        # A reader believes the index only while the rows end where they ended here.
+        index = {"rows": rows, "data_bytes": sink.tell(), "columns": packed}
+        writer.add_key_value_metadata(
+            {INDEX_KEY: canonical_json(index).encode(), DIGEST_KEY: _NO_DIGEST}
+        )
+    _write_digest(path)
+
+
+def _entries(header: Header, hidden: HiddenTable | None) -> dict[bytes, bytes]:
+    entries = {HEADER_KEY: header.to_json().encode()}
+    if hidden is not None:
+        values = [[None if np.isnan(v) else v for v in row] for row in hidden.values.tolist()]
+        table = {"names": list(hidden.names), "values": values}
+        entries[HIDDEN_KEY] = canonical_json(table).encode()
+    return entries
+
+
+def _schema(source: Source, header: Header) -> pa.Schema:
+    fields = [
+        ("episode", pa.int64()),
+        ("time", pa.int64()),
+        ("instance", pa.dictionary(pa.int32(), pa.string())),
+        ("behaviour", pa.dictionary(pa.int32(), pa.string())),
+        ("seed", pa.int64()),
+        ("observations", pa.list_(pa.float32(), header.observation_dim)),
+        ("actions", pa.int64()),
+        ("rewards", pa.float64()),
+        ("terminations", pa.bool_()),
+        ("truncations", pa.bool_()),
+    ]
+    if "propensities" in source.columns:
+        fields.append(("propensities", pa.list_(pa.float64(), header.num_actions)))
+    return pa.schema(fields)
+
+
+def _groups(source: Source, target: int) -> Iterator[tuple[int, int]]:
+    """Ranges of observation rows: whole episodes together, a very long one in pieces."""
+    low = high = 0
+    for length in source.index.length.tolist():
+        rows = length + 1
+        if high > low and high - low + rows > target:
+            yield low, high
+            low = high
+        high += rows
+        while high - low > 2 * target:
+            yield low, low + target
+            low += target
+    if high > low:
+        yield low, high
+
+
+def _table(source: Source, header: Header, schema: pa.Schema, low: int, high: int) -> pa.Table:
+    """The observation rows low … high-1, nulls for the step's fields in an episode's last row."""
+    index = source.index
+    first_rows = index.offset + np.arange(len(index))
+    rows = np.arange(low, high)
+    episode = np.searchsorted(first_rows, rows, side="right") - 1
+    time = rows - first_rows[episode]
+    final = time == index.length[episode]
+    steps = (rows - episode)[~final]
+
+    def per_step(name: str) -> pa.Array:
+        values = source.take(name, steps)
+        spread = np.zeros((len(rows), *values.shape[1:]), dtype=values.dtype)
+        spread[~final] = values
+        if values.ndim == 1:
+            return pa.array(spread, mask=final)
+        unknown = final | np.isnan(spread).any(axis=1)
+        return pa.FixedSizeListArray.from_arrays(
+            pa.array(spread.reshape(-1)), values.shape[1], mask=pa.array(unknown)
+        )
+
+    def words(
+        codes: np.ndarray[tuple[int], np.dtype[np.int64]], names: tuple[str, ...]
+    ) -> pa.Array:
+        return pa.DictionaryArray.from_arrays(
+            pa.array(codes.astype(np.int32)), pa.array(list(names), type=pa.string())
+        )
+
+    observations = source.take("observations", rows).reshape(-1)
+    columns = {
+        "episode": pa.array(episode.astype(np.int64)),
+        "time": pa.array(time.astype(np.int64)),
+        "instance": words(index.instance[episode], header.instances),
+        "behaviour": words(index.behaviour[episode], header.metadata.behaviours),
+        "seed": pa.array(index.seed[episode]),
+        "observations": pa.FixedSizeListArray.from_arrays(
+            pa.array(observations), header.observation_dim
+        ),
+    }
+    for name in schema.names[len(columns) :]:
+        columns[name] = per_step(name)
+    return pa.table([columns[name] for name in schema.names], schema=schema)
+
+
+def _write_digest(path: Path) -> None:
+    """Put the digest of the file's bytes, with zeros in its own place, into the footer."""
+    position = _find(path, _NO_DIGEST)
+    digest = b"sha256:" + _digest(path, position).encode()
+    with path.open("r+b") as raw:
+        raw.seek(position)
+        raw.write(digest)
+
+
+def parquet_bytes_intact(path: Path) -> bool | None:
+    """Whether every byte of a file is the one that was written; None if it carries no digest."""
+    metadata = pq.read_metadata(path).metadata or {}
+    stored: bytes | None = metadata.get(DIGEST_KEY)
+    if stored is None or len(stored) != len(_NO_DIGEST):
+        return None
+    return stored == b"sha256:" + _digest(path, _find(path, stored)).encode()
+
+
+def _find(path: Path, value: bytes) -> int:
+    """Where the digest stands: its last occurrence in the footer."""
+    footer = pq.read_metadata(path).serialized_size + 8
+    start = path.stat().st_size - footer
+    with path.open("rb") as raw:
+        raw.seek(start)
+        return start + raw.read().rfind(value)
+
+
+def _digest(path: Path, position: int) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as raw:
+        at = 0
+        while at < position:
+            piece = raw.read(min(1 << 20, position - at))
+            digest.update(piece)
+            at += len(piece)
+        raw.seek(position + len(_NO_DIGEST))
+        digest.update(_NO_DIGEST)
+        while piece := raw.read(1 << 20):
+            digest.update(piece)
+    return digest.hexdigest()

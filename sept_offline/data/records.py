@@ -1,0 +1,167 @@
+"""What a dataset is made of: records whose docstrings state the shape of every field.
+
+The T+1 alignment, drawn once. An episode of T steps has T+1 observations; observations of all
+episodes lie end to end, so do steps, and episode k owns one observation row more than step rows:
+
+    step t of an episode         0         1               T-1
+    observations rows      o0 ──────▶ o1 ──────▶ o2  …  ──────▶ oT      T+1 rows
+    actions, rewards          a0,r0      a1,r1        a(T-1),r(T-1)     T rows
+    propensities              p0         p1           p(T-1)            T rows
+    terminations,             F          F            one of the two    T rows
+    truncations                                       is true here
+
+    step row of (k, t)         offset[k] + t
+    its observation's row      offset[k] + k + t        (k episodes before it, one extra row each)
+    its next observation's     offset[k] + k + t + 1    (always within the same episode)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Float32 = NDArray[np.float32]
+Float64 = NDArray[np.float64]
+Int64 = NDArray[np.int64]
+Bool = NDArray[np.bool_]
+
+FORMAT = "sept-offline"
+FORMAT_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Episode:
+    """One logged episode of T steps."""
+
+    instance: str
+    observations: Float32
+    """[T+1, d]"""
+    actions: Int64
+    """[T]"""
+    rewards: Float64
+    """[T]"""
+    propensities: Float64 | None
+    """[T, A], the behaviour's probability of every action; NaN rows are unknown, None if all"""
+    terminated: bool
+    """Of the last step; no other step ends an episode."""
+    truncated: bool
+    """Of the last step; never together with `terminated`."""
+    behaviour: str
+    seed: int
+    index: int
+    """The episode's number in the file, from 0."""
+
+
+@dataclass(frozen=True)
+class Segments:
+    """The first n steps of every episode that has them, with the state they end in."""
+
+    observations: Float32
+    """[N, n+1, d]"""
+    actions: Int64
+    """[N, n]"""
+    rewards: Float64
+    """[N, n]"""
+    propensities: Float64 | None
+    """[N, n, A], or None where nothing is known"""
+    instance: Int64
+    """[N], indices into `Dataset.instances`"""
+    episode: Int64
+    """[N], the episodes' numbers in the file"""
+    skipped: int
+    """How many episodes were shorter than n steps."""
+
+
+@dataclass(frozen=True)
+class Steps:
+    """All steps of E episodes in columns; N steps, N+E observations."""
+
+    observations: Float32
+    """[N+E, d]"""
+    actions: Int64
+    """[N]"""
+    rewards: Float64
+    """[N]"""
+    propensities: Float64 | None
+    """[N, A], or None where nothing is known"""
+    terminations: Bool
+    """[N]"""
+    truncations: Bool
+    """[N]"""
+    row: Int64
+    """[N], the row of the step's own observation in `observations`; its next one is row + 1"""
+    episode: Int64
+    """[N], the episode's number in the file"""
+    instance: Int64
+    """[N], indices into `Dataset.instances`"""
+    time: Int64
+    """[N], 0 at an episode's first step"""
+
+
+@dataclass(frozen=True)
+class EpisodeIndex:
+    """Where each of E episodes lies in the file and where it came from."""
+
+    number: Int64
+    """[E], the episode's number in the file"""
+    offset: Int64
+    """[E], the file's step row of its first step"""
+    length: Int64
+    """[E], its steps, T"""
+    instance: Int64
+    """[E], indices into `Dataset.instances`"""
+    behaviour: Int64
+    """[E], indices into `Metadata.behaviours`"""
+    seed: Int64
+    """[E]"""
+
+    def __len__(self) -> int:
+        return len(self.number)
+
+    def take(self, keep: Int64) -> EpisodeIndex:
+        """The index of the episodes at the positions `keep`, in that order."""
+        return EpisodeIndex(*(getattr(self, f.name)[keep] for f in fields(self)))
+
+
+@dataclass(frozen=True)
+class HiddenTable:
+    """The hidden parameters of each instance: privileged, for the Oracle and for analysis."""
+
+    names: tuple[str, ...]
+    """[h]"""
+    values: Float64
+    """[I, h], rows in the order of `Dataset.instances`; NaN where a parameter is unknown"""
+
+
+@dataclass(frozen=True)
+class Metadata:
+    """What a dataset says about itself; every value survives a trip through JSON."""
+
+    family: str | None = None
+    family_arguments: Mapping[str, Any] = field(default_factory=dict)
+    observation_names: tuple[str, ...] | None = None
+    """[d]"""
+    action_names: tuple[str, ...] | None = None
+    """[A]"""
+    behaviours: tuple[str, ...] = ()
+    root_seed: int | None = None
+    versions: Mapping[str, str] = field(default_factory=dict)
+    """Of the libraries that wrote it; the content hash does not depend on them."""
+    probe_steps: int | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    format_version: int = FORMAT_VERSION
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One kind of defect, counted."""
+
+    kind: str
+    where: str
+    """The field, and the first place: instance, episode and step where they are known."""
+    count: int
+    message: str

@@ -1,0 +1,264 @@
+"""Where columns come from, whatever the format: the header, and the interface readers share."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sept_offline.data.records import FORMAT, FORMAT_VERSION, EpisodeIndex, Metadata, Problem
+from sept_offline.errors import DataError
+
+BLOCK_ROWS = 1 << 17
+"""Rows a streaming pass holds at a time: a few megabytes a column, whatever the file's size."""
+
+DTYPES: Mapping[str, np.dtype[Any]] = {
+    "observations": np.dtype("<f4"),
+    "actions": np.dtype("<i8"),
+    "rewards": np.dtype("<f8"),
+    "terminations": np.dtype("?"),
+    "truncations": np.dtype("?"),
+    "propensities": np.dtype("<f8"),
+}
+"""The columns in canonical order, and their canonical types; only `propensities` may be absent."""
+
+INDEX_FIELDS = ("number", "offset", "length", "instance", "behaviour", "seed")
+
+
+@dataclass(frozen=True)
+class Header:
+    """The small part of a file, read whole when it is opened."""
+
+    num_actions: int
+    observation_dim: int
+    instances: tuple[str, ...]
+    metadata: Metadata
+    content_hash: str | None
+    """None in a Parquet directory that other tools wrote."""
+
+    def to_json(self) -> str:
+        """Canonical JSON: equal headers give equal bytes."""
+        meta = self.metadata
+        return canonical_json(
+            {
+                "format": FORMAT,
+                "format_version": meta.format_version,
+                "content_hash": self.content_hash,
+                "num_actions": self.num_actions,
+                "observation_dim": self.observation_dim,
+                "instances": list(self.instances),
+                "family": meta.family,
+                "family_arguments": dict(meta.family_arguments),
+                "observation_names": meta.observation_names,
+                "action_names": meta.action_names,
+                "behaviours": list(meta.behaviours),
+                "root_seed": meta.root_seed,
+                "versions": dict(meta.versions),
+                "probe_steps": meta.probe_steps,
+                "extra": dict(meta.extra),
+            }
+        )
+
+    def with_hash(self, content_hash: str) -> Header:
+        """The same header, naming the content it heads."""
+        return replace(self, content_hash=content_hash)
+
+
+def parse_header(text: str | bytes, path: Path) -> Header:
+    """The header that `Header.to_json` wrote; a DataError says what is wrong with anything else."""
+    try:
+        values = json.loads(text)
+        if not isinstance(values, dict) or values.get("format") != FORMAT:
+            raise DataError(
+                f"{path} is not a sept-offline dataset (its header names the format "
+                f"{values.get('format') if isinstance(values, dict) else None!r}); "
+                "write it with sept_offline.DatasetWriter."
+            )
+        version = values["format_version"]
+        if version != FORMAT_VERSION:
+            raise DataError(
+                f"{path} has format version {version!r}, and this library reads version "
+                f"{FORMAT_VERSION}; install the sept-offline that wrote it, or write it again."
+            )
+        return Header(
+            num_actions=int(values["num_actions"]),
+            observation_dim=int(values["observation_dim"]),
+            instances=tuple(str(name) for name in values["instances"]),
+            metadata=Metadata(
+                family=values["family"],
+                family_arguments=dict(values["family_arguments"]),
+                observation_names=names_or_none(values["observation_names"]),
+                action_names=names_or_none(values["action_names"]),
+                behaviours=tuple(str(name) for name in values["behaviours"]),
+                root_seed=values["root_seed"],
+                versions=dict(values["versions"]),
+                probe_steps=values["probe_steps"],
+                extra=dict(values["extra"]),
+                format_version=version,
+            ),
+            content_hash=values["content_hash"],
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise DataError(
+            f"The header of {path} is damaged ({type(error).__name__}: {error}); "
+            "restore the file from a copy or collect it again."
+        ) from error
+
+
+def names_or_none(names: Any) -> tuple[str, ...] | None:
+    """A tuple of strings, or None."""
+    return None if names is None else tuple(str(name) for name in names)
+
+
+def canonical_json(value: Any) -> str:
+    """JSON with one spelling for each value."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+class Source(Protocol):
+    """Columns of one dataset, read piece by piece; episodes are numbered 0 … E-1 in file order.
+
+    Hidden parameters are no part of it: whoever holds only a source cannot ask for them.
+    """
+
+    path: Path
+    header: Header
+    index: EpisodeIndex
+    columns: Mapping[str, tuple[np.dtype[Any], tuple[int, ...]]]
+    """The stored type and shape of every column that is present."""
+
+    defects: Sequence[Problem]
+    """What was found wrong while the rows were being ordered."""
+
+    def take(self, name: str, rows: NDArray[np.int64]) -> NDArray[Any]:
+        """The given rows (ascending, none twice) of a column: [len(rows), …], canonical dtype."""
+        ...
+
+    def close(self) -> None:
+        """Let go of open files."""
+        ...
+
+
+def blocks(
+    source: Source, name: str, rows: NDArray[np.int64] | None = None
+) -> Iterator[NDArray[Any]]:
+    """A column (or some ascending rows of it) in pieces of bounded size."""
+    count = source.columns[name][1][0] if rows is None else len(rows)
+    for start in range(0, count, BLOCK_ROWS):
+        stop = min(start + BLOCK_ROWS, count)
+        yield source.take(
+            name, np.arange(start, stop, dtype=np.int64) if rows is None else rows[start:stop]
+        )
+
+
+def damaged(path: Path, error: BaseException | str) -> DataError:
+    """The error for a file whose bytes cannot be what a writer wrote."""
+    return DataError(
+        f"{path} is damaged or incomplete ({error}); "
+        "restore it from a copy or collect it again with the same seed."
+    )
+
+
+def structural_problems(source: Source) -> list[Problem]:
+    """All that would make reads wrong; cheap: it looks at shapes, types and the index only."""
+    header, index = source.header, source.index
+    steps = int(index.length.sum())
+    shapes: dict[str, tuple[int, ...]] = {
+        "observations": (steps + len(index), header.observation_dim),
+        "propensities": (steps, header.num_actions),
+    }
+    found: list[Problem] = list(source.defects)
+    for name, dtype in DTYPES.items():
+        if name not in source.columns:
+            if name != "propensities":
+                found.append(Problem("missing column", name, 1, f"the column {name!r} is missing"))
+            continue
+        stored_dtype, stored = source.columns[name]
+        shape = shapes.get(name, (steps,))
+        if name == "observations" and stored == (steps, header.observation_dim):
+            message = f"{steps} observations for {steps} steps; each episode needs T+1, its final"
+            found.append(Problem("final observation", name, len(index), f"{message} one included"))
+        elif stored != shape:
+            message = f"{name!r} has shape {stored}, expected {shape}"
+            found.append(Problem("shape", name, 1, message))
+        if stored_dtype != dtype:
+            message = f"{name!r} holds {stored_dtype}, expected {dtype}; cast it before writing"
+            found.append(Problem("dtype", name, 1, message))
+    found.extend(_index_problems(header, index))
+    return found
+
+
+def _index_problems(header: Header, index: EpisodeIndex) -> list[Problem]:
+    found: list[Problem] = []
+
+    def report(kind: str, where: str, bad: NDArray[np.bool_], message: str) -> None:
+        if bad.any():
+            first = int(np.argmax(bad))
+            found.append(Problem(kind, f"{where}, episode {first}", int(bad.sum()), message))
+
+    count = len(index)
+    if not count:
+        return [Problem("empty", "episodes", 1, "the dataset holds no episode")]
+    report("length", "episodes/length", index.length < 1, "an episode has no step")
+    end = np.concatenate([[0], (index.offset + index.length)[:-1]])
+    report("gap", "episodes/offset", index.offset > end, "steps between episodes belong to none")
+    report("overlap", "episodes/offset", index.offset < end, "steps belong to two episodes")
+    found.extend(number_problems(index.number))
+    for name, values, known in (
+        ("instance", index.instance, len(header.instances)),
+        ("behaviour", index.behaviour, len(header.metadata.behaviours)),
+    ):
+        bad = (values < 0) | (values >= known)
+        report("unknown id", f"episodes/{name}", bad, f"an episode names an unknown {name}")
+    changes = np.flatnonzero(np.diff(index.instance, prepend=-1) != 0)
+    starts = index.instance[changes]
+    again = np.zeros(count, dtype=np.bool_)
+    again[changes] = np.concatenate([[False], np.diff(starts) < 0])
+    report(
+        "disorder",
+        "episodes/instance",
+        again,
+        "the episodes of an instance do not lie together in the order of the instances",
+    )
+    return found
+
+
+def number_problems(number: NDArray[np.int64]) -> list[Problem]:
+    """Gaps, duplicates and disorder in what should be 0, 1, 2, …"""
+    found: list[Problem] = []
+    distinct = np.unique(number)
+    where = "episodes/number"
+    if len(distinct) < len(number):
+        count = len(number) - len(distinct)
+        values, counts = np.unique(number, return_counts=True)
+        first = int(values[counts > 1][0])
+        message = f"an episode number occurs twice, first {first}"
+        found.append(Problem("duplicate", f"{where}, episode {first}", count, message))
+    missing = int(distinct[-1]) + 1 - len(distinct) if len(distinct) else 0
+    if missing or (len(distinct) and distinct[0] < 0):
+        wrong = np.flatnonzero(distinct != np.arange(len(distinct)))
+        first = int(wrong[0]) if len(wrong) else 0
+        message = f"the episodes are not numbered 0, 1, 2, …: {first} is missing"
+        found.append(Problem("gap", f"{where}, episode {first}", abs(missing), message))
+    backwards = np.diff(number) < 0
+    if backwards.any():
+        first = int(np.argmax(backwards)) + 1
+        message = "the episode numbers do not ascend"
+        found.append(
+            Problem("disorder", f"{where}, episode {first}", int(backwards.sum()), message)
+        )
+    return found
+
+
+def check_structure(source: Source) -> None:
+    """Raise on the first structural problem."""
+    for problem in structural_problems(source):
+        raise DataError(
+            f"{source.path}: {problem.message} ({problem.where}); run `sept-offline validate` "
+            "for the full list, then restore the file or write it again."
+        )

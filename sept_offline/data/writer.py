@@ -1,0 +1,260 @@
+"""Logging episodes from any loop: spooled to disk as they come, sorted and published at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sept_offline.data.checks import CheckedEpisode, check_episode, hidden_table, json_ready
+from sept_offline.data.files import Workspace
+from sept_offline.data.publish import kind_of, publish
+from sept_offline.data.records import EpisodeIndex, Metadata, Problem
+from sept_offline.data.source import DTYPES, Header
+from sept_offline.data.versions import library_versions
+from sept_offline.errors import DataError
+
+
+class DatasetWriter:
+    """Write a dataset, `.h5` or `.parquet`, episode by episode, in bounded memory.
+
+    Episodes may come in any order; the file holds them by instance (in the order of `instances`,
+    else of first appearance), otherwise as they came. The file appears, whole, when the `with`
+    block ends or `close()` is called; after an error or a kill there is the old file or none.
+
+        with DatasetWriter("log.h5", num_actions=3) as writer:
+            writer.append(instance="pump-7", observations=o, actions=a, rewards=r,
+                          terminated=False, truncated=True)
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        num_actions: int,
+        observation_dim: int | None = None,
+        family: str | None = None,
+        family_arguments: Mapping[str, Any] | None = None,
+        observation_names: Sequence[str] | None = None,
+        action_names: Sequence[str] | None = None,
+        root_seed: int | None = None,
+        hidden: Mapping[str, Mapping[str, float]] | None = None,
+        instances: Sequence[str] | None = None,
+        probe_steps: int | None = None,
+        extra: Mapping[str, Any] | None = None,
+        versions: Mapping[str, str] | None = None,
+    ) -> None:
+        self.path = Path(path)
+        kind_of(self.path)
+        if num_actions < 1:
+            raise DataError(f"num_actions must be at least 1, found {num_actions}.")
+        for name, names, count in (
+            ("observation_names", observation_names, observation_dim),
+            ("action_names", action_names, num_actions),
+        ):
+            if names is not None and count is not None and len(names) != count:
+                raise DataError(f"{name} has {len(names)} names, expected {count}.")
+        if instances is not None and len(set(instances)) != len(instances):
+            raise DataError("instances names an instance twice.")
+        self._num_actions = num_actions
+        self._dim = observation_dim
+        if observation_dim is None and observation_names is not None:
+            self._dim = len(observation_names)
+        self._hidden = hidden
+        self._declared = (
+            None if instances is None else {name: i for i, name in enumerate(instances)}
+        )
+        self._metadata = Metadata(
+            family=family,
+            family_arguments=json_ready(family_arguments or {}, "family_arguments"),
+            observation_names=None if observation_names is None else tuple(observation_names),
+            action_names=None if action_names is None else tuple(action_names),
+            root_seed=root_seed,
+            versions=dict(library_versions() if versions is None else versions),
+            probe_steps=probe_steps,
+            extra=json_ready(extra or {}, "extra"),
+        )
+        self._instances: dict[str, int] = dict(self._declared or {})
+        self._behaviours: dict[str, int] = {}
+        self._rows: list[tuple[int, int, int, int]] = []
+        self._knows_propensities = False
+        self._work = Workspace(self.path)
+        self._files: dict[str, BinaryIO] = {
+            name: (self._work.directory / name).open("wb", buffering=1 << 20) for name in DTYPES
+        }
+
+    def append(
+        self,
+        *,
+        instance: str,
+        observations: ArrayLike,
+        actions: ArrayLike,
+        rewards: ArrayLike,
+        terminated: bool,
+        truncated: bool,
+        propensities: ArrayLike | None = None,
+        behaviour: str = "unknown",
+        seed: int = 0,
+    ) -> None:
+        """Log one whole episode: T+1 observations [T+1, d], T actions and rewards [T].
+
+        `propensities` [T, A] are the behaviour's probabilities of every action; leave them out, or
+        a row NaN, where they are unknown. The last step ends in `terminated` or `truncated`.
+        """
+        if not self._files:
+            raise DataError(f"The writer of {self.path} is closed; open another.")
+        if self._declared is not None and instance not in self._declared:
+            raise DataError(
+                f"Episode {len(self._rows)} names the instance {instance!r}, which is not among "
+                "the instances the writer was given."
+            )
+        episode: CheckedEpisode = check_episode(
+            place=f"episode {len(self._rows)} of instance {instance!r}",
+            num_actions=self._num_actions,
+            dim=self._dim,
+            observations=observations,
+            actions=actions,
+            rewards=rewards,
+            terminated=terminated,
+            truncated=truncated,
+            propensities=propensities,
+            seed=seed,
+        )
+        self._dim = episode.columns["observations"].shape[1]
+        for name, values in episode.columns.items():
+            self._files[name].write(values.tobytes())
+        self._knows_propensities |= episode.knows_propensities
+        self._rows.append(
+            (
+                len(episode.columns["actions"]),
+                self._instances.setdefault(str(instance), len(self._instances)),
+                self._behaviours.setdefault(str(behaviour), len(self._behaviours)),
+                int(seed),
+            )
+        )
+
+    def close(self, progress: Callable[[str, int], None] | None = None) -> None:
+        """Sort, hash, write and publish the file; once closed, do nothing."""
+        if not self._files:
+            return
+        try:
+            for file in self._files.values():
+                file.close()
+            if not self._rows:
+                raise DataError(f"Nothing was written to {self.path}: no episode was appended.")
+            spool = self._spool()
+            hidden = hidden_table(self._hidden, spool.header.instances)
+            publish(self._work, spool, hidden, progress)
+        finally:
+            self.abort()
+
+    def abort(self) -> None:
+        """Give up and leave nothing behind."""
+        for file in self._files.values():
+            file.close()
+        self._files = {}
+        self._work.close()
+
+    def _spool(self) -> Spool:
+        """The spooled columns behind an index sorted by instance."""
+        length, instance, behaviour, seed = np.asarray(self._rows, dtype=np.int64).T
+        written = np.cumsum(length) - length
+        order = np.argsort(instance, kind="stable")
+        # Instances that were declared and never appeared have no episodes to speak of.
+        present, instance_code = np.unique(instance[order], return_inverse=True)
+        names = list(self._instances)
+        _, first, codes = np.unique(behaviour[order], return_index=True, return_inverse=True)
+        rank = np.argsort(np.argsort(first))
+        behaviours = [list(self._behaviours)[b] for b in behaviour[order][np.sort(first)]]
+        sorted_length = length[order]
+        index = EpisodeIndex(
+            number=np.arange(len(order), dtype=np.int64),
+            offset=np.cumsum(sorted_length) - sorted_length,
+            length=sorted_length,
+            instance=instance_code.astype(np.int64),
+            behaviour=rank[codes].astype(np.int64),
+            seed=seed[order],
+        )
+        header = Header(
+            num_actions=self._num_actions,
+            observation_dim=self._dim or 0,
+            instances=tuple(names[i] for i in present),
+            metadata=_with_behaviours(self._metadata, behaviours),
+            content_hash=None,
+        )
+        return Spool(
+            self._work.directory,
+            header,
+            index,
+            {"steps": written[order], "observations": written[order] + order},
+            self._knows_propensities,
+        )
+
+    def __enter__(self) -> DatasetWriter:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.abort()
+
+
+def _with_behaviours(metadata: Metadata, behaviours: list[str]) -> Metadata:
+    return replace(metadata, behaviours=tuple(behaviours))
+
+
+class Spool:
+    """Raw columns in the order they were appended, read in the order of a sorted index."""
+
+    def __init__(
+        self,
+        directory: Path,
+        header: Header,
+        index: EpisodeIndex,
+        written: Mapping[str, NDArray[np.int64]],
+        knows_propensities: bool,
+    ) -> None:
+        self.path = directory
+        self.header = header
+        self.index = index
+        self.defects: Sequence[Problem] = ()
+        self._written = written
+        self._first_rows = index.offset + np.arange(len(index))
+        steps = int(index.length.sum())
+        widths = {"observations": (header.observation_dim,), "propensities": (header.num_actions,)}
+        self.columns = {
+            name: (
+                dtype,
+                (steps + (len(index) if name == "observations" else 0), *widths.get(name, ())),
+            )
+            for name, dtype in DTYPES.items()
+            if name != "propensities" or knows_propensities
+        }
+        self._raw = {
+            name: np.memmap(directory / name, dtype=dtype, mode="r", shape=shape)
+            for name, (dtype, shape) in self.columns.items()
+        }
+
+    def take(self, name: str, rows: NDArray[np.int64]) -> NDArray[Any]:
+        """The given rows of the sorted column."""
+        if name == "observations":
+            starts, written = self._first_rows, self._written["observations"]
+        else:
+            starts, written = self.index.offset, self._written["steps"]
+        episode = np.searchsorted(starts, rows, side="right") - 1
+        return np.asarray(self._raw[name][written[episode] + rows - starts[episode]])
+
+    def close(self) -> None:
+        """Let go of the maps."""
+        self._raw.clear()
