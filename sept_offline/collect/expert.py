@@ -13,7 +13,7 @@ from sept_offline.agent.networks import MLP, Standardiser
 from sept_offline.collect.behaviour import EpsilonGreedy, Snapshot
 from sept_offline.collect.recipe import ExpertConfig
 from sept_offline.collect.rollout import hidden_rows, make_vector, spaces
-from sept_offline.control import Batch, Learner, compress_rewards, shift_goal_rewards
+from sept_offline.control import Batch, Learner, prepare_rewards
 from sept_offline.family import Family, Hidden
 from sept_offline.seeding import generator, integer
 from sept_offline.stage import StageState
@@ -63,9 +63,9 @@ class Expert:
 
         arrays: dict[str, NDArray[Any]] = {}
         for index, snapshot in enumerate(self.snapshots):
-            arrays |= snapshot.network.to_arrays(f"snapshot.{index}.")
-        arrays |= self.features.observation.to_arrays("features.observation.")
-        arrays |= self.features.hidden.to_arrays("features.hidden.")
+            arrays |= snapshot.network.to_arrays(f"snapshot.{index}")
+        arrays |= self.features.observation.to_arrays("features.observation")
+        arrays |= self.features.hidden.to_arrays("features.hidden")
         tensors = {name: torch.from_numpy(np.array(array)) for name, array in arrays.items()}
         return StageState(tensors, {"epsilons": [s.epsilon for s in self.snapshots]})
 
@@ -78,12 +78,12 @@ class Expert:
             if name.startswith(("snapshot.", "features."))
         }
         snapshots = tuple(
-            Snapshot(MLP.from_arrays(arrays, f"snapshot.{index}."), epsilon)
+            Snapshot(MLP.from_arrays(arrays, f"snapshot.{index}"), epsilon)
             for index, epsilon in enumerate(state.values["epsilons"])
         )
         features = Features(
-            Standardiser.from_arrays(arrays, "features.observation."),
-            Standardiser.from_arrays(arrays, "features.hidden."),
+            Standardiser.from_arrays(arrays, "features.observation"),
+            Standardiser.from_arrays(arrays, "features.hidden"),
         )
         return cls(snapshots, features)
 
@@ -115,10 +115,10 @@ class ExpertStage:
         capacity = config.rounds * max_steps * len(self.hiddens)
         self.memory = Batch(
             inputs=torch.zeros(capacity, width),
-            actions=torch.zeros(capacity, 1, dtype=torch.int64),
-            rewards=torch.zeros(capacity, 1),
+            actions=torch.zeros(capacity, dtype=torch.int64),
+            rewards=torch.zeros(capacity),
             next_inputs=torch.zeros(capacity, width),
-            terminals=torch.zeros(capacity, 1),
+            terminals=torch.zeros(capacity),
         )
         self.stored = 0
         self.learner = Learner(config.control, width, self.num_actions, integer(seed, "weights"))
@@ -141,6 +141,8 @@ class ExpertStage:
         return config.epsilon_start + share * (config.epsilon_end - config.epsilon_start)
 
     def _round(self, index: int) -> dict[str, float]:
+        import torch
+
         rng = generator(self.seed, "round", index)
         n = len(self.hiddens)
         env = make_vector(self.family, self.hiddens, self.max_steps)
@@ -156,7 +158,7 @@ class ExpertStage:
             action = rng.integers(self.num_actions, size=n)
             if self.features is not None:
                 inputs = self.features(observation, self.hidden)
-                greedy = self.learner.q_values(inputs).argmax(axis=1)
+                greedy = self.learner.q_values(torch.from_numpy(inputs)).argmax(dim=1).numpy()
                 action = np.where(rng.random(n) < self._epsilon(position), action, greedy)
             following, reward, terminated, truncated, _ = env.step(action)
             following = np.asarray(following, dtype=np.float32)
@@ -208,19 +210,11 @@ class ExpertStage:
         memory = self.memory
         memory.inputs[here] = torch.from_numpy(self.features(observation[rows], hidden))
         memory.next_inputs[here] = torch.from_numpy(self.features(following[rows], hidden))
-        memory.actions[here, 0] = torch.from_numpy(action[rows].astype(np.int64))
-        prepared = self._prepare(reward[rows], done).astype(np.float32)
-        memory.rewards[here, 0] = torch.from_numpy(prepared)
-        memory.terminals[here, 0] = torch.from_numpy(done.astype(np.float32))
+        memory.actions[here] = torch.from_numpy(action[rows].astype(np.int64))
+        prepared = prepare_rewards(reward[rows], done, rows, self.config.control)
+        memory.rewards[here] = torch.from_numpy(prepared.astype(np.float32))
+        memory.terminals[here] = torch.from_numpy(done.astype(np.float32))
         self.stored += len(rows)
-
-    def _prepare(self, reward: NDArray[Any], done: NDArray[Any]) -> NDArray[Any]:
-        if self.config.reward == "log":
-            return compress_rewards(reward)
-        if self.config.reward == "goal":
-            scaled = reward / self.config.goal_reward
-            return shift_goal_rewards(scaled, done, 1.0, self.config.control.gamma)
-        return reward
 
     def _sample(self, rng: np.random.Generator) -> Batch:
         import torch

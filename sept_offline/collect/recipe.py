@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from sept_offline.config import build, merge, read_toml
 from sept_offline.control import ControlConfig
@@ -32,9 +32,6 @@ class ExpertConfig:
     """Share of the training over which epsilon falls."""
     snapshots: int = 20
     """Networks kept along the way; `replay` walks through them, `medium` is the middle one."""
-    reward: Literal["raw", "log", "goal"] = "raw"
-    """`log`: sign(r)·log10(1 + |r|/1e3); `goal`: scaled by the goal reward and shifted by it."""
-    goal_reward: float = 1.0
     behaviour_epsilon: float = 0.1
     """Exploration of `medium` and `expert`; `replay` uses that of its snapshot."""
     control: ControlConfig = field(default_factory=ControlConfig)

@@ -1,0 +1,105 @@
+"""Data flows one way, and so do imports; what is deployed stays light."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+ORDER = [
+    "errors",
+    "family",
+    "seeding",
+    "stage",
+    "progress",
+    "versions",
+    "config",
+    "files",
+    "threads",
+    "data",
+    "agent",
+    "latent",
+    "probe",
+    "control",
+    "engines",
+    "collect",
+    "methods",
+    "evaluation",
+    "report",
+    "cli",
+]
+MODULES = [
+    path
+    for path in sorted((ROOT / "sept_offline").rglob("*.py"))
+    if path != ROOT / "sept_offline" / "__init__.py"
+]
+
+
+def imported(path: Path) -> set[str]:
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names.add(node.module)
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return names
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_a_module_imports_only_from_its_left(path: Path) -> None:
+    relative = path.relative_to(ROOT / "sept_offline")
+    own = relative.parts[0].removesuffix(".py")
+    assert own in ORDER, f"{own} has no place in the data flow: add it to ORDER"
+    for name in imported(path):
+        if not name.startswith("sept_offline."):
+            continue
+        other = name.split(".")[1]
+        if other in ORDER:
+            assert ORDER.index(other) <= ORDER.index(own), f"{relative} imports {name}"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_the_library_does_not_know_the_simulators(path: Path) -> None:
+    assert not any(name.split(".")[0] == "simulators" for name in imported(path))
+
+
+def test_simulators_take_only_the_family_record() -> None:
+    for path in (ROOT / "simulators").rglob("*.py"):
+        for name in imported(path):
+            if name.split(".")[0] == "sept_offline":
+                assert name.startswith("sept_offline.family"), f"{path.name} imports {name}"
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "sept_offline" / "agent").rglob("*.py")), ids=str)
+def test_the_agent_runtime_needs_neither_torch_nor_d3rlpy(path: Path) -> None:
+    assert not {name.split(".")[0] for name in imported(path)} & {"torch", "d3rlpy", "gymnasium"}
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import sept_offline",
+        "from sept_offline.cli.main import cli",
+        "from sept_offline import Family, DatasetWriter, load_dataset",
+    ],
+)
+def test_light_imports_load_nothing_heavy(code: str) -> None:
+    check = (
+        f"{code}\nimport sys\n"
+        "heavy = {'torch', 'd3rlpy', 'gym', 'numba'} & set(sys.modules)\n"
+        "print(sorted(heavy))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", check], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    assert done.stdout.strip() == "[]"
+
+
+def test_every_module_says_what_it_is_for() -> None:
+    for path in [*MODULES, *(ROOT / "simulators").rglob("*.py")]:
+        assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))), path

@@ -1,0 +1,64 @@
+"""Settings: nested, typed, and named when they are wrong."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from sept_offline.config import build, merge, parse_settings, read_toml, to_plain
+from sept_offline.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Inner:
+    rate: float = 0.5
+    layers: tuple[int, ...] = (1, 2)
+    mode: Literal["a", "b"] = "a"
+
+
+@dataclass(frozen=True)
+class Outer:
+    steps: int = 3
+    limit: int | None = None
+    inner: Inner = field(default_factory=Inner)
+
+
+def test_settings_are_nested_and_typed() -> None:
+    values = parse_settings(["inner.rate=1", "inner.layers=[3, 4]", "steps=7", "inner.mode=b"])
+    assert build(Outer, values) == Outer(7, None, Inner(1.0, (3, 4), "b"))
+    assert build(Outer, {"limit": "none"}).limit is None
+    assert build(Outer, to_plain(Outer(limit=2))) == Outer(limit=2)
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        ("inner.rat=1", "inner.rat.*did you mean 'rate'"),
+        ("steps=1.5", "steps is 1.5; expected int"),
+        ("steps=true", "expected int"),
+        ("inner.mode=c", "expected one of 'a', 'b'"),
+        ("inner.layers=3", "inner.layers"),
+        ("inner.layers=[1.5]", r"inner.layers\[0\]"),
+        ("inner=3", "inner is 3"),
+        ("steps", "name=value"),
+    ],
+)
+def test_a_wrong_setting_is_named(setting: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        build(Outer, parse_settings([setting]))
+
+
+def test_later_layers_win_key_by_key() -> None:
+    assert merge({"a": {"b": 1, "c": 2}}, {"a": {"b": 3}}) == {"a": {"b": 3, "c": 2}}
+
+
+def test_a_bad_file_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "x.toml"
+    with pytest.raises(ConfigError, match=r"x\.toml"):
+        read_toml(path)
+    path.write_text("a = = 1")
+    with pytest.raises(ConfigError, match="not valid TOML"):
+        read_toml(path)
