@@ -1,1 +1,26 @@
 """What is deployed: small networks that act, without torch, d3rlpy or a simulator."""
+
+from sept_offline.agent.agent import Agent, Control, Spaces
+from sept_offline.agent.contexts import HiddenContext, NoContext, SegmentContext
+from sept_offline.agent.episode import AgentEpisode, BatchEpisode
+from sept_offline.agent.novelty import Novelty, segment_elbo
+from sept_offline.agent.probes import NetworkProbe, TableProbe, UniformProbe
+from sept_offline.agent.store import load_agent, save_agent
+
+__all__ = [
+    "Agent",
+    "AgentEpisode",
+    "BatchEpisode",
+    "Control",
+    "HiddenContext",
+    "NetworkProbe",
+    "NoContext",
+    "Novelty",
+    "SegmentContext",
+    "Spaces",
+    "TableProbe",
+    "UniformProbe",
+    "load_agent",
+    "save_agent",
+    "segment_elbo",
+]

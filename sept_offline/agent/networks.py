@@ -68,7 +68,7 @@ class Standardiser:
         if not (self.scale > 0).all():
             raise AgentError("A standardiser's scales must all be above 0.")
         self.dim = len(self.mean)
-        self._inverse = (np.float32(1) / self.scale).astype(np.float32)
+        self.inverse = (np.float32(1) / self.scale).astype(np.float32)
 
     @classmethod
     def identity(cls, dim: int) -> Standardiser:
@@ -84,7 +84,7 @@ class Standardiser:
 
     def __call__(self, x: NDArray[Any]) -> Array:
         """`x[..., k]`, standardised."""
-        standard: Array = (np.asarray(x, dtype=np.float32) - self.mean) * self._inverse
+        standard: Array = (np.asarray(x, dtype=np.float32) - self.mean) * self.inverse
         return standard
 
     def to_arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
@@ -183,7 +183,7 @@ class MLP:
             if norm is not None and not self.norm_first:
                 value = _normalise_row(value, *norm)
         weight, bias = self.layers[-1]
-        output = weight.dot(value)
+        output: Array = weight.dot(value)
         output += bias
         return output
 

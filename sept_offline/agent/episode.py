@@ -1,0 +1,227 @@
+"""One episode of an agent, and many at once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sept_offline.agent.agent import Agent, Control
+from sept_offline.agent.networks import Array
+from sept_offline.errors import AgentError
+from sept_offline.family import Hidden
+
+
+class AgentEpisode:
+    """What an agent keeps during its one episode; `act` is all there is to do with it."""
+
+    def __init__(self, agent: Agent, seed: int = 0, hidden: Hidden | None = None) -> None:
+        _check_given(agent, "hidden", hidden is not None)
+        self.agent = agent
+        self.steps = 0
+        self.ended = False
+        self._tracker = agent.context.begin(seed, hidden)
+        self._wants_reward = "reward" in agent.needs
+        self._shape = (agent.spaces.observation_dim,)
+        self._prepare(agent.control, self._tracker.vector)
+        self._settled = self._tracker.settled
+
+    def _prepare(self, control: Control, vector: Array) -> None:
+        """Lay out the control's input: the state's part is overwritten at each step."""
+        dim = self._shape[0]
+        self._control = control
+        self._inputs = np.zeros(control.network.input_dim, dtype=np.float32)
+        self._state = self._inputs[:dim]
+        # empty while a probe has not yet found its vector
+        self._inputs[dim : dim + len(vector)] = vector
+        self._mean = control.scaler.mean
+        self._inverse = control.scaler.inverse
+        self._row = control.network.row
+
+    @property
+    def phase(self) -> str:
+        """Who chooses the next action: "probe" or "control"."""
+        return "probe" if self.steps < self.agent.probe_steps else "control"
+
+    @property
+    def latent(self) -> Array | None:
+        """The posterior mean `[k]`, once the probe is over."""
+        return self._tracker.latent
+
+    @property
+    def uncertainty(self) -> float | None:
+        """The posterior's standard deviation, mean over columns, once the probe is over."""
+        return self._tracker.uncertainty
+
+    @property
+    def novelty(self) -> float | None:
+        """The share of held-out training segments no likelier than this one; near 0 is new."""
+        return self._tracker.novelty
+
+    @property
+    def flagged(self) -> bool:
+        """Whether the instance looks like none that was learned from."""
+        return self._tracker.flagged
+
+    def act(self, observation: NDArray[Any], reward: float | None = None) -> int:
+        """The action in `observation[d]`; `reward`, of the last step, only if declared."""
+        if self.ended:
+            raise AgentError("This episode has ended; begin another one to act again.")
+        if self._wants_reward or reward is not None:
+            self._check_reward(reward)
+        value = np.asarray(observation, dtype=np.float32)
+        if value.shape != self._shape:
+            raise AgentError(
+                f"The agent observes {self._shape[0]} columns, "
+                f"found an observation of shape {list(value.shape)}."
+            )
+        # one product instead of an elementwise test; a finite row may overflow it, so ask again
+        if not math.isfinite(value.dot(value)) and not np.isfinite(value).all():
+            raise AgentError(
+                f"The observation at step {self.steps} is not finite: {value.tolist()}."
+            )
+        if not self._settled:
+            action = self._track(value)
+            if action is not None:
+                return action
+        self.steps += 1
+        np.subtract(value, self._mean, out=self._state)
+        np.multiply(self._state, self._inverse, out=self._state)
+        return int(self._row(self._inputs).argmax())
+
+    def _track(self, observation: Array) -> int | None:
+        """Show the tracker an observation; its action, or None with the control's input ready."""
+        action = self._tracker.step(observation)
+        if action is not None:
+            self.steps += 1
+            return action
+        fallback = self.agent.fallback
+        if self._tracker.flagged and fallback is not None:
+            self._prepare(fallback, self._tracker.vector[:0])
+        else:
+            self._prepare(self.agent.control, self._tracker.vector)
+        self._settled = self._tracker.settled
+        return None
+
+    def _check_reward(self, reward: float | None) -> None:
+        if self._wants_reward and reward is None and self.steps == 0:
+            return
+        _check_given(self.agent, "reward", reward is not None)
+        if reward is not None and not math.isfinite(reward):
+            raise AgentError(f"The reward before step {self.steps} is not finite: {reward}.")
+
+    def end(self) -> None:
+        """Close the episode: another `act` raises."""
+        self.ended = True
+
+
+class BatchEpisode:
+    """Episodes that act together; each chooses the actions it would have chosen alone."""
+
+    def __init__(
+        self, agent: Agent, seeds: Sequence[int], hidden: Sequence[Hidden] | None = None
+    ) -> None:
+        _check_given(agent, "hidden", hidden is not None)
+        if hidden is not None and len(hidden) != len(seeds):
+            raise AgentError(
+                f"{len(seeds)} episodes need as many sets of hidden parameters, "
+                f"found {len(hidden)}."
+            )
+        self.agent = agent
+        self.episodes = [
+            AgentEpisode(agent, seed, None if hidden is None else hidden[index])
+            for index, seed in enumerate(seeds)
+        ]
+        count = len(self.episodes)
+        self._inputs = np.zeros((count, agent.control.network.input_dim), dtype=np.float32)
+        self._settled = np.zeros(count, dtype=bool)
+        self._falling_back = np.zeros(count, dtype=bool)
+        self._ended = np.zeros(count, dtype=bool)
+        for index, episode in enumerate(self.episodes):
+            if episode._settled:
+                self._settle(index)
+
+    def __len__(self) -> int:
+        return len(self.episodes)
+
+    def _settle(self, index: int) -> None:
+        episode = self.episodes[index]
+        self._settled[index] = True
+        self._falling_back[index] = episode._control is not self.agent.control
+        if not self._falling_back[index]:
+            self._inputs[index] = episode._inputs
+
+    def act(
+        self,
+        observations: NDArray[Any],
+        active: NDArray[Any] | None = None,
+        rewards: NDArray[Any] | None = None,
+    ) -> NDArray[np.int64]:
+        """The actions `[n]` in `observations[n, d]`; −1 where not `active[n]`.
+
+        An episode that is once not active has ended. `rewards[n]`, of the last step, only if
+        declared.
+        """
+        values = np.asarray(observations, dtype=np.float32)
+        shape = (len(self), self.agent.spaces.observation_dim)
+        going = np.ones(len(self), dtype=bool) if active is None else np.asarray(active, dtype=bool)
+        if values.shape != shape or going.shape != shape[:1]:
+            raise AgentError(
+                f"The batch observes {list(shape)} with a mask of {shape[0]}, "
+                f"found {list(values.shape)} and {list(going.shape)}."
+            )
+        self._check(values, going, rewards)
+        actions = np.full(len(self), -1, dtype=np.int64)
+        settled = going & self._settled
+        for index in np.flatnonzero(going & ~self._settled):
+            episode = self.episodes[index]
+            reward = None if rewards is None else float(rewards[index])
+            actions[index] = episode.act(values[index], reward)
+            if episode._settled:
+                self._settle(int(index))
+        control = np.flatnonzero(settled & ~self._falling_back)
+        if len(control):
+            dim = shape[1]
+            rows = self._inputs if len(control) == len(self) else self._inputs[control]
+            rows[:, :dim] = self.agent.control.scaler(values[control])
+            actions[control] = self.agent.control.greedy(rows)
+        fallback = self.agent.fallback
+        behind = np.flatnonzero(settled & self._falling_back)
+        if len(behind) and fallback is not None:
+            actions[behind] = fallback.greedy(fallback.scaler(values[behind]))
+        for index in np.flatnonzero(settled):
+            self.episodes[index].steps += 1
+        return actions
+
+    def _check(self, values: Array, going: NDArray[np.bool_], rewards: NDArray[Any] | None) -> None:
+        if (going & self._ended).any():
+            row = int(np.flatnonzero(going & self._ended)[0])
+            raise AgentError(f"Episode {row} of the batch has ended; begin another to act again.")
+        for index in np.flatnonzero(~going & ~self._ended):
+            self.episodes[index].end()
+        self._ended = ~going
+        broken = np.flatnonzero(going & ~np.isfinite(values).all(axis=1))
+        if len(broken):
+            row = int(broken[0])
+            raise AgentError(
+                f"The observation of episode {row} of the batch at step "
+                f"{self.episodes[row].steps} is not finite: {values[row].tolist()}."
+            )
+        first = all(episode.steps == 0 for episode in self.episodes)
+        if not (first and rewards is None):
+            _check_given(self.agent, "reward", rewards is not None)
+
+
+def _check_given(agent: Agent, what: str, given: bool) -> None:
+    """Raise if `what` is given and not declared, or declared and not given."""
+    declared = what in agent.needs
+    if given and not declared:
+        raise AgentError(
+            f"The agent ({agent.method}) did not declare that it needs {what!r}, but was given it; "
+            "leave it out."
+        )
+    if declared and not given:
+        raise AgentError(f"The agent ({agent.method}) needs {what!r}, but was not given it.")

@@ -1,0 +1,114 @@
+"""Knowing when it does not know: a segment's ELBO against those of held-out training segments."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sept_offline.agent.decoder import TransitionDecoder
+from sept_offline.agent.encoder import SegmentEncoder
+from sept_offline.agent.networks import Array, Arrays
+from sept_offline.agent.reading import field
+from sept_offline.errors import AgentError
+
+FLAGGED_BELOW = 0.01
+"""An instance is flagged when its segment is less likely than the first percentile."""
+
+
+def posterior_elbo(
+    decoder: TransitionDecoder,
+    observations: NDArray[Any],
+    actions: NDArray[Any],
+    mean: Array,
+    log_var: Array,
+) -> NDArray[np.float64]:
+    """E_q Σ log p(s′ | s, a, z) − KL(q ‖ N(0, I)), `[n]`, without a random draw.
+
+    The expectation is the mean over the 2k points m ± √k·sd_j·e_j, exact for polynomials of third
+    degree: one segment has one ELBO, whatever the seed. Shapes: `observations[n, T+1, d]`,
+    `actions[n, T]`, `mean[n, k]`, `log_var[n, k]`.
+    """
+    count, size = mean.shape
+    reach = np.sqrt(size) * np.exp(0.5 * log_var.astype(np.float64))
+    offsets = reach[:, None, :] * np.eye(size)[None]
+    points = mean[:, None, :] + np.concatenate([offsets, -offsets], axis=1)
+    repeated = 2 * size
+    likelihood = decoder.log_prob(
+        np.repeat(observations, repeated, axis=0),
+        np.repeat(actions, repeated, axis=0),
+        points.reshape(count * repeated, size),
+    ).reshape(count, repeated)
+    wide = log_var.astype(np.float64)
+    divergence = 0.5 * (np.exp(wide) + mean.astype(np.float64) ** 2 - 1 - wide).sum(axis=1)
+    elbo: NDArray[np.float64] = likelihood.mean(axis=1) - divergence
+    return elbo
+
+
+def segment_elbo(
+    encoder: SegmentEncoder,
+    decoder: TransitionDecoder,
+    observations: NDArray[Any],
+    actions: NDArray[Any],
+) -> NDArray[np.float64]:
+    """The ELBO `[n]` of segments `observations[n, T+1, d]`, `actions[n, T]`."""
+    elbos = [
+        posterior_elbo(
+            decoder,
+            observations[part],
+            actions[part],
+            *encoder.encode(observations[part], actions[part]),
+        )
+        # in blocks: 2k points a segment would otherwise fill the memory
+        for part in (slice(start, start + 256) for start in range(0, len(actions), 256))
+    ]
+    return np.concatenate(elbos) if elbos else np.empty(0)
+
+
+class Novelty:
+    """A decoder, and the sorted ELBOs `[m]` of segments it was not fitted to."""
+
+    def __init__(
+        self,
+        decoder: TransitionDecoder,
+        held_out: NDArray[Any],
+        flagged_below: float = FLAGGED_BELOW,
+    ) -> None:
+        self.decoder, self.flagged_below = decoder, flagged_below
+        self.held_out = np.sort(np.asarray(held_out, dtype=np.float64))
+        if self.held_out.ndim != 1 or not len(self.held_out):
+            raise AgentError("Novelty needs the ELBO of at least one held-out segment.")
+        if not np.isfinite(self.held_out).all():
+            raise AgentError("The ELBOs of the held-out segments are not all finite.")
+
+    def quantile(
+        self, observations: NDArray[Any], actions: NDArray[Any], mean: Array, log_var: Array
+    ) -> NDArray[np.float64]:
+        """The share `[n]` of held-out segments that were no likelier; near 0 means new."""
+        elbo = posterior_elbo(self.decoder, observations, actions, mean, log_var)
+        below = np.searchsorted(self.held_out, elbo, side="right")
+        share: NDArray[np.float64] = below / len(self.held_out)
+        return share
+
+    def to_arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
+        """The decoder's weights and the ELBOs."""
+        return {
+            **self.decoder.to_arrays(f"{prefix}.decoder"),
+            f"{prefix}.held_out": self.held_out,
+        }
+
+    def describe(self) -> dict[str, Any]:
+        """The decoder's description and the threshold."""
+        return {"decoder": self.decoder.describe(), "flagged_below": self.flagged_below}
+
+    @classmethod
+    def from_arrays(cls, arrays: Arrays, description: Any, prefix: str) -> Novelty:
+        """What `to_arrays(prefix)` and `describe()` wrote."""
+        held_out = np.asarray(arrays.get(f"{prefix}.held_out", ()))
+        if held_out.dtype != np.float64:
+            raise AgentError("The agent's weights lack the ELBOs of held-out segments.")
+        decoder = TransitionDecoder.from_arrays(
+            arrays, field(description, "decoder", dict), f"{prefix}.decoder"
+        )
+        return cls(decoder, held_out, field(description, "flagged_below", float))

@@ -1,0 +1,122 @@
+"""Probe policies: how the first steps of the one episode are chosen."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sept_offline.agent.networks import MLP, Array, Arrays, Standardiser, softmax, take
+from sept_offline.agent.reading import field
+from sept_offline.errors import AgentError
+
+
+class Probe(Protocol):
+    """π(a | s, t), from which the probe's actions are sampled."""
+
+    kind: str
+    num_actions: int
+
+    def probabilities(self, observation: Array, time: int) -> NDArray[np.float64]:
+        """`[num_actions]`, in the state `observation[d]`, at step `time` of the episode."""
+        ...
+
+    def to_arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
+        """All weights, each under a name that starts with `prefix`."""
+        ...
+
+    def describe(self) -> dict[str, Any]:
+        """What is needed beside the weights, JSON-ready."""
+        ...
+
+
+class UniformProbe:
+    """Every action alike."""
+
+    kind = "uniform"
+
+    def __init__(self, num_actions: int) -> None:
+        self.num_actions = num_actions
+        self._probabilities = np.full(num_actions, 1 / num_actions)
+
+    def probabilities(self, observation: Array, time: int) -> NDArray[np.float64]:
+        """`[num_actions]`, all the same."""
+        return self._probabilities
+
+    def to_arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
+        """Nothing is learned."""
+        return {}
+
+    def describe(self) -> dict[str, Any]:
+        """Its kind and the number of actions."""
+        return {"kind": self.kind, "num_actions": self.num_actions}
+
+
+class NetworkProbe:
+    """The softmax of a network on the standardised state."""
+
+    kind = "network"
+
+    def __init__(self, scaler: Standardiser, network: MLP) -> None:
+        if scaler.dim != network.input_dim:
+            raise AgentError(
+                f"The probe's network takes {network.input_dim} inputs, its scaler {scaler.dim}."
+            )
+        self.scaler, self.network, self.num_actions = scaler, network, network.output_dim
+
+    def probabilities(self, observation: Array, time: int) -> NDArray[np.float64]:
+        """`[num_actions]`."""
+        return softmax(self.network.row(self.scaler(observation)))
+
+    def to_arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
+        """Scaler and weights."""
+        return self.scaler.to_arrays(f"{prefix}.scaler") | self.network.to_arrays(
+            f"{prefix}.network"
+        )
+
+    def describe(self) -> dict[str, Any]:
+        """Its kind."""
+        return {"kind": self.kind}
+
+
+class TableProbe:
+    """A rule that looks at the clock only: probabilities `table[T, num_actions]`."""
+
+    kind = "table"
+
+    def __init__(self, table: NDArray[Any]) -> None:
+        self.table = np.ascontiguousarray(table, dtype=np.float32)
+        rows = np.asarray(self.table, dtype=np.float64)
+        if rows.ndim != 2 or (rows < 0).any() or not np.allclose(rows.sum(axis=1), 1, atol=1e-5):
+            raise AgentError("A probe's table needs one row of probabilities a step.")
+        self._rows = rows / rows.sum(axis=1, keepdims=True)
+        self.num_actions = rows.shape[1]
+
+    def probabilities(self, observation: Array, time: int) -> NDArray[np.float64]:
+        """`[num_actions]`; the last row again beyond the table."""
+        row: NDArray[np.float64] = self._rows[min(time, len(self._rows) - 1)]
+        return row
+
+    def to_arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
+        """The table."""
+        return {f"{prefix}.table": self.table}
+
+    def describe(self) -> dict[str, Any]:
+        """Its kind."""
+        return {"kind": self.kind}
+
+
+def probe_from_arrays(arrays: Arrays, description: Any, prefix: str) -> Probe:
+    """Whichever probe `description` names."""
+    kind = field(description, "kind", str)
+    if kind == UniformProbe.kind:
+        return UniformProbe(field(description, "num_actions", int))
+    if kind == NetworkProbe.kind:
+        return NetworkProbe(
+            Standardiser.from_arrays(arrays, f"{prefix}.scaler"),
+            MLP.from_arrays(arrays, f"{prefix}.network"),
+        )
+    if kind == TableProbe.kind:
+        return TableProbe(take(arrays, f"{prefix}.table", 2))
+    raise AgentError(f"The agent names an unknown probe {kind!r}; is it of a later version?")

@@ -1,0 +1,32 @@
+"""Typed reading of an agent's JSON: what is missing or of a wrong type is named, not guessed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from sept_offline.errors import AgentError
+
+Value = TypeVar("Value")
+
+
+def field(record: Any, name: str, kind: type[Value]) -> Value:
+    """`record[name]`, which must be of `kind`."""
+    if not isinstance(record, Mapping) or name not in record:
+        raise AgentError(f"The agent's description lacks {name!r}; the agent is damaged.")
+    value = record[name]
+    wrong_flag = isinstance(value, bool) and kind is not bool
+    if wrong_flag or not isinstance(value, kind):
+        raise AgentError(
+            f"The agent's description has {name!r} as {type(value).__name__}, "
+            f"expected {kind.__name__}; the agent is damaged."
+        )
+    return value
+
+
+def strings(record: Any, name: str) -> tuple[str, ...]:
+    """`record[name]`, which must be a list of strings."""
+    values = field(record, name, list)
+    if not all(isinstance(value, str) for value in values):
+        raise AgentError(f"The agent's description has {name!r} with something not a string in it.")
+    return tuple(values)

@@ -1,0 +1,188 @@
+"""Agents on disk: JSON and safetensors, written at once or not at all, and nothing unpickled."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import uuid
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors.numpy
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+
+from sept_offline import __version__
+from sept_offline.agent.agent import Agent, Control, Spaces
+from sept_offline.agent.contexts import context_from_arrays
+from sept_offline.agent.networks import Standardiser, network_from_arrays, take
+from sept_offline.agent.reading import field, strings
+from sept_offline.errors import AgentError
+
+FORMAT = 1
+DESCRIPTION, WEIGHTS = "agent.json", "weights.safetensors"
+
+
+def save_agent(agent: Agent, directory: str | Path) -> Path:
+    """Write `agent` as the folder `directory`, in place of what stood there."""
+    target = Path(directory)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    weights = safetensors.numpy.save(
+        {name: np.ascontiguousarray(array) for name, array in _arrays(agent).items()}
+    )
+    text = _dump(_describe(agent, weights))
+    staged = _beside(target)
+    try:
+        staged.mkdir()
+        _write(staged / WEIGHTS, weights)
+        _write(staged / DESCRIPTION, text)
+        old = None
+        if target.exists():
+            old = _beside(target)
+            target.rename(old)
+        staged.rename(target)
+        if old is not None:
+            shutil.rmtree(old)
+    except BaseException:
+        shutil.rmtree(staged, ignore_errors=True)
+        raise
+    return target
+
+
+def load_agent(path: str | Path) -> Agent:
+    """The agent of a run directory, or of its agent/ folder."""
+    given = Path(path)
+    folder = given if (given / DESCRIPTION).is_file() else given / "agent"
+    if not (folder / DESCRIPTION).is_file():
+        raise AgentError(
+            f"There is no agent in {given}: neither {DESCRIPTION} nor agent/{DESCRIPTION} is there."
+        )
+    description = _read_description(folder / DESCRIPTION)
+    arrays = _read_weights(folder / WEIGHTS, field(description, "weights_sha256", str))
+    try:
+        return _assemble(description, arrays)
+    except AgentError as error:
+        raise AgentError(f"{folder}: {error}") from error
+    except (ValueError, TypeError, KeyError, IndexError, OverflowError) as error:
+        raise AgentError(
+            f"{folder}: the agent is not put together as expected: {error}."
+        ) from error
+
+
+def _arrays(agent: Agent) -> dict[str, NDArray[Any]]:
+    arrays = {
+        "spaces.low": np.asarray(agent.spaces.low, dtype=np.float32),
+        "spaces.high": np.asarray(agent.spaces.high, dtype=np.float32),
+        **agent.context.to_arrays("context"),
+    }
+    for name, control in (("control", agent.control), ("fallback", agent.fallback)):
+        if control is not None:
+            arrays |= control.scaler.to_arrays(f"{name}.scaler")
+            arrays |= control.network.to_arrays(f"{name}.network")
+    return arrays
+
+
+def _describe(agent: Agent, weights: bytes) -> dict[str, Any]:
+    return {
+        "format": FORMAT,
+        "library": __version__,
+        "method": agent.method,
+        "family": agent.family,
+        "needs": sorted(agent.needs),
+        "probe_steps": agent.probe_steps,
+        "observation_names": list(agent.spaces.observation_names),
+        "action_names": list(agent.spaces.action_names),
+        "context": agent.context.describe(),
+        "fallback": agent.fallback is not None,
+        "record": agent.record,
+        "weights_sha256": hashlib.sha256(weights).hexdigest(),
+    }
+
+
+def _dump(description: dict[str, Any]) -> bytes:
+    """Canonical JSON with a checksum of itself, so that a flipped bit cannot pass for a setting."""
+    try:
+        body = json.dumps(description, indent=2, sort_keys=True, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise AgentError(f"The agent's record cannot be written as JSON: {error}.") from error
+    checksum = hashlib.sha256(body.encode()).hexdigest()
+    signed = {**description, "checksum": checksum}
+    return (json.dumps(signed, indent=2, sort_keys=True, allow_nan=False) + "\n").encode()
+
+
+def _read_description(path: Path) -> dict[str, Any]:
+    try:
+        content = path.read_bytes()
+        description = json.loads(content)
+    except (OSError, ValueError, RecursionError) as error:
+        raise AgentError(f"{path} cannot be read as JSON: {error}.") from error
+    if not isinstance(description, dict):
+        raise AgentError(f"{path} does not describe an agent.")
+    version = description.get("format")
+    if version != FORMAT:
+        raise AgentError(
+            f"{path} has format {version!r}, this library reads {FORMAT}; "
+            "fit the agent again, or use the library version that wrote it."
+        )
+    body = {name: value for name, value in description.items() if name != "checksum"}
+    if content != _dump(body):
+        raise AgentError(f"{path} does not match its own checksum: it is damaged or was edited.")
+    return body
+
+
+def _read_weights(path: Path, sha256: str) -> dict[str, NDArray[Any]]:
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise AgentError(f"{path} cannot be read: {error}.") from error
+    if hashlib.sha256(content).hexdigest() != sha256:
+        raise AgentError(f"{path} does not match its checksum in {DESCRIPTION}: it is damaged.")
+    try:
+        return dict(safetensors.numpy.load(content))
+    except (SafetensorError, KeyError, ValueError, TypeError) as error:
+        raise AgentError(f"{path} is not a safetensors file: {error}.") from error
+
+
+def _assemble(description: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Agent:
+    spaces = Spaces(
+        strings(description, "observation_names"),
+        strings(description, "action_names"),
+        take(arrays, "spaces.low", 1),
+        take(arrays, "spaces.high", 1),
+    )
+    agent = Agent(
+        method=field(description, "method", str),
+        family=field(description, "family", str),
+        spaces=spaces,
+        context=context_from_arrays(arrays, field(description, "context", dict), "context"),
+        control=_control(arrays, "control"),
+        fallback=_control(arrays, "fallback") if field(description, "fallback", bool) else None,
+        record=field(description, "record", dict),
+    )
+    if sorted(agent.needs) != list(strings(description, "needs")):
+        raise AgentError(f"It declares the needs {description['needs']}, its parts have others.")
+    if agent.probe_steps != field(description, "probe_steps", int):
+        raise AgentError("It declares another number of probe steps than its encoder reads.")
+    return agent
+
+
+def _control(arrays: dict[str, NDArray[Any]], name: str) -> Control:
+    return Control(
+        Standardiser.from_arrays(arrays, f"{name}.scaler"),
+        network_from_arrays(arrays, f"{name}.network"),
+    )
+
+
+def _write(path: Path, content: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _beside(target: Path) -> Path:
+    """A hidden name of its own in the same folder, so that a rename stays on one file system."""
+    return target.with_name(f".{target.name}-{uuid.uuid4().hex}")
