@@ -1,6 +1,8 @@
 """Logged episodes on disk: written safely, read lazily, validated, handed to other libraries."""
 
+from sept_offline.data.conversion import convert
 from sept_offline.data.dataset import Dataset, Episodes, load_dataset
+from sept_offline.data.minari import from_minari
 from sept_offline.data.records import (
     Episode,
     EpisodeIndex,
@@ -10,6 +12,8 @@ from sept_offline.data.records import (
     Segments,
     Steps,
 )
+from sept_offline.data.summary import InstanceSummary, Summary, inspect
+from sept_offline.data.validation import ValidationReport, validate
 from sept_offline.data.writer import DatasetWriter
 
 __all__ = [
@@ -19,9 +23,16 @@ __all__ = [
     "EpisodeIndex",
     "Episodes",
     "HiddenTable",
+    "InstanceSummary",
     "Metadata",
     "Problem",
     "Segments",
     "Steps",
+    "Summary",
+    "ValidationReport",
+    "convert",
+    "from_minari",
+    "inspect",
     "load_dataset",
+    "validate",
 ]

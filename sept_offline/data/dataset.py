@@ -190,6 +190,12 @@ class Dataset:
             time=steps - index.offset[position],
         )
 
+    def columns(self, *names: str) -> dict[str, NDArray[Any]]:
+        """Some of the per-step columns of this view, [N, …] each, without reading the others."""
+        index = self.episode_index
+        steps = _ranges(index.offset, index.length)
+        return {name: self._read(name, steps) for name in names}
+
     def _read(self, name: str, rows: Int64) -> NDArray[Any]:
         """Rows of a column in any order."""
         if len(rows) < 2 or bool((np.diff(rows) > 0).all()):

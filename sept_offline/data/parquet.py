@@ -232,8 +232,8 @@ def _fragments(path: Path) -> list[tuple[Path, dict[str, Any]]]:
 
 
 def _scalars(column: pa.Array) -> NDArray[Any]:
-    """Values of a column; nulls (final rows, never asked for) become 0."""
-    if column.null_count:
+    """Values of a column; nulls, in final rows never asked for, become NaN, 0 or False."""
+    if column.null_count and not pa.types.is_floating(column.type):
         column = column.fill_null(False if pa.types.is_boolean(column.type) else 0)
     values: NDArray[Any] = column.to_numpy(zero_copy_only=False)
     return values

@@ -171,7 +171,7 @@ def parquet_bytes_intact(path: Path) -> bool | None:
 
 def _find(path: Path, value: bytes) -> int:
     """Where the digest stands: its last occurrence in the footer."""
-    footer = pq.read_metadata(path).serialized_size + 8
+    footer = int(pq.read_metadata(path).serialized_size) + 8
     start = path.stat().st_size - footer
     with path.open("rb") as raw:
         raw.seek(start)

@@ -126,14 +126,30 @@ class Source(Protocol):
     Hidden parameters are no part of it: whoever holds only a source cannot ask for them.
     """
 
-    path: Path
-    header: Header
-    index: EpisodeIndex
-    columns: Mapping[str, tuple[np.dtype[Any], tuple[int, ...]]]
-    """The stored type and shape of every column that is present."""
+    @property
+    def path(self) -> Path:
+        """Where it lies."""
+        ...
 
-    defects: Sequence[Problem]
-    """What was found wrong while the rows were being ordered."""
+    @property
+    def header(self) -> Header:
+        """What it says about itself."""
+        ...
+
+    @property
+    def index(self) -> EpisodeIndex:
+        """Its episodes."""
+        ...
+
+    @property
+    def columns(self) -> Mapping[str, tuple[np.dtype[Any], tuple[int, ...]]]:
+        """The stored type and shape of every column that is present."""
+        ...
+
+    @property
+    def defects(self) -> Sequence[Problem]:
+        """What was found wrong while the rows were being ordered."""
+        ...
 
     def take(self, name: str, rows: NDArray[np.int64]) -> NDArray[Any]:
         """The given rows (ascending, none twice) of a column: [len(rows), …], canonical dtype."""

@@ -1,0 +1,37 @@
+"""From one format to the other, with the same content and so the same hash."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from sept_offline.data.dataset import open_source
+from sept_offline.data.files import Workspace
+from sept_offline.data.hashing import content_hash
+from sept_offline.data.publish import kind_of, publish
+from sept_offline.data.source import check_structure
+from sept_offline.errors import DataError
+
+
+def convert(
+    source: str | Path, target: str | Path, progress: Callable[[str, int], None] | None = None
+) -> str:
+    """Write the dataset at `source` to `target` (.h5 or .parquet); return its content hash.
+
+    A source whose content is not what its hash says is refused: a copy would look sound.
+    """
+    target = Path(target)
+    kind_of(target)
+    columns, hidden = open_source(Path(source))
+    try:
+        check_structure(columns)
+        stored = columns.header.content_hash
+        if stored is not None and content_hash(columns, hidden) != stored:
+            raise DataError(
+                f"The content of {source} does not match its hash, so it was damaged or edited; "
+                "run `sept-offline validate` on it, then restore it or write it again."
+            )
+        with Workspace(target) as work:
+            return publish(work, columns, hidden, progress)
+    finally:
+        columns.close()

@@ -1,0 +1,46 @@
+"""Handing a dataset to d3rlpy: exactly its transitions, none dropped, none invented."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import d3rlpy.dataset
+
+    from sept_offline.data.dataset import Dataset
+
+
+def to_d3rlpy(data: Dataset) -> d3rlpy.dataset.ReplayBuffer:
+    """A replay buffer of the T transitions of every episode.
+
+    d3rlpy drops the last transition of an episode that did not terminate, because it has no row to
+    look for the next observation in. Such an episode gets one more row, the final observation with
+    a dummy action and reward; a terminated one needs none.
+    """
+    import d3rlpy
+    from d3rlpy.dataset import InfiniteBuffer, ReplayBuffer
+
+    episodes = []
+    for episode in data.episodes():
+        observations, actions = episode.observations[:-1], episode.actions
+        rewards = episode.rewards.astype(np.float32)
+        if not episode.terminated:
+            observations = episode.observations
+            actions, rewards = np.append(actions, 0), np.append(rewards, np.float32(0))
+        episodes.append(
+            d3rlpy.dataset.Episode(
+                observations=observations,
+                actions=actions.reshape(-1, 1),
+                rewards=rewards.reshape(-1, 1),
+                terminated=episode.terminated,
+            )
+        )
+    # Said, not guessed: an action nobody logged would otherwise not exist.
+    return ReplayBuffer(
+        InfiniteBuffer(),
+        episodes=episodes,
+        action_space=d3rlpy.ActionSpace.DISCRETE,
+        action_size=data.num_actions,
+    )

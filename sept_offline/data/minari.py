@@ -1,0 +1,116 @@
+"""Datasets to and from Minari; instance, behaviour and probabilities travel in the infos."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sept_offline.data.dataset import Dataset, load_dataset
+from sept_offline.data.writer import DatasetWriter
+from sept_offline.errors import DataError
+
+if TYPE_CHECKING:
+    import minari
+
+
+def _minari() -> Any:
+    try:
+        import minari
+    except ImportError as error:
+        raise DataError(
+            "Minari is not installed; install it with `pip install 'sept-offline[minari]'`."
+        ) from error
+    return minari
+
+
+def to_minari(data: Dataset, dataset_id: str, **options: Any) -> minari.MinariDataset:
+    """Write the episodes of `data` into Minari's local store under `dataset_id`.
+
+    `options` go to `minari.create_dataset_from_buffers`. Every info has T+1 rows, as Minari wants;
+    the last row of the probabilities, which belongs to no step, is NaN. Hidden parameters stay.
+    """
+    minari = _minari()
+    import gymnasium
+    from minari.data_collector import EpisodeBuffer
+
+    def buffers() -> Iterator[Any]:
+        for episode in data.episodes():
+            steps = len(episode.actions)
+            infos: dict[str, Any] = {
+                "instance": [episode.instance] * (steps + 1),
+                "behaviour": [episode.behaviour] * (steps + 1),
+            }
+            if episode.propensities is not None:
+                unknown = np.full((1, data.num_actions), np.nan)
+                infos["propensities"] = np.concatenate([episode.propensities, unknown])
+            last = np.arange(steps) == steps - 1
+            yield EpisodeBuffer(
+                seed=episode.seed,
+                observations=episode.observations,
+                actions=episode.actions,
+                rewards=episode.rewards,
+                terminations=last & episode.terminated,
+                truncations=last & episode.truncated,
+                infos=infos,
+            )
+
+    family = data.metadata.family
+    settings = {
+        "description": f"{family or 'Logged'} episodes; content hash {data.content_hash}",
+        "observation_space": gymnasium.spaces.Box(-np.inf, np.inf, (data.observation_dim,)),
+        "action_space": gymnasium.spaces.Discrete(data.num_actions),
+        **options,
+    }
+    return minari.create_dataset_from_buffers(dataset_id, buffers(), **settings)
+
+
+def from_minari(dataset: str | minari.MinariDataset, path: str | Path | None = None) -> Dataset:
+    """Read a Minari dataset (or the one with this id) into a file of ours, and open that.
+
+    The file is `path`, by default `<id>.h5` in the current directory with "-" for "/". An episode's
+    instance is what its infos say, else the dataset's id.
+    """
+    minari = _minari()
+    import gymnasium
+
+    found = minari.load_dataset(dataset) if isinstance(dataset, str) else dataset
+    actions, observations = found.action_space, found.observation_space
+    if not isinstance(actions, gymnasium.spaces.Discrete):
+        raise DataError(f"The actions of {found.id} are {actions}, expected Discrete(n).")
+    if not isinstance(observations, gymnasium.spaces.Box) or len(observations.shape) != 1:
+        raise DataError(f"The observations of {found.id} are {observations}, expected vectors.")
+    target = Path(path) if path is not None else Path(found.id.replace("/", "-") + ".h5")
+    with DatasetWriter(
+        target,
+        num_actions=int(actions.n),
+        observation_dim=observations.shape[0],
+        extra={"minari": found.id},
+    ) as writer:
+        seeds = found.storage.get_episode_metadata(found.episode_indices)
+        for episode, about in zip(found.iterate_episodes(), seeds, strict=True):
+            steps = len(episode.rewards)
+            infos = episode.infos or {}
+            propensities = infos.get("propensities")
+            writer.append(
+                instance=_word(infos.get("instance"), found.id),
+                observations=episode.observations,
+                actions=np.asarray(episode.actions) - int(actions.start),
+                rewards=episode.rewards,
+                terminated=bool(episode.terminations[-1]),
+                truncated=bool(episode.truncations[-1]),
+                propensities=None if propensities is None else propensities[:steps],
+                behaviour=_word(infos.get("behaviour"), "unknown"),
+                seed=int(about.get("seed") or 0),
+            )
+    return load_dataset(target)
+
+
+def _word(values: Any, default: str) -> str:
+    """The first of an info's strings, which HDF5 returns as bytes."""
+    if values is None or not len(values):
+        return default
+    first = values[0]
+    return first.decode() if isinstance(first, bytes) else str(first)

@@ -1,0 +1,257 @@
+"""What a dataset holds, at a glance, and what in it may mislead a learner."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sept_offline.data.dataset import Dataset, load_dataset
+from sept_offline.data.records import Segments
+
+DEFAULT_PROBE_STEPS = 5
+"""Where neither the caller nor the dataset names a probe length."""
+FOLDS = 5
+LOW_COVERAGE = 0.5
+LOW_EFFECTIVE_SHARE = 0.1
+
+
+@dataclass(frozen=True)
+class InstanceSummary:
+    """One row of the table."""
+
+    instance: str
+    episodes: int
+    steps: int
+    return_mean: float
+    return_min: float
+    return_max: float
+    length_mean: float
+    length_min: int
+    length_max: int
+    terminated: float
+    """Share of episodes that terminated."""
+    action_frequencies: tuple[float, ...]
+    """[A]"""
+    coverage: float
+    """Distinct initial action sequences seen, out of |A| ** probe_steps."""
+    effective_sample_size: float | None
+    """Of the uniform probe against the behaviour, in episodes; None where it is unknown."""
+
+
+@dataclass(frozen=True)
+class InstanceLeak:
+    """How well the logged initial actions alone tell the instance, cross-validated."""
+
+    accuracy: float
+    """Mean over instances of the share of their episodes told right."""
+    chance: float
+    significant: bool
+    """Clearly above chance: by 3 standard errors and by a tenth of what is left to gain."""
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A table of instances, and figures over all of them."""
+
+    path: str
+    content_hash: str
+    family: str | None
+    instances: int
+    episodes: int
+    steps: int
+    num_actions: int
+    observation_dim: int
+    behaviours: dict[str, int]
+    """Episodes of each behaviour."""
+    return_mean: float
+    length_mean: float
+    action_frequencies: tuple[float, ...]
+    """[A]"""
+    known_propensities: float
+    """Share of initial steps whose probabilities are known."""
+    probe_steps: int
+    short_episodes: int
+    """Episodes with fewer than `probe_steps` steps."""
+    coverage_min: float
+    """The smallest coverage of any instance."""
+    effective_sample_size: float | None
+    leak: InstanceLeak | None
+    table: tuple[InstanceSummary, ...]
+    warnings: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for `--json`."""
+        return asdict(self)
+
+
+def inspect(data: Dataset | str | Path, probe_steps: int | None = None) -> Summary:
+    """Summarise a dataset; `probe_steps` is by default what the dataset names, else 5."""
+    if not isinstance(data, Dataset):
+        with load_dataset(data) as opened:
+            return inspect(opened, probe_steps)
+    probe = probe_steps or data.metadata.probe_steps or DEFAULT_PROBE_STEPS
+    index, names = data.episode_index, data.instances
+    segments = data.segments(probe)
+    weights = _uniform_weights(segments, data.num_actions)
+    table = tuple(
+        _instance(data, name, code, segments, weights)
+        for code, name in enumerate(names)
+        if (index.instance == code).any()
+    )
+    steps = np.asarray([row.steps for row in table], dtype=np.float64)
+    episodes = np.asarray([row.episodes for row in table], dtype=np.float64)
+    frequencies = np.asarray([row.action_frequencies for row in table])
+    known = 0.0
+    if segments.propensities is not None and segments.propensities.size:
+        known = float(1 - np.isnan(segments.propensities).all(axis=2).mean())
+    counts = np.bincount(index.behaviour, minlength=len(data.metadata.behaviours))
+    summary = Summary(
+        path=str(data.path),
+        content_hash=data.content_hash,
+        family=data.metadata.family,
+        instances=len(table),
+        episodes=data.num_episodes,
+        steps=data.num_steps,
+        num_actions=data.num_actions,
+        observation_dim=data.observation_dim,
+        behaviours=dict(zip(data.metadata.behaviours, counts.tolist(), strict=True)),
+        return_mean=_weighted([row.return_mean for row in table], episodes),
+        length_mean=_weighted([row.length_mean for row in table], episodes),
+        action_frequencies=tuple((steps @ frequencies / max(steps.sum(), 1)).tolist()),
+        known_propensities=known,
+        probe_steps=probe,
+        short_episodes=segments.skipped,
+        coverage_min=min((row.coverage for row in table), default=0.0),
+        effective_sample_size=None if weights is None else _effective(weights),
+        leak=_leak(segments, data.num_actions),
+        table=table,
+        warnings=(),
+    )
+    return Summary(**{**vars(summary), "warnings": tuple(_warnings(summary))})
+
+
+def _weighted(values: list[float], weights: NDArray[np.float64]) -> float:
+    return float(np.asarray(values) @ weights / max(weights.sum(), 1))
+
+
+def _instance(
+    data: Dataset,
+    name: str,
+    code: int,
+    segments: Segments,
+    weights: NDArray[np.float64] | None,
+) -> InstanceSummary:
+    view = data.select(data.episode_index.instance == code)
+    index = view.episode_index
+    steps = view.columns("rewards", "actions", "terminations")
+    first = np.cumsum(index.length) - index.length
+    returns = np.add.reduceat(steps["rewards"], first)
+    mine = segments.instance == code
+    sequences = np.unique(segments.actions[mine], axis=0)
+    possible = float(data.num_actions) ** segments.actions.shape[1]
+    return InstanceSummary(
+        instance=name,
+        episodes=len(index),
+        steps=int(index.length.sum()),
+        return_mean=float(returns.mean()),
+        return_min=float(returns.min()),
+        return_max=float(returns.max()),
+        length_mean=float(index.length.mean()),
+        length_min=int(index.length.min()),
+        length_max=int(index.length.max()),
+        terminated=float(steps["terminations"][first + index.length - 1].mean()),
+        action_frequencies=tuple(
+            (
+                np.bincount(steps["actions"], minlength=data.num_actions) / index.length.sum()
+            ).tolist()
+        ),
+        coverage=len(sequences) / possible,
+        effective_sample_size=None if weights is None else _effective(weights[mine]),
+    )
+
+
+def _uniform_weights(segments: Segments, num_actions: int) -> NDArray[np.float64] | None:
+    """[N], the importance weight of the uniform probe on each segment; NaN where unknown."""
+    if segments.propensities is None:
+        return None
+    logged = np.take_along_axis(segments.propensities, segments.actions[..., None], axis=2)[..., 0]
+    weights: NDArray[np.float64] = np.exp(-(np.log(logged) + np.log(num_actions)).sum(axis=1))
+    return None if np.isnan(weights).all() else weights
+
+
+def _effective(weights: NDArray[np.float64]) -> float:
+    """(Σw)² / Σw², over the segments whose weight is known."""
+    known = weights[~np.isnan(weights)]
+    return float(known.sum() ** 2 / (known**2).sum()) if len(known) else 0.0
+
+
+def _leak(segments: Segments, num_actions: int) -> InstanceLeak | None:
+    """Tell instances by a chain P(a_t | a_{t-1}, t) fitted to each, on episodes it has not seen."""
+    codes, instance = np.unique(segments.instance, return_inverse=True)
+    counts = np.bincount(instance)
+    if len(codes) < 2 or counts.min() < FOLDS:
+        return None
+    actions = segments.actions
+    previous = np.concatenate([np.zeros_like(actions[:, :1]), actions[:, :-1]], axis=1)
+    order = np.argsort(instance, kind="stable")
+    fold = np.empty(len(instance), dtype=np.int64)
+    fold[order] = np.arange(len(instance)) - np.repeat(np.cumsum(counts) - counts, counts)
+    fold %= FOLDS
+    time = np.broadcast_to(np.arange(actions.shape[1]), actions.shape)
+    shape = (len(codes), actions.shape[1], num_actions, num_actions)
+    right = np.zeros(len(instance), dtype=np.bool_)
+    for held in range(FOLDS):
+        train, test = fold != held, fold == held
+        seen = np.ones(shape)
+        who = np.broadcast_to(instance[train][:, None], actions[train].shape)
+        np.add.at(seen, (who, time[train], previous[train], actions[train]), 1.0)
+        chain = np.log(seen / seen.sum(axis=3, keepdims=True))
+        scores = chain[:, time[test], previous[test], actions[test]].sum(axis=2)
+        # A tie, as when every episode begins alike, counts as a guess and not as the first one.
+        best = scores == scores.max(axis=0)
+        right[test] = best[instance[test], np.arange(int(test.sum()))] & (best.sum(axis=0) == 1)
+    accuracy = float(np.mean([right[instance == i].mean() for i in range(len(codes))]))
+    chance = 1 / len(codes)
+    margin = max(3 * np.sqrt(chance * (1 - chance) / len(instance)), 0.1 * (1 - chance))
+    return InstanceLeak(accuracy, chance, bool(accuracy > chance + margin))
+
+
+def _warnings(summary: Summary) -> list[str]:
+    found: list[str] = []
+    probe = summary.probe_steps
+    if summary.known_propensities < 1:
+        share = 1 - summary.known_propensities
+        found.append(
+            f"The behaviour's probabilities are unknown for {share:.0%} of the initial steps: "
+            "the probe's importance weights must be estimated."
+        )
+    if summary.short_episodes:
+        found.append(
+            f"{summary.short_episodes} episodes are shorter than the probe's {probe} steps "
+            "and give no segment."
+        )
+    single = [row.instance for row in summary.table if row.episodes < 2]
+    if single:
+        found.append(f"{len(single)} instances have a single episode, first {single[0]!r}.")
+    if summary.coverage_min < LOW_COVERAGE:
+        found.append(
+            f"An instance shows only {summary.coverage_min:.0%} of the {summary.num_actions}^"
+            f"{probe} initial action sequences: a probe among the others cannot be judged."
+        )
+    size = summary.effective_sample_size
+    if size is not None and size < LOW_EFFECTIVE_SHARE * summary.episodes:
+        found.append(
+            f"The effective sample size of a uniform probe is {size:.0f} of {summary.episodes} "
+            "episodes: the behaviour seldom acts as a probe would."
+        )
+    if summary.leak is not None and summary.leak.significant:
+        found.append(
+            f"The initial actions alone tell the instance in {summary.leak.accuracy:.0%} of the "
+            f"episodes (chance {summary.leak.chance:.0%}): the behaviour knows what a probe must "
+            "find out, and a latent may learn to read the actions."
+        )
+    return found

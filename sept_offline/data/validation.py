@@ -1,0 +1,267 @@
+"""Finding, naming and counting what is wrong with a dataset."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from sept_offline.data.checks import SUM_TOLERANCE
+from sept_offline.data.dataset import open_source
+from sept_offline.data.hashing import content_hash
+from sept_offline.data.hdf5 import hdf5_bytes_intact
+from sept_offline.data.parquet_writer import parquet_bytes_intact
+from sept_offline.data.publish import HDF5_SUFFIXES
+from sept_offline.data.records import Problem
+from sept_offline.data.source import BLOCK_ROWS, DTYPES, Source, structural_problems
+from sept_offline.errors import DataError
+
+WARNINGS = ("missing propensities", "short episode", "single episode")
+"""Kinds that a sound dataset may show; everything else makes it bad."""
+
+
+@dataclass(frozen=True)
+class ValidationReport:
+    """What `validate` found, errors first."""
+
+    path: str
+    content_hash: str | None
+    episodes: int
+    steps: int
+    problems: tuple[Problem, ...]
+
+    @property
+    def errors(self) -> tuple[Problem, ...]:
+        """The problems that make the dataset bad."""
+        return tuple(p for p in self.problems if p.kind not in WARNINGS)
+
+    @property
+    def warnings(self) -> tuple[Problem, ...]:
+        """The problems that a sound dataset may have."""
+        return tuple(p for p in self.problems if p.kind in WARNINGS)
+
+    @property
+    def ok(self) -> bool:
+        """Whether the dataset can be used as it is."""
+        return not self.errors
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for `--json`."""
+        return {"ok": self.ok, **asdict(self), "problems": [asdict(p) for p in self.problems]}
+
+    def raise_if_bad(self) -> None:
+        """A DataError with the first error, if there is one."""
+        for problem in self.errors:
+            more = len(self.errors) - 1
+            rest = f"; {more} more kinds of problem" if more else ""
+            raise DataError(
+                f"{self.path}: {problem.message} ({problem.where}; {problem.count} in all){rest}."
+            )
+
+
+def validate(
+    path: str | Path,
+    probe_steps: int | None = None,
+    progress: Callable[[str, int], None] | None = None,
+) -> ValidationReport:
+    """Look at every byte and every step of a dataset.
+
+    `probe_steps`: warn of episodes shorter than this, by default than the probe length the dataset
+    itself names. A path that does not exist raises; a file that cannot be read is a finding.
+    """
+    path = Path(path)
+    if not path.exists():
+        raise DataError(f"There is no dataset at {path}; check the path, or collect one.")
+    problems: list[Problem] = []
+    if not _bytes_intact(path):
+        message = "the file's bytes are not those that were written"
+        problems.append(Problem("changed bytes", "file", 1, message))
+    try:
+        source, hidden = open_source(path, scan=True)
+    except DataError as error:
+        problems.append(Problem("unreadable", "file", 1, str(error)))
+        return ValidationReport(str(path), None, 0, 0, tuple(problems))
+    try:
+        problems.extend(structural_problems(source))
+        check = _ValueCheck(source)
+        problems.extend(check.run(progress))
+        problems.extend(_episode_problems(source, probe_steps))
+        stored = source.header.content_hash
+        if not any(p.kind not in WARNINGS for p in problems) and stored is not None:
+            found = content_hash(source, hidden)
+            if found != stored:
+                message = f"the content hashes to {found[:12]}…, the header says {stored[:12]}…"
+                problems.append(Problem("content hash", "header", 1, message))
+        problems.sort(key=lambda problem: problem.kind in WARNINGS)
+        episodes, steps = len(source.index), int(source.index.length.sum())
+        return ValidationReport(str(path), stored, episodes, steps, tuple(problems))
+    finally:
+        source.close()
+
+
+def _bytes_intact(path: Path) -> bool:
+    """False where a file's own digest does not fit; files without one are left to other checks."""
+    if path.is_dir():
+        return True
+    if path.suffix.lower() in HDF5_SUFFIXES:
+        return hdf5_bytes_intact(path)
+    try:
+        return parquet_bytes_intact(path) is not False
+    except (pa.ArrowException, OSError):
+        return False
+
+
+class _ValueCheck:
+    """One pass over the steps in blocks of whole rows, counting each kind of bad value."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._found: dict[tuple[str, str], list[Any]] = {}
+        index = source.index
+        self._starts = {"step": index.offset, "row": index.offset + np.arange(len(index))}
+
+    def run(self, progress: Callable[[str, int], None] | None) -> Iterator[Problem]:
+        usable = self._usable()
+        index = self._source.index
+        steps = int(index.length.sum())
+        last = np.zeros(steps, dtype=np.bool_)
+        ends = index.offset + index.length - 1
+        last[ends[(ends >= 0) & (ends < steps)]] = True
+        for name in ("observations", "rewards"):
+            for start, values in self._blocks(usable, name):
+                self._finite(name, values[name], start)
+                if progress is not None:
+                    progress(name, len(values[name]))
+        for start, values in self._blocks(usable, "actions"):
+            actions = values["actions"]
+            bad = (actions < 0) | (actions >= self._source.header.num_actions)
+            high = self._source.header.num_actions - 1
+            self._note("action range", "actions", bad, start, f"an action is not in 0 … {high}")
+        for start, values in self._blocks(usable, "terminations", "truncations"):
+            self._end_flags(values, last[start:], start)
+        for start, values in self._blocks(usable, "propensities", "actions"):
+            self._propensities(values, start)
+        if "propensities" not in self._source.columns:
+            self._note(
+                "missing propensities",
+                "propensities",
+                np.ones(steps, dtype=np.bool_),
+                0,
+                "the behaviour's probabilities are unknown",
+            )
+        for (kind, _), (where, count, message) in self._found.items():
+            yield Problem(kind, where, count, message)
+
+    def _usable(self) -> set[str]:
+        """Columns whose rows can be paired with steps."""
+        index, header = self._source.index, self._source.header
+        steps = int(index.length.sum())
+        shapes = {
+            "observations": (steps + len(index), header.observation_dim),
+            "propensities": (steps, header.num_actions),
+        }
+        return {
+            name
+            for name, (dtype, shape) in self._source.columns.items()
+            if dtype == DTYPES[name] and shape == shapes.get(name, (steps,))
+        }
+
+    def _blocks(
+        self, usable: set[str], *names: str
+    ) -> Iterator[tuple[int, dict[str, NDArray[Any]]]]:
+        if not usable.issuperset(names):
+            return
+        count = self._source.columns[names[0]][1][0]
+        for start in range(0, count, BLOCK_ROWS):
+            rows = np.arange(start, min(start + BLOCK_ROWS, count), dtype=np.int64)
+            try:
+                yield start, {name: self._source.take(name, rows) for name in names}
+            except DataError as error:
+                self._found.setdefault(("unreadable", names[0]), [names[0], 0, str(error)])[1] += 1
+
+    def _note(self, kind: str, name: str, bad: NDArray[np.bool_], start: int, message: str) -> None:
+        if not bad.any():
+            return
+        entry = self._found.setdefault((kind, name), ["", 0, message])
+        if not entry[1]:
+            entry[0] = self._place(name, start + int(np.argmax(bad)))
+        entry[1] += int(bad.sum())
+
+    def _place(self, name: str, row: int) -> str:
+        starts = self._starts["row" if name == "observations" else "step"]
+        episode = int(np.searchsorted(starts, row, side="right")) - 1
+        if episode < 0:
+            return f"{name}, row {row}"
+        code = int(self._source.index.instance[episode])
+        instances = self._source.header.instances
+        instance = instances[code] if 0 <= code < len(instances) else "?"
+        return f"{name}, instance {instance!r}, episode {episode}, step {row - starts[episode]}"
+
+    def _finite(self, name: str, values: NDArray[Any], start: int) -> None:
+        flat = values.reshape(len(values), -1)
+        self._note("NaN", name, np.isnan(flat).any(axis=1), start, f"{name} hold NaN")
+        self._note("infinite", name, np.isinf(flat).any(axis=1), start, f"{name} hold inf")
+
+    def _end_flags(
+        self, values: dict[str, NDArray[Any]], last: NDArray[np.bool_], start: int
+    ) -> None:
+        terminated, truncated = values["terminations"], values["truncations"]
+        last = last[: len(terminated)]
+        either = terminated | truncated
+        for kind, bad, message in (
+            ("both end flags", terminated & truncated, "a step is both terminated and truncated"),
+            ("early end flag", either & ~last, "an end flag is set before an episode's last step"),
+            ("no end flag", last & ~either, "the last step of an episode has no end flag"),
+        ):
+            self._note(kind, "terminations", bad, start, message)
+
+    def _propensities(self, values: dict[str, NDArray[Any]], start: int) -> None:
+        probabilities, actions = values["propensities"], values["actions"]
+        missing = np.isnan(probabilities)
+        unknown = missing.all(axis=1)
+        known = ~missing.any(axis=1)
+        total = np.abs(np.where(known[:, None], probabilities, 1).sum(axis=1) - 1)
+        inside = np.clip(actions, 0, probabilities.shape[1] - 1)
+        logged = probabilities[np.arange(len(actions)), inside]
+        for kind, bad, message in (
+            ("missing propensities", unknown, "the behaviour's probabilities are unknown"),
+            ("NaN", missing.any(axis=1) & ~unknown, "some probabilities of a step are NaN"),
+            ("infinite", np.isinf(probabilities).any(axis=1), "probabilities hold inf"),
+            (
+                "propensity range",
+                known & (probabilities < 0).any(axis=1),
+                "a probability is below 0",
+            ),
+            (
+                "propensity sum",
+                known & ~(total <= SUM_TOLERANCE),
+                "the probabilities of a step do not sum to 1",
+            ),
+            (
+                "impossible action",
+                known & (logged <= 0),
+                "the logged action has probability 0",
+            ),
+        ):
+            self._note(kind, "propensities", bad, start, message)
+
+
+def _episode_problems(source: Source, probe_steps: int | None) -> Iterator[Problem]:
+    index, header = source.index, source.header
+    probe = header.metadata.probe_steps if probe_steps is None else probe_steps
+    short = index.length < (probe or 0)
+    if short.any():
+        message = f"an episode is shorter than the probe's {probe} steps"
+        where = f"episode {int(np.argmax(short))}"
+        yield Problem("short episode", where, int(short.sum()), message)
+    known = index.instance[(index.instance >= 0) & (index.instance < len(header.instances))]
+    single = np.bincount(known, minlength=len(header.instances)) < 2
+    if single.any():
+        first = header.instances[int(np.argmax(single))]
+        message = "an instance has fewer than two episodes, too few to hold one out"
+        yield Problem("single episode", f"instance {first!r}", int(single.sum()), message)
