@@ -15,7 +15,7 @@ from simulators.dynamics import Array, Dynamics, Integers, Mask, Observations
 
 Hidden = Mapping[str, float]
 # Start states a row draws at once; the stream is the same whatever the number.
-STARTS_AHEAD = 8
+STARTS_AHEAD = 32
 
 
 def _spaces(dynamics: Dynamics) -> tuple[gymnasium.spaces.Box, gymnasium.spaces.Discrete]:

@@ -46,8 +46,8 @@ REWARD_RTI = -2e4
 REWARD_PI = -2e3
 REWARD_IMMUNE = 1e3
 
-TOLERANCE = 1e-6  # of the error estimate of one internal step, in ln of a population
-MAX_TRIALS = 20_000  # internal steps an action before the cheap, always stable scheme takes over
+TOLERANCE = 3e-5  # of the error estimate of one internal step, in ln of a population
+MAX_TRIALS = 5_000  # internal steps an action before the cheap, always stable scheme takes over
 CHEAP_STEPS = 1_000
 LN10 = math.log(10.0)
 

@@ -20,34 +20,31 @@ SWITCH_STEP = 10  # the first action that acts under the other z in the switch f
 
 @compiled
 def _move(state: Array, row: int, action: int, z: int, after: Array) -> tuple[float, bool]:
-    """Write where row `row` comes to rest; return its reward and whether it reached the goal."""
+    """Write where row `row` comes to rest; return its reward and whether it reached the goal.
+
+    Without branches, `&` and `|` for `and` and `or`: random moves are what a processor cannot
+    predict, and it would spend most of its time on wrong guesses.
+    """
     x, y = state[row, 0], state[row, 1]
-    distance = np.sqrt((x - CALM) ** 2 + (y - CALM) ** 2)
-    drift = -STRIDE * WIND * distance
-    stride = STRIDE if z == 1 else -STRIDE
-    new_x, new_y = x, y
-    if action == 0:
-        new_x -= stride
-    elif action == 1:
-        new_y += stride
-    elif action == 2:
-        new_x += stride
-    else:
-        new_y -= stride
-    if z == 1:
-        new_x += drift
-    else:
-        new_y += drift
-    inside = abs(new_x) <= BOX and abs(new_y) <= BOX
-    was_goal = x > 0.0 and y > 0.0
-    is_goal = new_x > 0.0 and new_y > 0.0
-    walled, new_walled = (y, new_y) if z == 1 else (x, new_x)
-    crosses = (is_goal and walled <= 0.0) or (was_goal and new_walled <= 0.0)
-    if not inside or crosses:
-        after[row, 0], after[row, 1] = x, y
-        return REWARD_INVALID, False
-    after[row, 0], after[row, 1] = new_x, new_y
-    return (REWARD_GOAL, True) if is_goal else (REWARD_MOVE, False)
+    first = z == 1
+    stride = STRIDE if first else -STRIDE
+    drift = -STRIDE * WIND * np.sqrt((x - CALM) ** 2 + (y - CALM) ** 2)
+    east = (1.0 if action == 2 else 0.0) - (1.0 if action == 0 else 0.0)
+    north = (1.0 if action == 1 else 0.0) - (1.0 if action == 3 else 0.0)
+    new_x = x + stride * east + (drift if first else 0.0)
+    new_y = y + stride * north + (0.0 if first else drift)
+    inside = (abs(new_x) <= BOX) & (abs(new_y) <= BOX)
+    was_goal = (x > 0.0) & (y > 0.0)
+    is_goal = (new_x > 0.0) & (new_y > 0.0)
+    walled = y if first else x
+    new_walled = new_y if first else new_x
+    crosses = (is_goal & (walled <= 0.0)) | (was_goal & (new_walled <= 0.0))
+    valid = inside & (not crosses)
+    reached = valid & is_goal
+    after[row, 0] = new_x if valid else x
+    after[row, 1] = new_y if valid else y
+    reward = REWARD_GOAL if reached else REWARD_MOVE
+    return (reward if valid else REWARD_INVALID), reached
 
 
 @compiled
