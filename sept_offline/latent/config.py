@@ -30,10 +30,8 @@ class LatentConfig:
     """Width of the two hidden layers of encoder and decoder (instance objective)."""
     initial_spread: float = 0.05
     """Standard deviation of the instances' first means and of their first posteriors."""
-    through: float = 0.0
+    through: float = 1.0
     """Weight of a fourth term, the decoder's loss with z from the encoder (instance objective)."""
-    noise: float = 0.0
-    """Noise on the encoder's standardised inputs while it learns (instance objective)."""
     entropy: float = 1.0
     """Weight of −H(q) (segment objective)."""
     encoder_units: int = 300
@@ -60,7 +58,7 @@ class LatentConfig:
         for name in ("learning_rate", "learning_rate_end", "initial_spread"):
             if not getattr(self, name) > 0:
                 raise ConfigError(f"latent.{name} is {getattr(self, name)}; expected above 0.")
-        for name in ("beta", "entropy", "through", "noise"):
+        for name in ("beta", "entropy", "through"):
             if not getattr(self, name) >= 0:
                 raise ConfigError(f"latent.{name} is {getattr(self, name)}; expected 0 or more.")
         if self.objective not in ("instance", "segment"):

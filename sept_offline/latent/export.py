@@ -17,8 +17,6 @@ from sept_offline.latent.networks import (
 )
 from sept_offline.latent.training import layers_of
 
-Doubles = NDArray[np.float64]
-
 
 def array(tensor: Tensor) -> NDArray[np.float32]:
     """A copy of a tensor's values."""
@@ -39,49 +37,24 @@ def _standardiser(network: nn.Module, name: str) -> Standardiser:
 def flat_encoder(network: InstanceNetwork) -> FlatEncoder:
     """The encoder of the instance objective.
 
-    It was trained with a scaling for each time; the agent's has one for all times, so what is left
-    of them is folded into the first layer.
+    Reading each step alike and averaging is a flat network whose first layers are block-diagonal,
+    one block a step; the average is folded into the first pooled layer.
     """
-    steps, width, actions = network.steps, network.width, network.num_actions
-    common: dict[str, tuple[Doubles, Doubles]] = {}
-    per_time: dict[str, tuple[Doubles, Doubles]] = {}
-    for name in ("segment_state", "segment_change"):
-        mean = array(getattr(network, f"{name}_mean")).astype(np.float64).reshape(steps, width)
-        scale = array(getattr(network, f"{name}_scale")).astype(np.float64).reshape(steps, width)
-        common[name] = _float32_exact(mean.mean(axis=0)), _float32_exact(scale.mean(axis=0))
-        centre, unit = common[name]
-        # (x − m_t) / c_t = ((x − M) / C) · (C / c_t) + (M − m_t) / c_t
-        per_time[name] = unit / scale, (centre - mean) / scale
-    (first, bias), *rest = [
-        (array(w).astype(np.float64), array(b).astype(np.float64))
-        for w, b in layers_of(network.encoder)
+    steps = network.steps
+    layers = [
+        (np.kron(np.eye(steps, dtype=np.float32), array(weight)), np.tile(array(bias), steps))
+        for weight, bias in layers_of(network.each)
     ]
-    hidden = len(bias)
-    blocks = first.reshape(hidden, steps, -1).copy()
-    state, chosen, change, crossed = np.split(blocks, np.cumsum([width, actions, width]), axis=2)
-    crossed = crossed.reshape(hidden, steps, actions, width)
-    gain, shift = per_time["segment_state"]
-    bias = bias + (state * shift).sum((1, 2))
-    state = state * gain
-    gain, shift = per_time["segment_change"]
-    bias = bias + (change * shift).sum((1, 2))
-    change = change * gain
-    chosen = chosen + (crossed * shift[:, None, :]).sum(3)
-    crossed = (crossed * gain[:, None, :]).reshape(hidden, steps, -1)
-    folded = np.concatenate((state, chosen, change, crossed), axis=2).reshape(hidden, -1)
+    (first, bias), *rest = [(array(w), array(b)) for w, b in layers_of(network.pooled)]
+    layers.append((np.tile(first / np.float32(steps), (1, steps)), bias))
     return FlatEncoder(
-        MLP([(folded, bias), *rest]),
-        Standardiser(*common["segment_state"]),
-        Standardiser(*common["segment_change"]),
-        num_actions=actions,
+        MLP([*layers, *rest]),
+        _standardiser(network, "segment_state"),
+        _standardiser(network, "segment_change"),
+        num_actions=network.num_actions,
         steps=steps,
         log_var_range=POSTERIOR_LOG_VARIANCE,
     )
-
-
-def _float32_exact(values: Doubles) -> Doubles:
-    """Rounded to what the agent will store, so that folding undoes exactly that."""
-    return values.astype(np.float32).astype(np.float64)
 
 
 def transition_decoder(network: InstanceNetwork) -> TransitionDecoder:

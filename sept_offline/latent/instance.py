@@ -171,10 +171,7 @@ class InstanceLatentStage:
         prior = kl_standard(q)
         picked = self._segments.draw(config.segments, rng)
         named = self._segment_instance[picked]
-        features = self._features[picked]
-        if config.noise:
-            features = features + config.noise * torch.randn(features.shape, generator=rng)
-        guess = self.network.posterior(features)
+        guess = self.network.posterior(self._features[picked])
         target = (
             self.posteriors.mean[named].detach(),
             self.posteriors.log_variance[named].detach(),
@@ -182,8 +179,11 @@ class InstanceLatentStage:
         encoder = kl_between(target, guess).mean()
         loss = -likelihood.mean() + (self._kl_weight[instance] * prior).mean() + encoder
         if config.through:
+            # Without it the encoder learns which instance it sees, not what the decoder needs of
+            # it, and unseen instances and few segments suffer. The mean alone: through a sample
+            # the decoder would talk the encoder out of its doubts.
             rows = self._steps.draw_like(named, rng)
-            loss = loss - config.through * self._likelihood(rows, sample(guess, rng)).mean()
+            loss = loss - config.through * self._likelihood(rows, guess[0]).mean()
         set_rate(
             self.optimiser,
             annealed(config.learning_rate, config.learning_rate_end, self.done, self.total),
@@ -224,11 +224,11 @@ class InstanceLatentStage:
 
 
 def segment_scalings(segments: SegmentsLike) -> dict[str, Scaling]:
-    """Scalings of each time of its own, flattened to [T·d]."""
-    count, length = segments.actions.shape
+    """Scalings of the first steps' states and changes, [d] each."""
+    length, width = segments.actions.shape[1], segments.observations.shape[-1]
     before = segments.observations[:, :length]
     change = segments.observations[:, 1 : length + 1] - before
     return {
-        "segment_state": fit_scaling(before.reshape(count, -1)),
-        "segment_change": fit_scaling(change.reshape(count, -1)),
+        "segment_state": fit_scaling(before.reshape(-1, width)),
+        "segment_change": fit_scaling(change.reshape(-1, width)),
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Protocol, cast
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -72,15 +72,20 @@ class _Scaled(nn.Module):
         self.register_buffer(f"{name}_scale", torch.from_numpy(scaling.scale.copy()))
 
     def scaled(self, name: str, values: Tensor) -> Tensor:
-        mean, scale = getattr(self, f"{name}_mean"), getattr(self, f"{name}_scale")
+        mean: Tensor = getattr(self, f"{name}_mean")
+        scale: Tensor = getattr(self, f"{name}_scale")
         return (values - mean) / scale
 
 
 class InstanceNetwork(_Scaled):
-    """The flat encoder and the transition decoder of the instance objective.
+    """The segment encoder and the transition decoder of the instance objective.
 
-    Scalings: `segment_state` and `segment_change` over [T·d] (each time of its own, for the first
-    steps are alike in all episodes), `state` and `change` over [d] (all transitions).
+    Given z the dynamics are Markov, so a segment is a set of transitions: `each` reads them one by
+    one, alike at every time, and `pooled` their mean. Sharing is what keeps the encoder from
+    learning few segments by heart.
+
+    Scalings, all over [d]: `segment_state` and `segment_change` (first steps, which are more alike
+    than all the rest), `state` and `change` (all transitions).
     """
 
     def __init__(
@@ -98,7 +103,8 @@ class InstanceNetwork(_Scaled):
         for name, scaling in scalings.items():
             self.keep(name, scaling)
         per_step = 2 * width + num_actions + num_actions * width
-        self.encoder = perceptron(steps * per_step, (hidden, hidden), 2 * dim)
+        self.each = perceptron(per_step, (hidden,), hidden)
+        self.pooled = perceptron(hidden, (hidden,), 2 * dim)
         self.decoder = perceptron(
             width + num_actions + dim + num_actions * dim, (hidden, hidden), 2 * width
         )
@@ -109,20 +115,17 @@ class InstanceNetwork(_Scaled):
         return nn.functional.one_hot(actions, self.num_actions).float()
 
     def segment_features(self, observations: Tensor, actions: Tensor) -> Tensor:
-        """(s, a, Δs, a⊗Δs) of each step, step after step: [n, T·(2d + A + A·d)]."""
-        count = len(actions)
-        shape = (count, self.steps, self.width)
+        """(s, a, Δs, a⊗Δs) of each step, [n, T, 2d + A + A·d]."""
         before = observations[:, : self.steps]
-        change = observations[:, 1 : self.steps + 1] - before
-        states = self.scaled("segment_state", before.reshape(count, -1)).view(shape)
-        changes = self.scaled("segment_change", change.reshape(count, -1)).view(shape)
+        states = self.scaled("segment_state", before)
+        changes = self.scaled("segment_change", observations[:, 1 : self.steps + 1] - before)
         chosen = self.one_hot(actions[:, : self.steps])
-        parts = (states, chosen, changes, outer(chosen, changes))
-        return torch.cat(parts, dim=-1).flatten(1)
+        return torch.cat((states, chosen, changes, outer(chosen, changes)), dim=-1)
 
     def posterior(self, features: Tensor) -> Gaussian:
         """q(z|segment) from `segment_features`."""
-        return bounded(self.encoder(features), POSTERIOR_LOG_VARIANCE)
+        pooled = torch.relu(self.each(features)).mean(1)
+        return bounded(self.pooled(pooled), POSTERIOR_LOG_VARIANCE)
 
     def predict(self, states: Tensor, chosen: Tensor, z: Tensor) -> Gaussian:
         """p(standardised Δs | s, a, z) from standardised states and one-hot actions."""
@@ -200,4 +203,4 @@ class SegmentNetwork(_Scaled):
 def sample(q: Gaussian, rng: torch.Generator) -> Tensor:
     """One draw from each row of q, by fresh noise."""
     noise = torch.randn(q[0].shape, generator=rng)
-    return cast(Tensor, q[0] + torch.exp(0.5 * q[1]) * noise)
+    return q[0] + torch.exp(0.5 * q[1]) * noise

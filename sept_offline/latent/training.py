@@ -53,7 +53,9 @@ def perceptron(inputs: int, hidden: tuple[int, ...], outputs: int) -> nn.Sequent
 
 def _linear(inputs: int, outputs: int) -> nn.Linear:
     # skip_init, because torch's own initialisation would draw from the global generator.
-    return nn.utils.skip_init(nn.Linear, inputs, outputs)  # type: ignore[no-any-return]
+    layer = nn.utils.skip_init(nn.Linear, inputs, outputs)  # type: ignore[no-untyped-call]
+    assert isinstance(layer, nn.Linear)
+    return layer
 
 
 def lstm(inputs: int, units: int, bidirectional: bool = False) -> nn.LSTM:

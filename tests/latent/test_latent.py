@@ -1,0 +1,199 @@
+"""The latent tells instances apart, from the first steps only, and survives being stopped."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+from sept_offline.data.records import Segments
+from sept_offline.errors import ConfigError, DataError
+from sept_offline.latent import (
+    InstanceLatentStage,
+    LatentConfig,
+    LatentModel,
+    SegmentLatentStage,
+    identify,
+)
+from sept_offline.latent.arrays import fit_scaling
+from sept_offline.latent.instance import Balanced
+from sept_offline.stage import StageState
+from tests.latent.tiny import ACTIONS, cut, episodes
+
+STEPS, ALL = episodes(per=100, length=12, seed=0)
+_, HELD_OUT = episodes(per=50, length=12, seed=1)
+PROBE = 4
+SEGMENTS, FRESH = cut(ALL, PROBE), cut(HELD_OUT, PROBE)
+CONFIG = LatentConfig(dim=2, updates=600, hidden=48, transitions=256, segments=64)
+PAPER = LatentConfig(
+    objective="segment", dim=2, updates=12, encoder_units=12, decoder_units=10, segments=32
+)
+
+
+def stage(
+    config: LatentConfig = CONFIG, seed: int = 0, segments: Segments = SEGMENTS
+) -> InstanceLatentStage | SegmentLatentStage:
+    if config.objective == "segment":
+        return SegmentLatentStage(segments, config, seed, num_actions=ACTIONS, num_instances=4)
+    return InstanceLatentStage(STEPS, segments, config, seed, num_actions=ACTIONS, num_instances=4)
+
+
+@pytest.fixture(scope="module")
+def model() -> LatentModel:
+    learner = stage()
+    learner.advance(10_000)
+    return learner.result()
+
+
+def same(one: StageState, other: StageState) -> bool:
+    assert one.tensors.keys() == other.tensors.keys()
+    assert one.values == other.values
+    return all(torch.equal(one.tensors[name], other.tensors[name]) for name in one.tensors)
+
+
+def informative(segments: Segments) -> np.ndarray:
+    """Which segments push at all; the others cannot tell."""
+    return (segments.actions == 1).any(axis=1)
+
+
+def test_instances_are_told_apart_on_fresh_episodes(model: LatentModel) -> None:
+    keep = informative(FRESH)
+    asked = Segments(
+        FRESH.observations[keep],
+        FRESH.actions[keep],
+        FRESH.rewards[keep],
+        None,
+        FRESH.instance[keep],
+        FRESH.episode[keep],
+        0,
+    )
+    found = identify(model, SEGMENTS, asked)
+    assert min(found.nearest, found.neighbours, found.linear) > 0.93, found
+
+
+def test_latents_of_permuted_instances_identify_nothing() -> None:
+    shuffled = np.random.default_rng(3).permutation(SEGMENTS.instance)
+    broken = stage(segments=dataclasses.replace(SEGMENTS, instance=shuffled))
+    broken.advance(10_000)
+    assert identify(broken.result(), SEGMENTS, FRESH).nearest < 0.5
+
+
+def test_unsure_where_nothing_was_pushed(model: LatentModel) -> None:
+    _, log_variance = model.encode(FRESH)
+    pushed = informative(FRESH)
+    assert log_variance[~pushed].mean() > log_variance[pushed].mean() + 1
+
+
+def test_only_the_first_steps_are_read(model: LatentModel) -> None:
+    later = HELD_OUT.observations.copy()
+    actions = HELD_OUT.actions.copy()
+    order = np.random.default_rng(0).permutation(len(later))
+    later[:, PROBE + 1 :], actions[:, PROBE:] = later[order, PROBE + 1 :], actions[order, PROBE:]
+    permuted = dataclasses.replace(HELD_OUT, observations=later, actions=actions)
+    for one, other in zip(model.encode(HELD_OUT), model.encode(permuted), strict=True):
+        assert np.array_equal(one, other)
+    earlier = HELD_OUT.observations.copy()
+    earlier[:, PROBE] = earlier[order, PROBE]
+    touched = model.encode(dataclasses.replace(HELD_OUT, observations=earlier))[0]
+    assert not np.allclose(touched, model.encode(HELD_OUT)[0])
+
+
+def test_elbo_falls_for_dynamics_never_seen(model: LatentModel) -> None:
+    turned = FRESH.observations.copy()
+    turned[..., :2] = turned[..., 1::-1]
+    floor = np.quantile(model.elbo(SEGMENTS), 0.01)
+    assert (model.elbo(FRESH) < floor).mean() < 0.05
+    pushed = informative(FRESH)
+    strange = model.elbo(dataclasses.replace(FRESH, observations=turned))
+    assert (strange[pushed] < floor).mean() > 0.9
+
+
+def test_a_row_does_not_depend_on_its_batch(model: LatentModel) -> None:
+    one = Segments(*(getattr(FRESH, f.name)[3:4] for f in dataclasses.fields(FRESH)[:6]), 0)
+    assert np.allclose(model.elbo(one), model.elbo(FRESH)[3:4], rtol=1e-5)
+
+
+@pytest.mark.parametrize("config", [CONFIG, PAPER], ids=["instance", "segment"])
+def test_the_exported_encoder_says_the_same(config: LatentConfig) -> None:
+    learner = stage(config)
+    learner.advance(20)
+    fitted = learner.result()
+    mean, log_variance = fitted.encode(FRESH)
+    exported = fitted.encoder.encode(FRESH.observations, FRESH.actions)
+    assert np.allclose(mean, exported[0], atol=1e-4)
+    assert np.allclose(log_variance, exported[1], atol=1e-4)
+
+
+def test_the_exported_decoder_says_the_same(model: LatentModel) -> None:
+    assert model.decoder is not None
+    z = model.encode(FRESH)[0]
+    with torch.no_grad():
+        expected = model.network.log_prob(
+            torch.from_numpy(FRESH.observations),
+            torch.from_numpy(FRESH.actions),
+            torch.from_numpy(z),
+        )
+    exported = model.decoder.log_prob(FRESH.observations, FRESH.actions, z)
+    assert np.allclose(expected.numpy(), exported, rtol=1e-3, atol=1e-2)
+
+
+@pytest.mark.parametrize("config", [CONFIG, PAPER], ids=["instance", "segment"])
+def test_resuming_gives_the_same_bits(config: LatentConfig) -> None:
+    config = dataclasses.replace(config, updates=12)
+    unbroken, first, second = stage(config), stage(config), stage(config)
+    unbroken.advance(12)
+    first.advance(5)
+    snapshot = first.state()
+    first.advance(3)  # must not reach into the snapshot
+    second.restore(snapshot)
+    second.advance(100)
+    assert second.done == second.total == 12
+    assert same(unbroken.state(), second.state())
+
+
+@pytest.mark.parametrize("config", [CONFIG, PAPER], ids=["instance", "segment"])
+def test_the_seed_decides(config: LatentConfig) -> None:
+    config = dataclasses.replace(config, updates=3)
+    before = torch.get_rng_state()
+    runs = [stage(config, seed) for seed in (0, 0, 1)]
+    for run in runs:
+        run.advance(3)
+    assert same(runs[0].state(), runs[1].state())
+    assert not same(runs[0].state(), runs[2].state())
+    assert torch.equal(before, torch.get_rng_state())
+
+
+def test_the_paper_vae_improves() -> None:
+    learner = stage(dataclasses.replace(PAPER, updates=150, learning_rate=5e-3))
+    first = learner.advance(10)["log_likelihood"]
+    learner.advance(130)
+    assert learner.advance(10)["log_likelihood"] > first + 1
+
+
+def test_weighted_segments_are_drawn_by_their_weights() -> None:
+    instance = np.array([0, 0, 0, 1, 1])
+    weights = np.array([1.0, 0.0, 3.0, 5.0, 5.0])
+    rows = Balanced(instance, weights).draw(20_000, torch.Generator().manual_seed(0))
+    share = np.bincount(rows.numpy(), minlength=5) / 20_000
+    assert np.allclose(share, [0.125, 0, 0.375, 0.25, 0.25], atol=0.02)
+
+
+def test_a_constant_feature_is_not_blown_up() -> None:
+    values = np.full((50, 2), 7.0, dtype=np.float32)
+    values[:, 1] = np.arange(50)
+    values[0, 0] = np.nextafter(np.float32(7), np.float32(8))
+    scaling = fit_scaling(values)
+    assert scaling.scale[0] == 1
+    assert abs(scaling(values)[:, 1].std() - 1) < 1e-3
+
+
+def test_mistakes_are_named() -> None:
+    with pytest.raises(ConfigError, match=r"latent\.dim"):
+        LatentConfig(dim=0)
+    with pytest.raises(ConfigError, match="at least 2"):
+        stage(PAPER, segments=cut(SEGMENTS, 1))
+    lonely = dataclasses.replace(SEGMENTS, instance=np.zeros_like(SEGMENTS.instance))
+    with pytest.raises(DataError, match="at least 2"):
+        stage(segments=lonely)
