@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -131,6 +131,10 @@ class MLP:
         self._check_shapes()
         self.input_dim = int(self.layers[0][0].shape[1])
         self.output_dim = int(self.layers[-1][0].shape[0])
+        self._relu = activation == "relu"
+        # made when first needed: most networks only ever see batches
+        self._packed: tuple[Array, NDArray[np.int64]] | None = None
+        self._forward: Callable[..., Array]
         # gemm reads the transposed view as it lies in memory: nothing is copied for a batch
         self._transposed = [(weight.T, bias) for weight, bias in self.layers]
 
@@ -172,23 +176,18 @@ class MLP:
         return output
 
     def row(self, x: Array) -> Array:
-        """The same for one row `x[input_dim]`, as matrix-vector products."""
-        value = x
-        for (weight, bias), norm in zip(self.layers[:-1], self.norms, strict=True):
-            value = weight.dot(value)
-            value += bias
-            if norm is not None and self.norm_first:
-                value = _normalise_row(value, *norm)
-            value = self._activate(value)
-            if norm is not None and not self.norm_first:
-                value = _normalise_row(value, *norm)
-        weight, bias = self.layers[-1]
-        output: Array = weight.dot(value)
-        output += bias
+        """The same for one row `x[input_dim]`, float32, in compiled code."""
+        if self._packed is None:
+            from sept_offline.agent.kernels import forward, pack
+
+            self._forward = forward
+            self._packed = pack(self.layers, self.norms, self.norm_first)
+        weights, plan = self._packed
+        output: Array = self._forward(x, weights, plan, self._relu)
         return output
 
     def _activate(self, value: Array) -> Array:
-        if self.activation == "relu":
+        if self._relu:
             return np.maximum(value, np.float32(0), out=value)
         return np.tanh(value, out=value)
 
@@ -230,15 +229,6 @@ def _normalise_rows(value: Array, gamma: Array, beta: Array) -> Array:
     value -= value.mean(axis=1, keepdims=True)
     variance = np.einsum("ij,ij->i", value, value) / np.float32(value.shape[1])
     value *= (np.float32(1) / np.sqrt(variance + NORM_EPSILON))[:, None]
-    value *= gamma
-    value += beta
-    return value
-
-
-def _normalise_row(value: Array, gamma: Array, beta: Array) -> Array:
-    size = np.float32(len(value))
-    value -= np.add.reduce(value) / size
-    value *= np.float32(1) / np.sqrt(value.dot(value) / size + NORM_EPSILON)
     value *= gamma
     value += beta
     return value
