@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Iterator
+
+from threadpoolctl import threadpool_limits
 
 
 @contextlib.contextmanager
 def one_thread() -> Iterator[None]:
-    """Torch and BLAS use one thread inside; what was set before is set again after."""
-    import torch
-    from threadpoolctl import threadpool_limits
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
+    """Torch, if it is loaded, and BLAS use one thread inside; then what they used before."""
+    torch = sys.modules.get("torch")
+    before = torch.get_num_threads() if torch else 0
+    if torch:
+        torch.set_num_threads(1)
     try:
         with threadpool_limits(1):
             yield
     finally:
-        torch.set_num_threads(before)
+        if torch:
+            torch.set_num_threads(before)

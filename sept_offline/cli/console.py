@@ -80,6 +80,24 @@ class ConsoleProgress:
             click.echo(text, err=True)
 
 
+class RowCounter:
+    """A bar over rows that arrive column by column, for work that does not know its end."""
+
+    def __init__(self, progress: ConsoleProgress, title: str, rows: int) -> None:
+        self.progress, self.total, self.seen = progress, float(max(rows, 1)), 0
+        progress.start(title, self.total)
+
+    def __call__(self, _: str, rows: int) -> None:
+        """`rows` more are done."""
+        self.seen += rows
+        self.progress.update(min(self.seen, self.total))
+
+    def finish(self) -> None:
+        """All are done."""
+        self.progress.update(self.total)
+        self.progress.finish()
+
+
 def print_json(value: Any) -> None:
     """Exactly one line, one object."""
     click.echo(json.dumps(value, allow_nan=False))

@@ -1,0 +1,123 @@
+"""`sept-offline inspect`, `validate` and `convert`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from sept_offline.cli.console import ConsoleProgress, RowCounter, print_json, print_table
+
+COLUMNS = 6
+"""Of one row a step: observations, actions, rewards, propensities and the two end flags."""
+
+
+@click.command()
+@click.argument("dataset", type=Path)
+@click.option("--probe-steps", type=click.IntRange(min=1), help="Length of an initial segment.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
+def inspect(dataset: Path, probe_steps: int | None, as_json: bool) -> None:
+    """Show what DATASET holds: instances, returns, actions, coverage of initial segments.
+
+    \b
+    Example:
+      sept-offline inspect nav.h5
+    """
+    from sept_offline.data import inspect as summarise
+
+    summary = summarise(dataset, probe_steps)
+    if as_json:
+        print_json(summary.to_json())
+        return
+    print_table(
+        f"{dataset} · {summary.family or 'no family named'} · content {summary.content_hash[:16]}",
+        ["instance", "episodes", "steps", "return", "length", "ended", "actions", "cover", "ESS"],
+        [
+            [
+                row.instance,
+                row.episodes,
+                row.steps,
+                row.return_mean,
+                row.length_mean,
+                f"{row.terminated:.0%}",
+                " ".join(f"{share:.2f}" for share in row.action_frequencies),
+                f"{row.coverage:.0%}",
+                row.effective_sample_size,
+            ]
+            for row in summary.table
+        ],
+    )
+    click.echo(
+        f"{summary.episodes:,} episodes, {summary.steps:,} steps of {summary.instances} instances; "
+        + ", ".join(f"{count:,} {name}" for name, count in summary.behaviours.items())
+    )
+    click.echo(
+        "ended: share that terminated; cover: initial action sequences of "
+        f"{summary.probe_steps} steps seen; ESS: what a uniform probe is worth, in episodes"
+    )
+    for warning in summary.warnings:
+        click.echo(f"Warning: {warning}")
+
+
+@click.command()
+@click.argument("dataset", type=Path)
+@click.option("--probe-steps", type=click.IntRange(min=1), help="Warn of shorter episodes.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
+@click.option("--quiet", is_flag=True, help="No progress.")
+def validate(dataset: Path, probe_steps: int | None, as_json: bool, quiet: bool) -> None:
+    """Check every number of DATASET; exit code 2 if anything is wrong.
+
+    \b
+    Example:
+      sept-offline validate nav.h5
+    """
+    from sept_offline.data import validate as check
+
+    rows = _count_rows(dataset, quiet, "checking")
+    report = check(dataset, probe_steps, progress=rows)
+    rows.finish()
+    if as_json:
+        print_json(report.to_json())
+    else:
+        for problem in report.problems:
+            click.echo(f"{problem.kind} × {problem.count:,} at {problem.where}: {problem.message}")
+    if not report.ok:
+        report.raise_if_bad()
+    if not as_json:
+        click.echo(f"{dataset} is sound.")
+
+
+@click.command()
+@click.argument("source", type=Path)
+@click.argument("target", type=Path)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
+@click.option("--quiet", is_flag=True, help="No progress.")
+def convert(source: Path, target: Path, as_json: bool, quiet: bool) -> None:
+    """Write SOURCE as TARGET: HDF5 to Parquet, or back, with the same content hash.
+
+    \b
+    Example:
+      sept-offline convert nav.h5 nav.parquet
+    """
+    from sept_offline.data import convert as translate
+
+    rows = _count_rows(source, quiet, "converting")
+    content = translate(source, target, progress=rows)
+    rows.finish()
+    if as_json:
+        print_json({"path": str(target), "content_hash": content})
+    else:
+        click.echo(f"{target}: content {content[:16]}, as {source}")
+
+
+def _count_rows(path: Path, quiet: bool, title: str) -> RowCounter:
+    """A bar for work over all columns of a dataset, which may be too damaged to say how many."""
+    from sept_offline.data import load_dataset
+    from sept_offline.errors import DataError
+
+    try:
+        with load_dataset(path) as data:
+            rows = COLUMNS * data.num_steps
+    except DataError:
+        rows = 0
+    return RowCounter(ConsoleProgress(quiet), title, rows)
