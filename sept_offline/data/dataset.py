@@ -192,6 +192,8 @@ class Dataset:
 
     def columns(self, *names: str) -> dict[str, NDArray[Any]]:
         """Some of the per-step columns of this view, [N, …] each, without reading the others."""
+        if "propensities" in names and not self.has_propensities:
+            raise DataError(f"{self.path}: this view knows no propensities.")
         index = self.episode_index
         steps = _ranges(index.offset, index.length)
         return {name: self._read(name, steps) for name in names}

@@ -87,12 +87,12 @@ def validate(
         problems.append(Problem("unreadable", "file", 1, str(error)))
         return ValidationReport(str(path), None, 0, 0, tuple(problems))
     try:
-        problems.extend(structural_problems(source))
-        check = _ValueCheck(source)
-        problems.extend(check.run(progress))
-        problems.extend(_episode_problems(source, probe_steps))
+        structure = structural_problems(source)
+        values = list(_ValueCheck(source).run(progress))
+        problems += [*structure, *values, *_episode_problems(source, probe_steps)]
         stored = source.header.content_hash
-        if not any(p.kind not in WARNINGS for p in problems) and stored is not None:
+        readable = not structure and all(problem.kind != "unreadable" for problem in values)
+        if readable and stored is not None:
             found = content_hash(source, hidden)
             if found != stored:
                 message = f"the content hashes to {found[:12]}…, the header says {stored[:12]}…"

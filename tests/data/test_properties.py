@@ -1,0 +1,125 @@
+"""Whatever the episodes: a trip through the formats changes nothing, and alignment holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import sept_offline as so
+from sept_offline.data import DatasetWriter, hdf5, parquet_writer
+from sept_offline.data.dataset import open_source
+
+
+@st.composite
+def datasets(draw: st.DrawFn) -> tuple[int, list[dict[str, Any]]]:
+    num_actions, dim = draw(st.integers(1, 5)), draw(st.integers(1, 4))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    episodes = []
+    for steps in draw(st.lists(st.integers(1, 30), min_size=1, max_size=12)):
+        terminated = draw(st.booleans())
+        known = draw(st.sampled_from(["all", "some", "none"]))
+        propensities = rng.dirichlet(np.ones(num_actions) * 9, size=steps)
+        if known == "some":
+            propensities[rng.random(steps) < 0.5] = np.nan
+        episodes.append(
+            {
+                "instance": draw(st.sampled_from(["a", "b/ü", "c=1"])),
+                "observations": (rng.normal(size=(steps + 1, dim)) * 10.0 ** rng.integers(-30, 30)),
+                "actions": rng.integers(num_actions, size=steps),
+                "rewards": rng.normal(size=steps) * 10.0 ** rng.integers(-200, 200),
+                "terminated": terminated,
+                "truncated": not terminated,
+                "propensities": None if known == "none" else propensities,
+                "behaviour": draw(st.sampled_from(["random", "expert", ""])),
+                "seed": draw(st.integers(0, 2**63 - 1)),
+            }
+        )
+    return num_actions, episodes
+
+
+@settings(max_examples=40, deadline=None)
+@given(datasets())
+def test_there_and_back_again(drawn: tuple[int, list[dict[str, Any]]]) -> None:
+    num_actions, episodes = drawn
+    with TemporaryDirectory() as folder:
+        first, middle, last = (Path(folder) / name for name in ("a.h5", "b.parquet", "c.h5"))
+        with DatasetWriter(first, num_actions=num_actions) as writer:
+            for episode in episodes:
+                writer.append(**episode)
+        hashes = {so.convert(first, middle), so.convert(middle, last)}
+        assert hashes == {so.load_dataset(first).content_hash}
+        assert first.read_bytes() == last.read_bytes()
+        assert so.validate(middle).ok
+        order = list(dict.fromkeys(e["instance"] for e in episodes))
+        ordered = sorted(episodes, key=lambda e: order.index(e["instance"]))
+        for path in (middle, last):
+            data = so.load_dataset(path)
+            for found, wrote in zip(data.episodes(), ordered, strict=True):
+                np.testing.assert_array_equal(
+                    found.observations, wrote["observations"].astype(np.float32)
+                )
+                np.testing.assert_array_equal(found.rewards, wrote["rewards"])
+                assert (found.seed, found.behaviour) == (wrote["seed"], wrote["behaviour"])
+                assert found.terminated is wrote["terminated"]
+            data.close()
+
+
+@settings(max_examples=15, deadline=None)
+@given(datasets(), st.integers(16, 4000), st.integers(2, 40))
+def test_chunks_do_not_show(
+    drawn: tuple[int, list[dict[str, Any]]], chunk_bytes: int, group_rows: int
+) -> None:
+    num_actions, episodes = drawn
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "a.h5"
+        with DatasetWriter(path, num_actions=num_actions) as writer:
+            for episode in episodes:
+                writer.append(**episode)
+        source, _ = open_source(path)
+        small, groups = Path(folder) / "b.h5", Path(folder) / "c.parquet"
+        hdf5.write_hdf5(small, source, source.header, None, chunk_bytes=chunk_bytes)
+        parquet_writer.write_parquet(groups, source, source.header, None, group_rows=group_rows)
+        source.close()
+        expected = so.load_dataset(path)
+        for other in (small, groups):
+            assert so.validate(other).ok
+            data = so.load_dataset(other)
+            for n in (1, 7):
+                np.testing.assert_array_equal(
+                    data.segments(n).observations, expected.segments(n).observations
+                )
+            np.testing.assert_array_equal(data.steps().rewards, expected.steps().rewards)
+
+
+@settings(max_examples=25, deadline=None)
+@given(datasets())
+def test_d3rlpy_gets_every_transition(drawn: tuple[int, list[dict[str, Any]]]) -> None:
+    num_actions, episodes = drawn
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "a.h5"
+        with DatasetWriter(path, num_actions=num_actions) as writer:
+            for episode in episodes:
+                writer.append(**{**episode, "rewards": np.arange(len(episode["rewards"])) + 0.5})
+        data = so.load_dataset(path)
+        buffer = data.to_d3rlpy()
+        assert buffer.transition_count == data.num_steps
+        assert buffer.dataset_info.action_size == num_actions
+        for found, episode in zip(buffer.episodes, data.episodes(), strict=True):
+            steps = len(episode.actions)
+            assert found.transition_count == steps
+            for t in range(steps):
+                transition = buffer.transition_picker(found, t)
+                np.testing.assert_array_equal(transition.observation, episode.observations[t])
+                assert transition.action[0] == episode.actions[t]
+                assert transition.reward[0] == np.float32(episode.rewards[t])
+                ends = episode.terminated and t == steps - 1
+                assert transition.terminal == float(ends)
+                if not ends:
+                    np.testing.assert_array_equal(
+                        transition.next_observation, episode.observations[t + 1]
+                    )

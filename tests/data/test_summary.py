@@ -1,0 +1,96 @@
+"""The table of a dataset, against figures worked out by hand, and its warnings."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sept_offline as so
+from sept_offline.data import DatasetWriter
+
+
+def write_actions(path: Path, rows: list[tuple[str, list[int]]], probability: float | None) -> Path:
+    """Two actions, reward 1 a step; `probability` of action 0 everywhere."""
+    with DatasetWriter(path, num_actions=2, probe_steps=2) as writer:
+        for instance, actions in rows:
+            steps = len(actions)
+            propensities = None
+            if probability is not None:
+                propensities = np.tile([probability, 1 - probability], (steps, 1))
+            writer.append(
+                instance=instance,
+                observations=np.zeros((steps + 1, 1)),
+                actions=np.asarray(actions),
+                rewards=np.ones(steps),
+                terminated=instance == "a",
+                truncated=instance != "a",
+                propensities=propensities,
+            )
+    return path
+
+
+def test_by_hand(tmp_path: Path, suffix: str) -> None:
+    rows = [("a", [0, 0, 1]), ("a", [0, 1]), ("a", [0, 0]), ("b", [1, 1, 1, 1]), ("b", [0])]
+    path = write_actions(tmp_path / f"x.{suffix}", rows, 0.8)
+    summary = so.inspect(path)
+    a, b = summary.table
+    assert (summary.instances, summary.episodes, summary.steps) == (2, 5, 12)
+    assert (a.episodes, a.steps, a.return_mean, a.length_min, a.length_max) == (3, 7, 7 / 3, 2, 3)
+    assert (a.terminated, b.terminated) == (1.0, 0.0)
+    assert a.action_frequencies == pytest.approx((5 / 7, 2 / 7))
+    assert summary.action_frequencies == pytest.approx((6 / 12, 6 / 12))
+    assert (a.coverage, b.coverage, summary.coverage_min) == (0.5, 0.25, 0.25)
+    assert (summary.probe_steps, summary.short_episodes) == (2, 1)
+    # Weights: 00 is (.5/.8)², 01 is .5²/(.8·.2).
+    w = np.array([0.25 / 0.64, 0.25 / 0.16, 0.25 / 0.64])
+    assert a.effective_sample_size == pytest.approx(w.sum() ** 2 / (w**2).sum())
+    assert b.effective_sample_size == pytest.approx(1.0)
+    record = summary.to_json()
+    assert json.loads(json.dumps(record))["content_hash"] == so.load_dataset(path).content_hash
+    assert {"instances", "episodes", "steps"} <= record.keys()
+    assert any("shorter than the probe" in w for w in summary.warnings)
+    assert any("25% of the 2^2" in w for w in summary.warnings)
+    assert so.inspect(so.load_dataset(path)) == summary
+
+
+def test_uniform_behaviour_needs_no_warning(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    rows = [(f"{'ab'[i % 2]}", rng.integers(2, size=6).tolist()) for i in range(200)]
+    summary = so.inspect(write_actions(tmp_path / "x.h5", rows, 0.5))
+    assert summary.effective_sample_size == pytest.approx(200)
+    assert summary.leak is not None and not summary.leak.significant
+    assert summary.warnings == ()
+
+
+@pytest.mark.parametrize("kind", ["first action", "order of actions"])
+def test_actions_that_give_the_instance_away(tmp_path: Path, kind: str) -> None:
+    rng = np.random.default_rng(0)
+    rows: list[tuple[str, list[int]]] = []
+    for i in range(200):
+        start = int(rng.integers(2))
+        if kind == "first action":
+            rows.append(("ab"[i % 2], [i % 2, start, start]))
+        else:
+            rows.append(("ab"[i % 2], [start, start ^ (i % 2), start]))
+    summary = so.inspect(write_actions(tmp_path / "x.h5", rows, None))
+    assert summary.leak is not None
+    assert summary.leak.significant and summary.leak.accuracy > 0.9
+    assert any("tell the instance" in w for w in summary.warnings)
+    assert any("probabilities are unknown for 100%" in w for w in summary.warnings)
+    assert summary.effective_sample_size is None
+
+
+def test_a_probe_length_may_be_given(path: Path) -> None:
+    assert so.inspect(path).probe_steps == 5
+    assert so.inspect(path, probe_steps=3).probe_steps == 3
+
+
+def test_inspect_ignores_unknown_segments(tmp_path: Path, episodes: Any, write: Any) -> None:
+    some = [{**e, "propensities": None} if i % 2 else e for i, e in enumerate(episodes)]
+    summary = so.inspect(write(tmp_path / "x.h5", some), probe_steps=2)
+    assert summary.known_propensities == pytest.approx(0.5)
+    assert summary.effective_sample_size is not None and summary.effective_sample_size <= 10

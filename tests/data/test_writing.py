@@ -1,0 +1,212 @@
+"""The writer: what it refuses, and that a file is whole or absent whatever happens."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sept_offline as so
+from sept_offline.data import DatasetWriter
+from sept_offline.errors import DataError
+
+
+def test_equal_content_gives_equal_bytes(
+    tmp_path: Path, suffix: str, episodes: Any, write: Any
+) -> None:
+    one = write(tmp_path / f"one.{suffix}", episodes)
+    time.sleep(1.1)  # A time of writing in the file would show as another second.
+    two = write(tmp_path / f"two.{suffix}", episodes)
+    assert one.read_bytes() == two.read_bytes()
+
+
+def test_both_formats_share_the_hash(tmp_path: Path, episodes: Any, write: Any) -> None:
+    one = so.load_dataset(write(tmp_path / "a.h5", episodes))
+    two = so.load_dataset(write(tmp_path / "a.parquet", episodes))
+    assert one.content_hash == two.content_hash
+    assert re.fullmatch("[0-9a-f]{64}", one.content_hash)
+
+
+def test_versions_do_not_reach_the_hash(tmp_path: Path, episodes: Any, write: Any) -> None:
+    one = so.load_dataset(write(tmp_path / "a.h5", episodes))
+    two = so.load_dataset(write(tmp_path / "b.h5", episodes, versions={"numpy": "9.9"}))
+    assert two.metadata.versions == {"numpy": "9.9"}
+    assert one.content_hash == two.content_hash
+
+
+@pytest.mark.parametrize("change", ["reward", "seed", "behaviour", "family", "order"])
+def test_content_reaches_the_hash(tmp_path: Path, episodes: Any, write: Any, change: str) -> None:
+    before = so.load_dataset(write(tmp_path / "a.h5", episodes)).content_hash
+    options = {"family": "other"} if change == "family" else {}
+    changed = [dict(e) for e in episodes]
+    if change == "reward":
+        changed[3]["rewards"] = np.nextafter(changed[3]["rewards"], 1e9)
+    elif change == "seed":
+        changed[3]["seed"] = 0
+    elif change == "behaviour":
+        changed[3]["behaviour"] = "another"
+    elif change == "order":
+        changed[0], changed[3] = changed[3], changed[0]
+    assert so.load_dataset(write(tmp_path / "b.h5", changed, **options)).content_hash != before
+
+
+def test_instances_in_the_order_given(
+    tmp_path: Path, suffix: str, episodes: Any, write: Any
+) -> None:
+    order = ["train-2", "unused", "train-0", "train-1"]
+    data = so.load_dataset(write(tmp_path / f"a.{suffix}", episodes, instances=order))
+    assert data.instances == ["train-2", "train-0", "train-1"]
+    shuffled = sorted(episodes, key=lambda e: (e["seed"] % 3, e["seed"]))
+    again = so.load_dataset(write(tmp_path / f"b.{suffix}", shuffled, instances=order))
+    assert again.content_hash == data.content_hash
+    with pytest.raises(DataError, match="not among the instances"):
+        write(tmp_path / "c.h5", episodes, instances=["train-0"])
+
+
+def test_truncated_is_false_where_terminated_is_true(
+    tmp_path: Path, suffix: str, episodes: Any, write: Any
+) -> None:
+    both = [{**e, "terminated": True, "truncated": True} for e in episodes]
+    steps = so.load_dataset(write(tmp_path / f"a.{suffix}", both)).steps()
+    assert steps.terminations.sum() == 20
+    assert not steps.truncations.any()
+
+
+BAD = {
+    "T observations": ({"observations": np.zeros((5, 3))}, "observation after the last step"),
+    "observation width": ({"observations": np.zeros((6, 2))}, r"expected shape \(6, 3\)"),
+    "flat observations": ({"observations": np.zeros(6)}, "expected shape"),
+    "observation NaN": ({"observations": np.full((6, 3), np.nan)}, "step 0.*finite"),
+    "observation beyond float32": ({"observations": np.full((6, 3), 1e300)}, "finite"),
+    "words": ({"rewards": ["a"] * 5}, "array of numbers"),
+    "reward inf": ({"rewards": [0, 0, 0, np.inf, 0]}, "rewards of .*step 3"),
+    "reward count": ({"rewards": np.zeros(4)}, r"rewards.*expected shape \(5,\)"),
+    "action high": ({"actions": np.array([0, 1, 4, 0, 0])}, "step 2: expected 0 … 3, found 4"),
+    "action float": ({"actions": np.zeros(5)}, "integers"),
+    "no step": ({"actions": np.zeros(0, int), "observations": np.zeros((1, 3))}, "no step"),
+    "no end": ({"terminated": False, "truncated": False}, "neither terminated nor truncated"),
+    "probabilities' shape": ({"propensities": np.ones((5, 3)) / 3}, r"\(5, 4\)"),
+    "probabilities' sum": ({"propensities": np.full((5, 4), 0.3)}, "sum to 1"),
+    "negative probability": ({"propensities": [[0.5, 0.7, -0.2, 0.0]] * 5}, "at least 0"),
+    "impossible action": ({"propensities": [[0.0, 0.5, 0.5, 0.0]] * 5}, "above 0"),
+    "half-known row": ({"propensities": [[np.nan, 0.5, 0.5, 0.0]] * 5}, "NaN in the whole"),
+    "seed": ({"seed": -1}, "seed"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_episodes_are_refused(tmp_path: Path, case: str) -> None:
+    change, message = BAD[case]
+    good: dict[str, Any] = {
+        "instance": "x",
+        "observations": np.zeros((6, 3)),
+        "actions": np.zeros(5, dtype=int),
+        "rewards": np.zeros(5),
+        "terminated": True,
+        "truncated": False,
+    }
+    with (
+        pytest.raises(DataError, match=message) as caught,
+        DatasetWriter(tmp_path / "a.h5", num_actions=4, observation_dim=3) as writer,
+    ):
+        writer.append(**good)
+        writer.append(**{**good, **change})
+    assert "episode 1 of instance 'x'" in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_other_refusals(tmp_path: Path, episodes: Any, write: Any) -> None:
+    for options, message in (
+        ({"hidden": {"train-0": {"z": 1.0}}}, "no row for the instance 'train-1'"),
+        ({"extra": {"x": object()}}, "extra must hold plain values"),
+        ({"action_names": ["one"]}, "action_names has 1 names, expected 4"),
+        ({"instances": ["a", "a"]}, "twice"),
+    ):
+        with pytest.raises(DataError, match=message):
+            write(tmp_path / "a.h5", episodes, **options)
+    with pytest.raises(DataError, match="no episode was appended"):
+        write(tmp_path / "a.h5", [])
+    with pytest.raises(DataError, match=r"end its name in \.h5 or \.parquet"):
+        write(tmp_path / "a.csv", episodes)
+    with pytest.raises(DataError, match="no directory"):
+        write(tmp_path / "gone" / "a.h5", episodes)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_error_keeps_the_old_file(
+    tmp_path: Path, suffix: str, episodes: Any, write: Any
+) -> None:
+    path = write(tmp_path / f"a.{suffix}", episodes)
+    old = path.read_bytes()
+    with (
+        pytest.raises(RuntimeError),
+        DatasetWriter(path, num_actions=4) as writer,
+    ):
+        writer.append(**episodes[0])
+        raise RuntimeError
+    assert path.read_bytes() == old
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_second_writer_is_refused(tmp_path: Path, suffix: str, episodes: Any, write: Any) -> None:
+    path = tmp_path / f"a.{suffix}"
+    with DatasetWriter(path, num_actions=4) as writer:
+        with pytest.raises(DataError, match="Another writer is at work"):
+            DatasetWriter(path, num_actions=4)
+        writer.append(**episodes[0])
+    assert so.load_dataset(path).num_episodes == 1
+    write(path, episodes)
+    assert so.load_dataset(path).num_episodes == 20
+    with pytest.raises(DataError, match="closed"):
+        writer.append(**episodes[0])
+
+
+CHILD = """
+import sys, numpy as np
+from sept_offline.data import DatasetWriter
+rng = np.random.default_rng(0)
+with DatasetWriter(sys.argv[1], num_actions=2, observation_dim=3) as writer:
+    print("open", flush=True)
+    for i in range(400):
+        writer.append(instance=f"i{i % 2}", observations=rng.normal(size=(101, 3)),
+                      actions=rng.integers(2, size=100), rewards=rng.normal(size=100),
+                      terminated=False, truncated=True)
+    print("closing", flush=True)
+print("done", flush=True)
+"""
+
+
+@pytest.mark.parametrize("moment", ["open", "closing"])
+def test_a_killed_writer_leaves_the_old_file_or_none(
+    tmp_path: Path, suffix: str, moment: str
+) -> None:
+    path = tmp_path / f"a.{suffix}"
+    rng = np.random.default_rng(0)
+    for delay in rng.uniform(0, 0.06, size=3):
+        child = subprocess.Popen(
+            [sys.executable, "-c", CHILD, str(path)],
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )
+        assert child.stdout is not None
+        while child.stdout.readline().strip() != moment:
+            pass
+        time.sleep(delay)
+        child.send_signal(signal.SIGKILL)
+        child.wait()
+        child.stdout.close()
+        if path.exists():
+            assert so.validate(path).ok
+            path.unlink()
+    subprocess.run([sys.executable, "-c", CHILD, str(path)], check=True, stdout=subprocess.DEVNULL)
+    assert so.validate(path).ok
+    assert list(tmp_path.iterdir()) == [path], "the next writer clears leftovers away"
