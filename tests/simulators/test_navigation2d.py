@@ -106,8 +106,8 @@ def test_near_the_corner_the_wall_has_no_length_beyond_the_goal():
     assert reward == -0.1 and not terminated
 
 
-def test_a_quarter_turn_carries_one_instance_into_the_other():
-    """Reflection in x = y swaps the two instances, up to which action means which way."""
+def test_reflection_in_the_diagonal_carries_one_instance_into_the_other():
+    """Wind, wall and moves change places, up to which action means which way."""
     swapped = {W: N, N: W, E: S, S: E}
     rng = np.random.default_rng(0)
     for state in rng.uniform(-2, 2, (300, 2)).tolist():
