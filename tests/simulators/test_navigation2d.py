@@ -6,6 +6,8 @@ import gymnasium
 import numpy as np
 import pytest
 
+import simulators  # noqa: F401 - registers the ids
+
 W, N, E, S = range(4)
 
 
