@@ -82,11 +82,16 @@ class Scaling:
 def fit_scaling(values: NDArray[np.floating]) -> Scaling:
     """The scaling of the columns of values[n, k]."""
     wide = values.astype(np.float64)
-    mean = wide.mean(axis=0)
-    spread = wide.std(axis=0)
+    spread = np.where(varying(values), wide.std(axis=0), 1.0)
+    return Scaling(wide.mean(axis=0).astype(np.float32), spread.astype(np.float32))
+
+
+def varying(values: NDArray[np.floating]) -> NDArray[np.bool_]:
+    """Which columns of values[n, k] move at all, [k]."""
+    wide = values.astype(np.float64)
     # Float32 noise on a constant is about 1e-7 of its size; that is no signal to amplify.
-    constant = spread <= 1e-6 * np.maximum(np.abs(mean), 1e-3)
-    return Scaling(mean.astype(np.float32), np.where(constant, 1.0, spread).astype(np.float32))
+    moves: NDArray[np.bool_] = wide.std(axis=0) > 1e-6 * np.maximum(np.abs(wide).max(axis=0), 1e-3)
+    return moves
 
 
 def one_hot(actions: Integers, num_actions: int) -> Floats:

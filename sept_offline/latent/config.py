@@ -30,6 +30,8 @@ class LatentConfig:
     """Width of the two hidden layers of encoder and decoder (instance objective)."""
     initial_spread: float = 0.05
     """Standard deviation of the instances' first means and of their first posteriors."""
+    posterior_factor: float = 5.0
+    """The instances' posteriors learn so much faster than the networks (instance objective)."""
     through: float = 1.0
     """Weight of a fourth term, the decoder's loss with z from the encoder (instance objective)."""
     entropy: float = 1.0
@@ -55,7 +57,7 @@ class LatentConfig:
         for name in counts:
             if getattr(self, name) < 1:
                 raise ConfigError(f"latent.{name} is {getattr(self, name)}; expected at least 1.")
-        for name in ("learning_rate", "learning_rate_end", "initial_spread"):
+        for name in ("learning_rate", "learning_rate_end", "initial_spread", "posterior_factor"):
             if not getattr(self, name) > 0:
                 raise ConfigError(f"latent.{name} is {getattr(self, name)}; expected above 0.")
         for name in ("beta", "entropy", "through"):

@@ -59,8 +59,10 @@ def flat_encoder(network: InstanceNetwork) -> FlatEncoder:
 
 def transition_decoder(network: InstanceNetwork) -> TransitionDecoder:
     """The decoder of the instance objective."""
+    *layers, (weight, bias) = [(array(w), array(b)) for w, b in layers_of(network.decoder)]
+    varies = array(network.get_buffer("varies"))
     return TransitionDecoder(
-        perceptron_to_numpy(network.decoder),
+        MLP([*layers, (weight * varies[:, None], bias * varies)]),
         _standardiser(network, "state"),
         _standardiser(network, "change"),
         num_actions=network.num_actions,

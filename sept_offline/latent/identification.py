@@ -18,7 +18,7 @@ class Identification:
     """Shares of held-out segments whose instance is read off their latent."""
 
     nearest: float
-    """By the nearest instance mean, in units of the instances' spread."""
+    """By the instance whose mean the segment's posterior finds likeliest."""
     neighbours: float
     """By a vote of the nearest reference segments."""
     linear: float
@@ -32,11 +32,11 @@ def identify(
 ) -> Identification:
     """Identification of `held_out` segments; `reference` are the training ones."""
     known, _ = model.encode(reference)
-    asked, _ = model.encode(held_out)
+    asked, log_variance = model.encode(held_out)
     present = np.unique(reference.instance)
     spread = np.maximum(known.std(axis=0), 1e-6)
-    centres = model.instance_mean[present]
-    nearest = present[_squared(asked / spread, centres / spread).argmin(axis=1)]
+    away = (asked[:, None] - model.instance_mean[present]) ** 2 * np.exp(-log_variance)[:, None]
+    nearest = present[away.sum(axis=2).argmin(axis=1)]
     truth = held_out.instance
     return Identification(
         nearest=float((nearest == truth).mean()),

@@ -15,6 +15,7 @@ from sept_offline.latent.arrays import (
     StepsLike,
     check_segments,
     fit_scaling,
+    varying,
 )
 from sept_offline.latent.config import LatentConfig
 from sept_offline.latent.model import LatentModel
@@ -128,12 +129,15 @@ class InstanceLatentStage:
         rng = torch_generator(seed, "latent", "initialise")
         length = segments.actions.shape[1]
         self.network = InstanceNetwork(
-            length, num_actions, config.dim, config.hidden, scalings, rng
+            length, num_actions, config.dim, config.hidden, scalings, varying(change), rng
         )
         self.posteriors = Posteriors(num_instances, config.dim, config.initial_spread, rng)
         self.rng = torch_generator(seed, "latent", "train")
-        parameters = [*self.network.parameters(), *self.posteriors.parameters()]
-        self.optimiser = torch.optim.Adam(parameters, lr=config.learning_rate, fused=True)
+        groups = [
+            {"params": list(self.network.parameters())},
+            {"params": list(self.posteriors.parameters()), "factor": config.posterior_factor},
+        ]
+        self.optimiser = torch.optim.Adam(groups, lr=config.learning_rate, fused=True)
         self._states = torch.from_numpy(scalings["state"](before))
         self._changes = torch.from_numpy(scalings["change"](change))
         self._chosen = self.network.one_hot(torch.from_numpy(steps.actions.astype(np.int64)))

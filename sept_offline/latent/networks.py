@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from typing import Protocol
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from sept_offline.latent.arrays import Scaling
@@ -85,7 +87,9 @@ class InstanceNetwork(_Scaled):
     learning few segments by heart.
 
     Scalings, all over [d]: `segment_state` and `segment_change` (first steps, which are more alike
-    than all the rest), `state` and `change` (all transitions).
+    than all the rest), `state` and `change` (all transitions). varies[d]: a feature that never
+    changes is given a unit normal instead of a prediction; its density would grow without bound and
+    its gradient drown all others.
     """
 
     def __init__(
@@ -95,6 +99,7 @@ class InstanceNetwork(_Scaled):
         dim: int,
         hidden: int,
         scalings: dict[str, Scaling],
+        varies: NDArray[np.bool_],
         rng: torch.Generator,
     ) -> None:
         super().__init__()
@@ -102,6 +107,7 @@ class InstanceNetwork(_Scaled):
         self.steps, self.num_actions, self.dim, self.width = steps, num_actions, dim, width
         for name, scaling in scalings.items():
             self.keep(name, scaling)
+        self.register_buffer("varies", torch.from_numpy(np.tile(varies, 2).astype(np.float32)))
         per_step = 2 * width + num_actions + num_actions * width
         self.each = perceptron(per_step, (hidden,), hidden)
         self.pooled = perceptron(hidden, (hidden,), 2 * dim)
@@ -130,7 +136,8 @@ class InstanceNetwork(_Scaled):
     def predict(self, states: Tensor, chosen: Tensor, z: Tensor) -> Gaussian:
         """p(standardised Δs | s, a, z) from standardised states and one-hot actions."""
         inputs = torch.cat((states, chosen, z, outer(chosen, z)), dim=-1)
-        return bounded(self.decoder(inputs), LOG_VARIANCE)
+        varies: Tensor = self.get_buffer("varies")
+        return bounded(varies * self.decoder(inputs), LOG_VARIANCE)
 
     def encode(self, observations: Tensor, actions: Tensor) -> Gaussian:
         """See LatentNetwork; what follows the first T steps is not looked at."""

@@ -75,9 +75,9 @@ def annealed(start: float, end: float, done: int, total: int) -> float:
 
 
 def set_rate(optimiser: torch.optim.Optimizer, rate: float) -> None:
-    """Give every parameter group this learning rate."""
+    """Give every parameter group this learning rate, times its own factor if it has one."""
     for group in optimiser.param_groups:
-        group["lr"] = rate
+        group["lr"] = rate * group.get("factor", 1.0)
 
 
 def save_module(state: StageState, prefix: str, module: nn.Module) -> None:

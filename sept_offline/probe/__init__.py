@@ -1,0 +1,11 @@
+"""The probe: a policy for the first steps of an episode, learned from logged segments alone."""
+
+from sept_offline.probe.behaviour import Behaviour as Behaviour
+from sept_offline.probe.behaviour import estimate_behaviour as estimate_behaviour
+from sept_offline.probe.config import ProbeConfig as ProbeConfig
+from sept_offline.probe.loop import PaperLoopResult as PaperLoopResult
+from sept_offline.probe.loop import PaperLoopStage as PaperLoopStage
+from sept_offline.probe.policy import ProbePolicy as ProbePolicy
+from sept_offline.probe.rewards import segment_rewards as segment_rewards
+from sept_offline.probe.stage import ProbeResult as ProbeResult
+from sept_offline.probe.stage import ProbeStage as ProbeStage

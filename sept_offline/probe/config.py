@@ -1,0 +1,68 @@
+"""Settings of the probe stage and of the paper's loop between probe and VAE."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from sept_offline.errors import ConfigError
+
+Reward = Literal["elbo", "information", "total-variation", "negative-elbo"]
+REWARDS: tuple[Reward, ...] = ("elbo", "information", "total-variation", "negative-elbo")
+
+
+@dataclass(frozen=True)
+class ProbeConfig:
+    """How the probe policy is learned from logged segments."""
+
+    reward: Reward = "information"
+    probe_steps: int | None = None
+    """T_p; None takes the dataset's or the family's."""
+    steps: int = 150
+    """Full-batch gradient steps."""
+    learning_rate: float = 3e-3
+    hidden: int = 32
+    """Width of the three hidden layers."""
+    ess_floor: float = 0.1
+    """Least effective sample size, as a share of the segments."""
+    estimated_floor_factor: float = 2.0
+    """The floor is so much higher where the behaviour's probabilities are only estimated."""
+    holdout: float = 0.2
+    """Share of the segments kept out for the check at the end."""
+    margin: float = 1.0
+    """Standard errors by which the held-out reward must improve for the probe to be kept."""
+    progress_weight: float = 0.0
+    """λ, the weight of a bonus of each segment (where it ends), in standard deviations."""
+    tracking_rate: float = 1.0
+    """α, how fast the VAE that rewards the probe follows the one that learns (paper's loop)."""
+    minibatches: int = 1
+    """Probe minibatches an update (paper's loop)."""
+    batch: int = 512
+    """Segments a probe minibatch (paper's loop)."""
+
+    def __post_init__(self) -> None:
+        if self.reward not in REWARDS:
+            raise ConfigError(
+                f"probe.reward is {self.reward!r}; expected one of {', '.join(REWARDS)}."
+            )
+        for name in ("steps", "hidden", "minibatches", "batch"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"probe.{name} is {getattr(self, name)}; expected at least 1.")
+        if self.probe_steps is not None and self.probe_steps < 1:
+            raise ConfigError(f"probe.probe_steps is {self.probe_steps}; expected at least 1.")
+        for name, low, high in (
+            ("ess_floor", 0.0, 1.0),
+            ("holdout", 0.0, 0.9),
+            ("tracking_rate", 0.0, 1.0),
+        ):
+            if not low <= getattr(self, name) <= high:
+                raise ConfigError(
+                    f"probe.{name} is {getattr(self, name)}; expected between {low} and {high}."
+                )
+        if not self.learning_rate > 0:
+            raise ConfigError(f"probe.learning_rate is {self.learning_rate}; expected above 0.")
+        if not self.estimated_floor_factor >= 1:
+            raise ConfigError(
+                f"probe.estimated_floor_factor is {self.estimated_floor_factor}; "
+                "expected at least 1."
+            )

@@ -1,0 +1,148 @@
+"""One gradient step of a probe on logged segments, never below the floor of effective samples."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sept_offline.errors import DataError
+from sept_offline.latent.arrays import Integers, SegmentsLike, fit_scaling
+from sept_offline.latent.training import load_module, load_optimiser, save_module, save_optimiser
+from sept_offline.probe.behaviour import Behaviour
+from sept_offline.probe.config import ProbeConfig
+from sept_offline.probe.policy import PolicyNetwork, segment_log_probability
+from sept_offline.probe.weights import (
+    Diagnostics,
+    balance,
+    diagnose,
+    effective,
+    log_behaviour,
+    normalised,
+)
+from sept_offline.seeding import torch_generator
+from sept_offline.stage import StageState
+
+LIKELY = 0.01
+"""A policy 'may take' an action it gives more than this probability."""
+
+
+class ProbeLearner:
+    """Policy, optimisers and the segments it learns from; `rows` are those it may look at."""
+
+    def __init__(
+        self,
+        segments: SegmentsLike,
+        behaviour: Behaviour,
+        config: ProbeConfig,
+        seed: int,
+        rows: Integers,
+    ) -> None:
+        length, width = segments.actions.shape[1], segments.observations.shape[-1]
+        num_actions = behaviour.probabilities.shape[-1]
+        seen = segments.observations[:, :length]
+        self.policy = PolicyNetwork(
+            num_actions,
+            config.hidden,
+            fit_scaling(seen.reshape(-1, width)),
+            torch_generator(seed, "probe", "initialise"),
+        )
+        self.optimiser = torch.optim.Adam(
+            self.policy.parameters(), lr=config.learning_rate, fused=True
+        )
+        self.retreat = torch.optim.Adam(
+            self.policy.parameters(), lr=config.learning_rate, fused=True
+        )
+        factor = config.estimated_floor_factor if behaviour.estimated else 1.0
+        self.floor = min(1.0, config.ess_floor * factor)
+        self.inputs = self.policy.inputs(seen)
+        self.actions = torch.from_numpy(segments.actions.astype(np.int64))
+        self.behaviour = torch.from_numpy(behaviour.probabilities.astype(np.float32))
+        denied = log_behaviour(behaviour.probabilities, segments.actions)
+        impossible = np.flatnonzero(~np.isfinite(denied))
+        if len(impossible):
+            raise DataError(
+                f"Segment {impossible[0]} holds an action that the behaviour's own probabilities "
+                "call impossible; check the propensities, or drop them to have them estimated."
+            )
+        self.log_mu = torch.from_numpy(denied)
+        self.rows = torch.from_numpy(np.asarray(rows, dtype=np.int64))
+        self.instance = segments.instance
+        self.shares = torch.from_numpy(balance(segments.instance[rows]))
+
+    def log_ratio(self, rows: Tensor) -> Tensor:
+        """log Π π/μ of these segments, [n]."""
+        chances = self.policy.log_probabilities(self.inputs[rows])
+        return segment_log_probability(chances, self.actions[rows]).double() - self.log_mu[rows]
+
+    def ess(self) -> float:
+        """The effective share of the rows it learns from."""
+        with torch.no_grad():
+            return float(effective(self.log_ratio(self.rows), self.shares))
+
+    def ascend(self, rows: Tensor, shares: Tensor, rewards: Tensor) -> bool:
+        """A REINFORCE step on rewards[n]; where it would cross the floor, one towards μ instead.
+
+        Weight times advantage is the exact gradient of the self-normalised estimate, whose own
+        value is the baseline. Returns whether the step was taken.
+        """
+        ratio = self.log_ratio(rows)
+        with torch.no_grad():
+            weights = normalised(ratio, shares)
+            advantage = weights * (rewards - (weights * rewards).sum())
+        before, share = self._weights(), self.ess()
+        self._step(self.optimiser, -(advantage * ratio).sum())
+        if self.ess() >= self.floor:
+            return True
+        self._put_back(before)
+        self._step(self.retreat, self.distance(self.rows))
+        reached = self.ess()
+        if reached < self.floor and reached <= share:
+            self._put_back(before)
+        return False
+
+    def imitate(self) -> None:
+        """A step towards μ."""
+        self._step(self.retreat, self.distance(self.rows))
+
+    def distance(self, rows: Tensor) -> Tensor:
+        """Cross-entropy from μ to π, least at π = μ."""
+        chances = self.policy.log_probabilities(self.inputs[rows])
+        return -(self.behaviour[rows] * chances).sum(-1).mean()
+
+    def diagnostics(self, rows: Tensor, rewards: Tensor) -> Diagnostics:
+        """Where the policy stands on these segments; rewards[n] are theirs."""
+        with torch.no_grad():
+            chances = self.policy.log_probabilities(self.inputs[rows]).exp()
+            unsupported = (chances > LIKELY) & (self.behaviour[rows] <= 0)
+            return diagnose(
+                self.log_ratio(rows),
+                torch.from_numpy(balance(self.instance[rows.numpy()])),
+                rewards,
+                int(unsupported.flatten(1).any(dim=1).sum()),
+            )
+
+    def save(self, state: StageState) -> None:
+        """Add everything that changes to a snapshot."""
+        save_module(state, "policy", self.policy)
+        save_optimiser(state, "ascent", self.optimiser)
+        save_optimiser(state, "retreat", self.retreat)
+
+    def load(self, state: StageState) -> None:
+        """Take everything that changes from a snapshot."""
+        load_module(state, "policy", self.policy)
+        load_optimiser(state, "ascent", self.optimiser)
+        load_optimiser(state, "retreat", self.retreat)
+
+    def _step(self, optimiser: torch.optim.Optimizer, loss: Tensor) -> None:
+        optimiser.zero_grad()
+        torch.autograd.backward(loss)
+        optimiser.step()
+
+    def _weights(self) -> list[Tensor]:
+        return [parameter.detach().clone() for parameter in self.policy.parameters()]
+
+    def _put_back(self, weights: list[Tensor]) -> None:
+        with torch.no_grad():
+            for parameter, saved in zip(self.policy.parameters(), weights, strict=True):
+                parameter.copy_(saved)

@@ -1,0 +1,217 @@
+"""The probe stage: importance-weighted REINFORCE on logged segments, checked on held-out ones."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from sept_offline.errors import DataError
+from sept_offline.latent.arrays import Doubles, Integers, SegmentsLike
+from sept_offline.latent.training import check_finite, one_thread
+from sept_offline.probe.behaviour import Behaviour, logged_or_estimated
+from sept_offline.probe.config import ProbeConfig
+from sept_offline.probe.learner import ProbeLearner
+from sept_offline.probe.policy import ProbePolicy
+from sept_offline.probe.weights import Diagnostics, balance, normalised
+from sept_offline.seeding import generator
+from sept_offline.stage import StageState
+
+IMITATION = 100
+"""Steps towards a behaviour that is not uniform, before any towards the reward."""
+CLIP = 5.0
+"""Rewards are clipped at so many standard deviations: one odd segment must not steer."""
+
+
+@dataclass(frozen=True)
+class ProbeResult:
+    """A probe, and why it should or should not be trusted.
+
+    weights[N]: self-normalised importance weights of all segments under `policy`; history: one
+    record an update, on the segments it learned from.
+    """
+
+    policy: ProbePolicy
+    accepted: bool
+    """Whether this is the learned probe; else it is the behaviour's own start."""
+    reason: str
+    """The same in a sentence, with figures."""
+    improvement: float
+    """Held-out reward of the learned probe over the behaviour's, in standard deviations."""
+    error: float
+    """Standard error of the improvement."""
+    held_out: Diagnostics
+    history: tuple[Diagnostics, ...]
+    estimated: bool
+    """Whether μ had to be estimated."""
+    weights: Doubles
+
+
+class ProbeStage:
+    """Learns π(a|s) from segments and a reward for each.
+
+    reward_per_segment[N]; bonus[N]: what λ (`progress_weight`) multiplies, e.g. the value of the
+    state a segment ends in; behaviour: μ, by default as logged, or estimated where it was not.
+    """
+
+    def __init__(
+        self,
+        segments: SegmentsLike,
+        reward_per_segment: Doubles,
+        config: ProbeConfig,
+        seed: int,
+        *,
+        num_actions: int,
+        bonus: Doubles | None = None,
+        behaviour: Behaviour | None = None,
+    ) -> None:
+        count = len(segments.actions)
+        for name, values in (("reward", reward_per_segment), ("bonus", bonus)):
+            if values is not None and (len(values) != count or not np.isfinite(values).all()):
+                raise DataError(
+                    f"The probe's {name} must be {count} finite numbers, one a segment; found "
+                    f"{len(values)}, {int((~np.isfinite(values)).sum())} of them not finite."
+                )
+        self.name = "probe"
+        self.config, self.done = config, 0
+        self.behaviour = behaviour or logged_or_estimated(segments, num_actions, seed)
+        self.kept, held = split(segments.instance, config.holdout, seed)
+        self.held = torch.from_numpy(held)
+        self.learner = ProbeLearner(segments, self.behaviour, config, seed, self.kept)
+        self.rewards = torch.from_numpy(
+            combined(reward_per_segment, bonus, config.progress_weight, segments.instance)
+        )
+        self.imitation = 0 if self.behaviour.uniform else IMITATION
+        self.total = self.imitation + config.steps
+        self.history: list[Diagnostics] = []
+        self._start = self.learner.policy.export()
+
+    def advance(self, updates: int) -> dict[str, float]:
+        """See Stage; the metrics are those of the last update."""
+        learner = self.learner
+        own = self.rewards[learner.rows]
+        with one_thread():
+            for _ in range(min(updates, self.total - self.done)):
+                if self.done < self.imitation:
+                    learner.imitate()
+                else:
+                    learner.ascend(learner.rows, learner.shares, own)
+                self.done += 1
+                if self.done == self.imitation:
+                    self._start = learner.policy.export()
+                self.history.append(learner.diagnostics(learner.rows, own))
+        if not self.history:
+            return {}
+        last = self.history[-1]
+        metrics = {
+            "reward": last.reward,
+            "ess": last.ess,
+            "ess_share": last.ess_share,
+            "largest_weight": last.largest,
+            "violations": float(last.violations),
+        }
+        check_finite(metrics, self.name, self.done)
+        return metrics
+
+    def state(self) -> StageState:
+        """See Stage."""
+        state = StageState(
+            values={
+                "done": self.done,
+                "history": [dataclasses.asdict(entry) for entry in self.history],
+            }
+        )
+        self.learner.save(state)
+        for name, array in self._start.network.to_arrays("start").items():
+            state.tensors[name] = torch.from_numpy(np.array(array))
+        return state
+
+    def restore(self, state: StageState) -> None:
+        """See Stage."""
+        self.learner.load(state)
+        self.done = int(state.values["done"])
+        self.history = [Diagnostics(**entry) for entry in state.values["history"]]
+        arrays = {k: v.numpy() for k, v in state.tensors.items() if k.startswith("start")}
+        network = type(self._start.network).from_arrays(arrays, "start")
+        self._start = ProbePolicy(self._start.standardiser, network)
+
+    def result(self) -> ProbeResult:
+        """The probe if it does better on held-out segments, or else the behaviour's own start."""
+        with one_thread():
+            gain, error = self.improvement()
+            accepted = gain > self.config.margin * error
+            held_out = self.learner.diagnostics(self.held, self.rewards[self.held])
+            everything = torch.arange(len(self.rewards))
+            with torch.no_grad():
+                ratio = self.learner.log_ratio(everything)
+            shares = torch.from_numpy(balance(self.learner.instance))
+            if not accepted:
+                ratio = torch.zeros_like(ratio)
+            weights = normalised(ratio, shares).numpy()
+        said = (
+            f"held-out reward {gain:+.3f} ± {error:.3f} standard deviations against the behaviour"
+        )
+        return ProbeResult(
+            policy=self.learner.policy.export() if accepted else self._start,
+            accepted=accepted,
+            reason=f"learned probe kept: {said}"
+            if accepted
+            else f"the behaviour's own start kept: {said} is no clear improvement",
+            improvement=gain,
+            error=error,
+            held_out=held_out,
+            history=tuple(self.history),
+            estimated=self.behaviour.estimated,
+            weights=weights,
+        )
+
+    def improvement(self) -> tuple[float, float]:
+        """Held-out E_π[R] − E_μ[R], and the standard error of this difference."""
+        rewards = self.rewards[self.held]
+        shares = torch.from_numpy(balance(self.learner.instance[self.held.numpy()]))
+        with torch.no_grad():
+            weights = normalised(self.learner.log_ratio(self.held), shares)
+        learned, logged = (weights * rewards).sum(), (shares * rewards).sum()
+        influence = weights * (rewards - learned) - shares * (rewards - logged)
+        return float(learned - logged), float(torch.sqrt((influence**2).sum()))
+
+
+def split(instance: Integers, holdout: float, seed: int) -> tuple[Integers, Integers]:
+    """Rows to learn from and rows to check on, so much of every instance; without, all are both."""
+    rng = generator(seed, "probe", "holdout")
+    held = [
+        rows[: round(holdout * len(rows))]
+        for rows in (rng.permutation(np.flatnonzero(instance == i)) for i in np.unique(instance))
+    ]
+    out = np.sort(np.concatenate(held)).astype(np.int64)
+    everything = np.arange(len(instance))
+    if len(out) == 0:
+        return everything, everything
+    return np.setdiff1d(everything, out), out
+
+
+def combined(rewards: Doubles, bonus: Doubles | None, weight: float, instance: Integers) -> Doubles:
+    """R + λ·bonus in standard deviations, centred within each instance, clipped; [N].
+
+    An instance's own mean is the same for every probe, so taking it out changes no gradient in
+    expectation and removes what only tells patients apart, not probes.
+    """
+    total = standardised(rewards, instance)
+    if bonus is not None and weight:
+        total = total + weight * standardised(bonus, instance)
+    return total
+
+
+def standardised(values: Doubles, instance: Integers) -> Doubles:
+    """Values centred within instances, in standard deviations, clipped; [N]."""
+    _, inverse, counts = np.unique(instance, return_inverse=True, return_counts=True)
+    values = np.asarray(values, dtype=np.float64)
+    # Ranks would lose the scale; quantiles bound what a single outlier can do to it.
+    low, high = np.quantile(values, [0.005, 0.995])
+    values = np.clip(values, low, high)
+    centred = values - (np.bincount(inverse, values) / counts)[inverse]
+    spread = centred.std()
+    scaled: Doubles = np.clip(centred / (spread if spread > 1e-12 else 1.0), -CLIP, CLIP)
+    return scaled

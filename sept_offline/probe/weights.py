@@ -1,0 +1,77 @@
+"""Importance weights of whole segments, and what they say about how much data is left."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sept_offline.latent.arrays import Doubles, Integers
+
+
+@dataclass(frozen=True)
+class Diagnostics:
+    """How far a probe has gone from the behaviour, on N segments."""
+
+    ess: float
+    """Effective sample size, N at π = μ."""
+    ess_share: float
+    """The same as a share of N."""
+    largest: float
+    """The largest self-normalised weight, 1/N at π = μ with balanced instances."""
+    violations: int
+    """Segments with an action that π may take and μ says it never does."""
+    reward: float
+    """Self-normalised estimate of E_π[R]."""
+
+
+def balance(instance: Integers) -> Doubles:
+    """Shares that let every instance count alike, [N], summing to 1."""
+    _, inverse, counts = np.unique(instance, return_inverse=True, return_counts=True)
+    return np.asarray(1.0 / (len(counts) * counts[inverse]), dtype=np.float64)
+
+
+def taken(probabilities: Doubles, actions: Integers) -> Doubles:
+    """The probability of each action that was taken, [N, n] from [N, n, A]."""
+    return np.take_along_axis(probabilities, actions[..., None], axis=-1)[..., 0]
+
+
+def log_behaviour(probabilities: Doubles, actions: Integers) -> Doubles:
+    """Σ_t log μ(a_t|s_t), [N]; −inf where μ denies an action that was logged."""
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.log(taken(probabilities, actions)).sum(axis=1))
+
+
+def normalised(log_ratio: Tensor, shares: Tensor) -> Tensor:
+    """Self-normalised weights of log Π π/μ [N], each instance alike by `shares` [N]; sum 1."""
+    return torch.softmax(log_ratio + torch.log(shares), dim=0)
+
+
+def effective(log_ratio: Tensor, shares: Tensor) -> Tensor:
+    """Effective sample size as a share of N: (Σ b·w)² / Σ b·w², 1 at π = μ whatever the balance."""
+    shares = shares / shares.sum()
+    scaled = torch.exp(log_ratio - log_ratio.max())
+    return (shares * scaled).sum() ** 2 / (shares * scaled**2).sum()
+
+
+def diagnose(log_ratio: Tensor, shares: Tensor, rewards: Tensor, violations: int) -> Diagnostics:
+    """The diagnostics of log-ratios [N]."""
+    weights = normalised(log_ratio, shares)
+    share = float(effective(log_ratio, shares))
+    return Diagnostics(
+        ess=share * len(log_ratio),
+        ess_share=share,
+        largest=float(weights.max()),
+        violations=violations,
+        reward=float((weights * rewards).sum()),
+    )
+
+
+def estimate(log_ratio: Tensor, shares: Tensor, rewards: Tensor) -> tuple[float, float]:
+    """Self-normalised estimate of E_π[R] and its standard error by the delta method."""
+    weights = normalised(log_ratio, shares)
+    mean = (weights * rewards).sum()
+    error = torch.sqrt((weights**2 * (rewards - mean) ** 2).sum())
+    return float(mean), float(error)
