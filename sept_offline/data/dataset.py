@@ -148,8 +148,10 @@ class Dataset:
             raise DataError(f"segments(n) needs at least one step, found n = {n}.")
         long_enough = self.episode_index.length >= n
         index = self.episode_index.take(np.flatnonzero(long_enough))
+        # Rows are asked for in file order; only a shuffled view needs a copy to come back from it.
+        sorted_already = bool((np.diff(index.offset) > 0).all())
         order = np.argsort(index.offset, kind="stable")
-        back = np.argsort(order, kind="stable")
+        back = slice(None) if sorted_already else np.argsort(order, kind="stable")
         first = index.offset[order]
         shape = (len(index), n)
         steps = (first[:, None] + np.arange(n)).reshape(-1)

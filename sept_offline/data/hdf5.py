@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from sept_offline.data.records import EpisodeIndex, HiddenTable, Problem
 from sept_offline.data.source import (
-    BLOCK_ROWS,
     DTYPES,
     INDEX_FIELDS,
     Header,
@@ -26,9 +25,11 @@ from sept_offline.data.source import (
 )
 from sept_offline.errors import DataError
 
-CHUNK_BYTES = 1 << 17
+CHUNK_BYTES = 1 << 15
 """Measured in benchmarks/dataset.py; docs/dataset.md says why."""
 GZIP_LEVEL = 1
+SLAB_ROWS = 1 << 14
+"""Rows read at once where only some of them are wanted: bounds what is held beside the result."""
 USER_BLOCK = 512
 """HDF5 leaves these first bytes to the application; the digest of all the others stands there."""
 _MAGIC = b"sept-offline dataset, HDF5 from byte 512 on, sha256 of the rest:\n"
@@ -48,7 +49,7 @@ class Hdf5Source:
                     f"{path} is not an HDF5 file, or its beginning is damaged; name a .h5 file "
                     "that sept-offline wrote."
                 )
-            self._file = h5py.File(path, "r", rdcc_nbytes=8 << 20)
+            self._file = h5py.File(path, "r", rdcc_nbytes=1 << 20)
         except OSError as error:
             raise damaged(path, error) from error
         try:
@@ -92,10 +93,10 @@ class Hdf5Source:
 
 
 def _slabs(rows: NDArray[np.int64], chunk: int) -> list[tuple[int, int]]:
-    """Cut ascending rows into runs that share or adjoin chunks and span at most a block."""
+    """Cut ascending rows into runs that share or adjoin chunks and lie in one slab."""
     if not len(rows):
         return []
-    groups = rows // BLOCK_ROWS
+    groups = rows // SLAB_ROWS
     gaps = np.diff(rows // chunk) > 1
     cuts = np.flatnonzero(gaps | (np.diff(groups) > 0)) + 1
     edges = [0, *cuts.tolist(), len(rows)]

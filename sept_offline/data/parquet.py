@@ -113,7 +113,7 @@ class ParquetSource:
 
     def _read(self, name: str, group: int) -> pa.Array:
         fragment, inner = self._places[group]
-        table = self._file(fragment).read_row_group(inner, columns=[name])
+        table = self._file(fragment).read_row_group(inner, columns=[name], use_threads=False)
         column = table.column(name).combine_chunks()
         return column.chunk(0) if isinstance(column, pa.ChunkedArray) else column
 

@@ -16,7 +16,7 @@ from sept_offline.data.parquet import DIGEST_KEY, HEADER_KEY, HIDDEN_KEY, INDEX_
 from sept_offline.data.records import HiddenTable
 from sept_offline.data.source import INDEX_FIELDS, Header, Source, canonical_json
 
-GROUP_ROWS = 1 << 15
+GROUP_ROWS = 1 << 14
 """Measured in benchmarks/dataset.py; docs/dataset.md says why."""
 COMPRESSION = "zstd"
 _NO_DIGEST = b"sha256:" + b"0" * 64
