@@ -1,0 +1,278 @@
+"""The probe: right estimates, learning that helps, a floor that holds, exact resuming."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+
+import numpy as np
+import pytest
+import torch
+
+from sept_offline.data.records import Segments
+from sept_offline.errors import ConfigError, DataError
+from sept_offline.latent import LatentConfig
+from sept_offline.probe import (
+    Behaviour,
+    PaperLoopStage,
+    ProbeConfig,
+    ProbePolicy,
+    ProbeStage,
+    estimate_behaviour,
+)
+from sept_offline.probe.learner import ProbeLearner
+from sept_offline.probe.rewards import total_variation
+from sept_offline.probe.stage import combined, split
+from sept_offline.probe.weights import balance, diagnose, effective, estimate, normalised
+from sept_offline.stage import StageState
+from tests.latent.tiny import ACTIONS, cut, episodes
+
+_, ALL = episodes(per=150, length=3, seed=0)
+SEGMENTS = cut(ALL, 2)
+REWARD = (SEGMENTS.actions == 1).sum(axis=1).astype(np.float64)
+CONFIG = ProbeConfig(steps=60, learning_rate=1e-2)
+LOOP = LatentConfig(
+    objective="segment", dim=2, updates=8, segments=16, encoder_units=8, decoder_units=8
+)
+
+
+def skewed(observations: np.ndarray) -> np.ndarray:
+    high = observations[:, 0] > 0
+    return np.where(high[:, None], [[0.6, 0.2, 0.2]], [[0.2, 0.2, 0.6]])
+
+
+def probe(config: ProbeConfig = CONFIG, reward: np.ndarray = REWARD, seed: int = 0) -> ProbeStage:
+    return ProbeStage(SEGMENTS, reward, config, seed, num_actions=ACTIONS)
+
+
+def loop(seed: int = 0) -> PaperLoopStage:
+    config = ProbeConfig(batch=32, minibatches=2, tracking_rate=0.1, ess_floor=0.2)
+    return PaperLoopStage(SEGMENTS, LOOP, config, seed, num_actions=ACTIONS, num_instances=4)
+
+
+def pushes(policy: ProbePolicy) -> float:
+    return float(policy.probabilities(SEGMENTS.observations[:, 0])[:, 1].mean())
+
+
+def same(one: StageState, other: StageState) -> bool:
+    assert one.tensors.keys() == other.tensors.keys()
+    return one.values == other.values and all(
+        torch.equal(one.tensors[name], other.tensors[name]) for name in one.tensors
+    )
+
+
+def test_at_the_behaviour_every_weight_is_one() -> None:
+    everything = np.arange(len(SEGMENTS.actions))
+    assert SEGMENTS.propensities is not None
+    behaviour = Behaviour(SEGMENTS.propensities, estimated=False)
+    learner = ProbeLearner(SEGMENTS, behaviour, CONFIG, 0, everything)
+    ratio = learner.log_ratio(torch.from_numpy(everything)).detach()
+    assert torch.allclose(ratio, torch.zeros_like(ratio), atol=1e-6)
+    found = learner.diagnostics(torch.from_numpy(everything), torch.from_numpy(REWARD))
+    assert found.ess == pytest.approx(len(everything))
+    assert found.largest == pytest.approx(1 / len(everything))
+    assert found.reward == pytest.approx(REWARD.mean())
+    assert found.violations == 0
+
+
+def test_the_effective_sample_is_whole_at_the_behaviour_however_unbalanced() -> None:
+    instance = np.array([0] * 90 + [1] * 10)
+    shares = torch.from_numpy(balance(instance))
+    assert float(effective(torch.zeros(100), shares)) == pytest.approx(1)
+    weights = normalised(torch.zeros(100), shares).numpy()
+    assert weights[:90].sum() == pytest.approx(0.5)
+    one = torch.full((100,), -1000.0)
+    one[3] = 0
+    assert diagnose(one, shares, torch.zeros(100), 0).ess_share < 0.02
+
+
+def test_the_estimate_agrees_with_enumeration() -> None:
+    """Two states, two actions, two steps: every segment's probability is written down."""
+    rng = np.random.default_rng(0)
+    mu = np.array([[0.7, 0.3], [0.4, 0.6]])
+    pi = np.array([[0.2, 0.8], [0.5, 0.5]])
+    move = np.array([[0.9, 0.3], [0.2, 0.6]])  # chance of state 1 next
+    gain = rng.normal(size=(2, 2, 2, 2))
+    exact = 0.0
+    for s0, a0, s1, a1 in itertools.product(range(2), repeat=4):
+        arrives = move[s0, a0] if s1 else 1 - move[s0, a0]
+        exact += 0.5 * pi[s0, a0] * arrives * pi[s1, a1] * gain[s0, a0, s1, a1]
+    count = 200_000
+    s0 = rng.integers(2, size=count)
+    a0 = (rng.random(count) < mu[s0, 1]).astype(int)
+    s1 = (rng.random(count) < move[s0, a0]).astype(int)
+    a1 = (rng.random(count) < mu[s1, 1]).astype(int)
+    ratio = np.log(pi[s0, a0] / mu[s0, a0]) + np.log(pi[s1, a1] / mu[s1, a1])
+    shares = torch.full((count,), 1 / count, dtype=torch.float64)
+    rewards = torch.from_numpy(gain[s0, a0, s1, a1])
+    value, error = estimate(torch.from_numpy(ratio), shares, rewards)
+    assert abs(value - exact) < 4 * error
+    assert error < 0.01
+    assert abs(float(rewards.mean()) - exact) > 10 * error, "the behaviour itself must differ"
+
+
+def test_it_learns_and_an_inverted_reward_unlearns() -> None:
+    results = {}
+    for sign in (1, -1):
+        stage = probe(reward=sign * REWARD)
+        stage.advance(1000)
+        results[sign] = stage.result()
+    assert results[1].accepted and results[-1].accepted
+    assert pushes(results[1].policy) > 0.6
+    assert pushes(results[-1].policy) < 0.1
+    assert results[1].weights.sum() == pytest.approx(1)
+    assert results[1].weights @ REWARD > REWARD.mean() + 0.4
+
+
+@pytest.mark.parametrize("floor", [0.15, 0.5, 1.0])
+def test_the_floor_holds_at_every_update(floor: float) -> None:
+    stage = probe(dataclasses.replace(CONFIG, ess_floor=floor))
+    stage.advance(1000)
+    assert len(stage.history) == CONFIG.steps
+    assert min(entry.ess_share for entry in stage.history) >= floor - 1e-6
+    if floor == 0.15:
+        assert stage.history[-1].ess_share < 0.5, "there must have been something to hold"
+
+
+def test_noise_is_not_mistaken_for_a_reward() -> None:
+    kept = 0
+    for seed in range(5):
+        noise = np.random.default_rng(seed).normal(size=len(REWARD))
+        stage = probe(dataclasses.replace(CONFIG, margin=2.0), noise, seed)
+        stage.advance(1000)
+        result = stage.result()
+        kept += result.accepted
+        if not result.accepted:
+            assert "behaviour's own start" in result.reason
+            assert np.allclose(
+                result.policy.probabilities(SEGMENTS.observations[:, 0]), 1 / ACTIONS
+            )
+            assert np.allclose(result.weights, 1 / len(REWARD))
+    assert kept <= 1
+
+
+def test_progress_can_tip_the_scales() -> None:
+    bonus = (SEGMENTS.actions == 2).sum(axis=1).astype(np.float64)
+    pure, mixed = (
+        ProbeStage(
+            SEGMENTS,
+            REWARD,
+            dataclasses.replace(CONFIG, progress_weight=weight),
+            0,
+            num_actions=ACTIONS,
+            bonus=bonus,
+        )
+        for weight in (0.0, 4.0)
+    )
+    pure.advance(1000)
+    mixed.advance(1000)
+    assert pushes(pure.result().policy) > 0.6 > 0.2 > pushes(mixed.result().policy)
+
+
+def test_it_starts_from_a_behaviour_that_is_not_uniform() -> None:
+    _, logged = episodes(per=150, length=2, seed=0, policy=skewed)
+    stage = ProbeStage(logged, np.zeros(len(logged.actions)), CONFIG, 0, num_actions=ACTIONS)
+    stage.advance(1000)
+    result = stage.result()
+    assert not result.accepted
+    seen = logged.observations[:, 0]
+    assert np.abs(result.policy.probabilities(seen) - skewed(seen)).mean() < 0.06
+    assert result.history[-1].ess_share > 0.8
+
+
+def test_resuming_gives_the_same_bits() -> None:
+    unbroken, first, second = probe(), probe(), probe()
+    unbroken.advance(1000)
+    first.advance(25)
+    snapshot = first.state()
+    first.advance(10)
+    second.restore(snapshot)
+    second.advance(1000)
+    assert same(unbroken.state(), second.state())
+
+
+def test_the_seed_decides() -> None:
+    runs = [probe(seed=seed) for seed in (0, 0, 1)]
+    for run in runs:
+        run.advance(5)
+    assert same(runs[0].state(), runs[1].state())
+    assert not same(runs[0].state(), runs[2].state())
+
+
+def test_the_paper_loop_resumes_exactly_and_keeps_its_floor() -> None:
+    unbroken, first, second = loop(), loop(), loop()
+    unbroken.advance(1000)
+    first.advance(3)
+    second.restore(first.state())
+    second.advance(1000)
+    assert same(unbroken.state(), second.state())
+    result = second.result()
+    assert min(entry.ess_share for entry in result.history) >= 0.2 - 1e-6
+    assert result.weights.sum() == pytest.approx(1)
+    tracked = unbroken.tracking.state_dict()["decoder_head.0.weight"]
+    assert not torch.equal(tracked, unbroken.vae.network.state_dict()["decoder_head.0.weight"])
+
+
+def test_a_behaviour_is_estimated_and_calibrated() -> None:
+    _, logged = episodes(per=400, length=2, seed=0, policy=skewed)
+    blind = dataclasses.replace(logged, propensities=None)
+    guess = estimate_behaviour(blind, ACTIONS, seed=0)
+    assert guess.estimated and guess.ece is not None and guess.nll is not None
+    assert np.abs(guess.probabilities - logged.propensities).mean() < 0.06
+    assert guess.ece < 0.08
+    stage = ProbeStage(blind, np.arange(len(blind.actions)) * 1.0, CONFIG, 0, num_actions=ACTIONS)
+    assert stage.learner.floor == pytest.approx(2 * CONFIG.ess_floor)
+    stage.advance(1)
+    assert stage.result().estimated
+
+
+def test_a_behaviour_that_looks_at_nothing_is_given_its_frequencies() -> None:
+    guess = estimate_behaviour(dataclasses.replace(SEGMENTS, propensities=None), ACTIONS, seed=0)
+    assert np.abs(guess.probabilities - 1 / ACTIONS).max() < 0.1
+
+
+def test_unknown_rows_alone_are_estimated() -> None:
+    assert SEGMENTS.propensities is not None
+    some = SEGMENTS.propensities.copy()
+    some[0, 0] = np.nan
+    stage = ProbeStage(
+        dataclasses.replace(SEGMENTS, propensities=some), REWARD, CONFIG, 0, num_actions=ACTIONS
+    )
+    assert stage.behaviour.estimated
+    assert np.isfinite(stage.behaviour.probabilities).all()
+    assert np.array_equal(stage.behaviour.probabilities[1:], SEGMENTS.propensities[1:])
+
+
+def test_rewards_are_centred_within_instances() -> None:
+    instance = np.repeat([0, 1], 50)
+    values = np.tile(np.arange(50.0), 2) + 1000.0 * instance
+    total = combined(values, None, 0.0, instance)
+    assert abs(total[:50].mean()) < 1e-9 and abs(total[50:].mean()) < 1e-9
+    assert np.isfinite(combined(np.zeros(100), None, 0.0, instance)).all()
+
+
+def test_held_out_rows_come_from_every_instance() -> None:
+    kept, held = split(SEGMENTS.instance, 0.2, 0)
+    assert len(np.intersect1d(kept, held)) == 0 and len(kept) + len(held) == len(REWARD)
+    assert set(np.bincount(SEGMENTS.instance[held])) == {30}
+
+
+def test_total_variation_counts_movement() -> None:
+    still = (SEGMENTS.actions == 0).all(axis=1)
+    moved = total_variation(SEGMENTS)
+    assert moved[still].max() < moved[(SEGMENTS.actions == 1).any(axis=1)].mean() / 3
+
+
+def test_mistakes_are_named() -> None:
+    with pytest.raises(ConfigError, match=r"probe\.ess_floor"):
+        ProbeConfig(ess_floor=2.0)
+    with pytest.raises(ConfigError, match=r"probe\.reward"):
+        ProbeConfig(reward="curiosity")  # type: ignore[arg-type]
+    with pytest.raises(DataError, match="finite"):
+        probe(reward=np.full(len(REWARD), np.nan))
+    assert SEGMENTS.propensities is not None
+    denied = SEGMENTS.propensities.copy()
+    denied[4, 1] = [1, 0, 0] if SEGMENTS.actions[4, 1] else [0, 1, 0]
+    wrong: Segments = dataclasses.replace(SEGMENTS, propensities=denied)
+    with pytest.raises(DataError, match="Segment 4"):
+        ProbeStage(wrong, REWARD, CONFIG, 0, num_actions=ACTIONS)
