@@ -148,6 +148,11 @@ def hidden_table(
     names = tuple(dict.fromkeys(name for row in instances for name in hidden[row]))
     values = [[float(hidden[row].get(name, np.nan)) for name in names] for row in instances]
     array = np.asarray(values, dtype=np.float64).reshape(len(instances), len(names))
+    if np.isinf(array).any():
+        row, column = np.argwhere(np.isinf(array))[0]
+        raise DataError(
+            f"hidden[{instances[row]!r}][{names[column]!r}] is infinite; expected a finite number."
+        )
     return HiddenTable(names, np.where(np.isnan(array), np.nan, array))
 
 

@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import os
 import shutil
 from pathlib import Path
 from types import TracebackType
 
 from sept_offline.errors import DataError
-
-
-def file_digest(path: Path) -> str:
-    """Hex SHA-256 of a file's bytes."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 class Workspace:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -182,7 +182,7 @@ def write_hdf5(
         raw.write(_user_block(digest))
 
 
-def _whole_chunks(source: Source, name: str, rows: int) -> Any:
+def _whole_chunks(source: Source, name: str, rows: int) -> Iterator[NDArray[Any]]:
     """Blocks of a column cut at chunk borders, so that no chunk is compressed twice."""
     pending: list[NDArray[Any]] = []
     held = 0

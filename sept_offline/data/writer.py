@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -126,8 +127,11 @@ class DatasetWriter:
             seed=seed,
         )
         self._dim = episode.columns["observations"].shape[1]
-        for name, values in episode.columns.items():
-            self._files[name].write(values.tobytes())
+        try:
+            for name, values in episode.columns.items():
+                self._files[name].write(values.tobytes())
+        except OSError as error:
+            raise DataError(f"Cannot write {self.path}: {error.strerror or error}.") from error
         self._knows_propensities |= episode.knows_propensities
         self._rows.append(
             (
@@ -156,7 +160,9 @@ class DatasetWriter:
     def abort(self) -> None:
         """Give up and leave nothing behind."""
         for file in self._files.values():
-            file.close()
+            # On a full disk the last flush fails too; what it held is being thrown away.
+            with contextlib.suppress(OSError):
+                file.close()
         self._files = {}
         self._work.close()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -126,6 +127,7 @@ def test_bad_episodes_are_refused(tmp_path: Path, case: str) -> None:
 def test_other_refusals(tmp_path: Path, episodes: Any, write: Any) -> None:
     for options, message in (
         ({"hidden": {"train-0": {"z": 1.0}}}, "no row for the instance 'train-1'"),
+        ({"hidden": {f"train-{i}": {"z": np.inf} for i in range(3)}}, "is infinite"),
         ({"extra": {"x": object()}}, "extra must hold plain values"),
         ({"action_names": ["one"]}, "action_names has 1 names, expected 4"),
         ({"instances": ["a", "a"]}, "twice"),
@@ -210,3 +212,21 @@ def test_a_killed_writer_leaves_the_old_file_or_none(
     subprocess.run([sys.executable, "-c", CHILD, str(path)], check=True, stdout=subprocess.DEVNULL)
     assert so.validate(path).ok
     assert list(tmp_path.iterdir()) == [path], "the next writer clears leftovers away"
+
+
+def test_a_full_disk_is_one_clear_error(tmp_path: Path, episodes: Any) -> None:
+    """A limit on file size stands in for the disk."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, limits[1]))
+    try:
+        with (
+            pytest.raises(DataError, match="Cannot write"),
+            DatasetWriter(tmp_path / "a.h5", num_actions=4) as writer,
+        ):
+            for _ in range(20_000):
+                writer.append(**episodes[0])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, ignored)
+    assert list(tmp_path.iterdir()) == []
