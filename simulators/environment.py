@@ -152,9 +152,11 @@ class SimulatorVectorEnv(gymnasium.vector.VectorEnv[Observations, Integers, Any]
         after = np.empty_like(self._state)
         reward: Array = np.empty(self.num_envs)
         terminated: Mask = np.empty(self.num_envs, dtype=np.bool_)
-        dynamics.advance(
-            self._state, chosen, self._hidden, self._elapsed, after, reward, terminated
-        )
+        # Episodes of one length end together, and then there is nothing to integrate.
+        if not (any_ended and self._ended.all()):
+            dynamics.advance(
+                self._state, chosen, self._hidden, self._elapsed, after, reward, terminated
+            )
         self._state = after
         self._elapsed += 1
         if any_ended:

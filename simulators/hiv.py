@@ -51,153 +51,143 @@ MAX_TRIALS = 5_000  # internal steps an action before the cheap, always stable s
 CHEAP_STEPS = 1_000
 LN10 = math.log(10.0)
 
+LEAST: float = 10.0**FLOOR
+MOST: float = 10.0**CEILING
+
+Six = tuple[float, float, float, float, float, float]
+Twelve = tuple[float, float, float, float, float, float, float, float, float, float, float, float]
+ZERO: Six = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 _WIDTH = 6
 
 
 @compiled
-def _constants(hidden: Array, action: int, out: Array) -> None:
-    """The constants of one patient under the drugs of `action`, in the order `_rates` reads."""
-    rti = EFFICACY_RTI if action == 1 or action == 3 else 0.0
-    pi = EFFICACY_PI if action >= 2 else 0.0
-    out[0] = LAMBDA_1 * (1.0 + hidden[0])
-    out[1] = LAMBDA_2 * (1.0 + hidden[1])
-    out[2] = (1.0 - rti) * INFECTION_1 * (1.0 + hidden[2])
-    out[3] = (1.0 - RTI_SHARE * (1.0 + hidden[4]) * rti) * INFECTION_2 * (1.0 + hidden[3])
-    out[4] = CLEARANCE_1 * (1.0 + hidden[5])
-    out[5] = CLEARANCE_2 * (1.0 + hidden[6])
-    out[6] = LAMBDA_E * (1.0 + hidden[7])
-    out[7] = BIRTH_E * (1.0 + hidden[8])
-    out[8] = BIRTH_HALF * (1.0 + hidden[9])
-    out[9] = DEATH_E * (1.0 + hidden[10])
-    out[10] = DEATH_HALF * (1.0 + hidden[11])
-    out[11] = (1.0 - pi) * BURST * INFECTED_DEATH
-
-
-@compiled
-def _rates(y: Array, c: Array, out: Array) -> None:
-    """d ln(population) / dt, out[6], at ln(population) y[6]; positive by construction."""
-    t1, t2 = math.exp(y[0]), math.exp(y[1])
-    i1, i2 = math.exp(y[2]), math.exp(y[3])
-    v, e = math.exp(y[4]), math.exp(y[5])
-    infected = i1 + i2
-    force1, force2 = c[2] * v, c[3] * v
-    out[0] = c[0] / t1 - DEATH - force1
-    out[1] = c[1] / t2 - DEATH - force2
-    out[2] = force1 * t1 / i1 - INFECTED_DEATH - c[4] * e
-    out[3] = force2 * t2 / i2 - INFECTED_DEATH - c[5] * e
-    out[4] = c[11] * infected / v - VIRUS_DEATH - c[2] * t1 - c[3] * t2
-    out[5] = (
-        c[6] / e
-        + c[7] * infected / (infected + c[8])
-        - c[9] * infected / (infected + c[10])
-        - NATURAL_DEATH_E
+def _constants(hidden: Array, rti: float, pi: float) -> Twelve:
+    """The constants of one patient under drugs of these efficacies, in the order `_rates` reads."""
+    return (
+        LAMBDA_1 * (1.0 + hidden[0]),
+        LAMBDA_2 * (1.0 + hidden[1]),
+        (1.0 - rti) * INFECTION_1 * (1.0 + hidden[2]),
+        (1.0 - RTI_SHARE * (1.0 + hidden[4]) * rti) * INFECTION_2 * (1.0 + hidden[3]),
+        CLEARANCE_1 * (1.0 + hidden[5]),
+        CLEARANCE_2 * (1.0 + hidden[6]),
+        LAMBDA_E * (1.0 + hidden[7]),
+        BIRTH_E * (1.0 + hidden[8]),
+        BIRTH_HALF * (1.0 + hidden[9]),
+        DEATH_E * (1.0 + hidden[10]),
+        DEATH_HALF * (1.0 + hidden[11]),
+        (1.0 - pi) * BURST * INFECTED_DEATH,
     )
 
 
 @compiled
-def _cheap(y: Array, c: Array, days: float) -> None:
-    """Go on for `days` with gains explicit and losses implicit: first order, never negative."""
-    h = days / CHEAP_STEPS
-    t1, t2 = math.exp(y[0]), math.exp(y[1])
-    i1, i2 = math.exp(y[2]), math.exp(y[3])
-    v, e = math.exp(y[4]), math.exp(y[5])
-    low, high = 10.0**FLOOR, 10.0**CEILING
-    for _ in range(CHEAP_STEPS):
-        t1 = (t1 + h * c[0]) / (1.0 + h * (DEATH + c[2] * v))
-        t2 = (t2 + h * c[1]) / (1.0 + h * (DEATH + c[3] * v))
-        i1 = (i1 + h * c[2] * v * t1) / (1.0 + h * (INFECTED_DEATH + c[4] * e))
-        i2 = (i2 + h * c[3] * v * t2) / (1.0 + h * (INFECTED_DEATH + c[5] * e))
-        infected = i1 + i2
-        v = (v + h * c[11] * infected) / (1.0 + h * (VIRUS_DEATH + c[2] * t1 + c[3] * t2))
-        e = (e + h * (c[6] + c[7] * infected / (infected + c[8]) * e)) / (
-            1.0 + h * (c[9] * infected / (infected + c[10]) + NATURAL_DEATH_E)
-        )
-        t1, t2 = min(max(t1, low), high), min(max(t2, low), high)
-        i1, i2 = min(max(i1, low), high), min(max(i2, low), high)
-        v, e = min(max(v, low), high), min(max(e, low), high)
-    y[0], y[1], y[2], y[3] = math.log(t1), math.log(t2), math.log(i1), math.log(i2)
-    y[4], y[5] = math.log(v), math.log(e)
+def _rates(y: Six, constants: Twelve) -> Six:
+    """d ln(population) / dt at y = ln(population); positive by construction."""
+    l1, l2, k1, k2, m1, m2, source, birth, birth_half, death, death_half, burst = constants
+    t1, t2, i1 = math.exp(y[0]), math.exp(y[1]), math.exp(y[2])
+    i2, v, e = math.exp(y[3]), math.exp(y[4]), math.exp(y[5])
+    infected = i1 + i2
+    force1, force2 = k1 * v, k2 * v
+    return (
+        l1 / t1 - DEATH - force1,
+        l2 / t2 - DEATH - force2,
+        force1 * t1 / i1 - INFECTED_DEATH - m1 * e,
+        force2 * t2 / i2 - INFECTED_DEATH - m2 * e,
+        burst * infected / v - VIRUS_DEATH - k1 * t1 - k2 * t2,
+        source / e
+        + birth * infected / (infected + birth_half)
+        - death * infected / (infected + death_half)
+        - NATURAL_DEATH_E,
+    )
 
 
 @compiled
-def _integrate(y: Array, c: Array, k: Array, trial: Array, days: float) -> None:
-    """Carry y[6] over `days` by Dormand and Prince's 5(4) pair with steps of this row's own.
+def _add(y: Six, weight: float, k: Six) -> Six:
+    """y + weight * k. Tuples stay in registers where small arrays would go through memory."""
+    return (
+        y[0] + weight * k[0],
+        y[1] + weight * k[1],
+        y[2] + weight * k[2],
+        y[3] + weight * k[3],
+        y[4] + weight * k[4],
+        y[5] + weight * k[5],
+    )
 
-    k[7, 6] and trial[6] are work space.
-    """
+
+@compiled
+def _largest(y: Six) -> float:
+    """The largest magnitude in y; infinite if any is infinite or not a number."""
+    largest = 0.0
+    for value in y:
+        size = abs(value)
+        largest = max(largest, size) if size < np.inf else np.inf
+    return largest
+
+
+@compiled
+def _bounded(population: float) -> float:
+    return min(max(population, LEAST), MOST)
+
+
+@compiled
+def _cheap(y: Six, constants: Twelve, days: float) -> Six:
+    """Go on for `days` with gains explicit and losses implicit: first order, never negative."""
+    l1, l2, k1, k2, m1, m2, source, birth, birth_half, death, death_half, burst = constants
+    h = days / CHEAP_STEPS
+    t1, t2, i1 = math.exp(y[0]), math.exp(y[1]), math.exp(y[2])
+    i2, v, e = math.exp(y[3]), math.exp(y[4]), math.exp(y[5])
+    for _ in range(CHEAP_STEPS):
+        t1 = _bounded((t1 + h * l1) / (1.0 + h * (DEATH + k1 * v)))
+        t2 = _bounded((t2 + h * l2) / (1.0 + h * (DEATH + k2 * v)))
+        i1 = _bounded((i1 + h * k1 * v * t1) / (1.0 + h * (INFECTED_DEATH + m1 * e)))
+        i2 = _bounded((i2 + h * k2 * v * t2) / (1.0 + h * (INFECTED_DEATH + m2 * e)))
+        infected = i1 + i2
+        v = _bounded((v + h * burst * infected) / (1.0 + h * (VIRUS_DEATH + k1 * t1 + k2 * t2)))
+        gain = source + birth * infected / (infected + birth_half) * e
+        loss = death * infected / (infected + death_half) + NATURAL_DEATH_E
+        e = _bounded((e + h * gain) / (1.0 + h * loss))
+    return (math.log(t1), math.log(t2), math.log(i1), math.log(i2), math.log(v), math.log(e))
+
+
+@compiled
+def _integrate(y: Six, c: Twelve, days: float) -> Six:
+    """Carry y over `days` by Dormand and Prince's 5(4) pair with steps of this row's own."""
     time = 0.0
-    _rates(y, c, k[0])
-    fastest = 1e-3
-    for i in range(_WIDTH):
-        fastest = max(fastest, abs(k[0, i]))
-    h = min(0.1, 0.1 / fastest)
+    k1 = _rates(y, c)
+    h = min(0.1, 0.1 / max(_largest(k1), 1e-3))
     for _ in range(MAX_TRIALS):
-        if h > days - time:
-            h = days - time
-        for i in range(_WIDTH):
-            trial[i] = y[i] + h * (1 / 5) * k[0, i]
-        _rates(trial, c, k[1])
-        for i in range(_WIDTH):
-            trial[i] = y[i] + h * (3 / 40 * k[0, i] + 9 / 40 * k[1, i])
-        _rates(trial, c, k[2])
-        for i in range(_WIDTH):
-            trial[i] = y[i] + h * (44 / 45 * k[0, i] - 56 / 15 * k[1, i] + 32 / 9 * k[2, i])
-        _rates(trial, c, k[3])
-        for i in range(_WIDTH):
-            trial[i] = y[i] + h * (
-                19372 / 6561 * k[0, i]
-                - 25360 / 2187 * k[1, i]
-                + 64448 / 6561 * k[2, i]
-                - 212 / 729 * k[3, i]
-            )
-        _rates(trial, c, k[4])
-        for i in range(_WIDTH):
-            trial[i] = y[i] + h * (
-                9017 / 3168 * k[0, i]
-                - 355 / 33 * k[1, i]
-                + 46732 / 5247 * k[2, i]
-                + 49 / 176 * k[3, i]
-                - 5103 / 18656 * k[4, i]
-            )
-        _rates(trial, c, k[5])
-        for i in range(_WIDTH):
-            trial[i] = y[i] + h * (
-                35 / 384 * k[0, i]
-                + 500 / 1113 * k[2, i]
-                + 125 / 192 * k[3, i]
-                - 2187 / 6784 * k[4, i]
-                + 11 / 84 * k[5, i]
-            )
-        _rates(trial, c, k[6])
-        error = 0.0
-        for i in range(_WIDTH):
-            local = abs(
-                h
-                * (
-                    71 / 57600 * k[0, i]
-                    - 71 / 16695 * k[2, i]
-                    + 71 / 1920 * k[3, i]
-                    - 17253 / 339200 * k[4, i]
-                    + 22 / 525 * k[5, i]
-                    - 1 / 40 * k[6, i]
-                )
-            )
-            # Of a step much too long the error is infinite or not a number at all.
-            error = max(error, local) if local < np.inf else np.inf
-        error /= TOLERANCE
+        h = min(h, days - time)
+        k2 = _rates(_add(y, h * (1 / 5), k1), c)
+        trial = _add(_add(y, h * (3 / 40), k1), h * (9 / 40), k2)
+        k3 = _rates(trial, c)
+        trial = _add(_add(_add(y, h * (44 / 45), k1), h * (-56 / 15), k2), h * (32 / 9), k3)
+        k4 = _rates(trial, c)
+        trial = _add(_add(y, h * (19372 / 6561), k1), h * (-25360 / 2187), k2)
+        trial = _add(_add(trial, h * (64448 / 6561), k3), h * (-212 / 729), k4)
+        k5 = _rates(trial, c)
+        trial = _add(_add(y, h * (9017 / 3168), k1), h * (-355 / 33), k2)
+        trial = _add(_add(trial, h * (46732 / 5247), k3), h * (49 / 176), k4)
+        trial = _add(trial, h * (-5103 / 18656), k5)
+        k6 = _rates(trial, c)
+        trial = _add(_add(y, h * (35 / 384), k1), h * (500 / 1113), k3)
+        trial = _add(_add(trial, h * (125 / 192), k4), h * (-2187 / 6784), k5)
+        trial = _add(trial, h * (11 / 84), k6)
+        k7 = _rates(trial, c)
+        local = _add(_add(ZERO, h * (71 / 57600), k1), h * (-71 / 16695), k3)
+        local = _add(_add(local, h * (71 / 1920), k4), h * (-17253 / 339200), k5)
+        local = _add(_add(local, h * (22 / 525), k6), h * (-1 / 40), k7)
+        # Of a step much too long the error is infinite or not a number at all.
+        error = _largest(local) / TOLERANCE
         if error <= 1.0:
             time += h
-            for i in range(_WIDTH):
-                y[i] = trial[i]
-                k[0, i] = k[6, i]
+            y, k1 = trial, k7
             if time >= days:
-                return
+                return y
             h *= min(5.0, 0.9 * max(error, 1e-10) ** -0.2)
         elif error < np.inf:
             h *= max(0.2, 0.9 * error**-0.2)
         else:
             h *= 0.1
-    _cheap(y, c, days - time)
+    return _cheap(y, c, days - time)
 
 
 @compiled
@@ -210,17 +200,17 @@ def _advance(
     reward: Array,
     terminated: Mask,
 ) -> None:
-    constants, k = np.empty(12), np.empty((7, _WIDTH))
-    y, trial = np.empty(_WIDTH), np.empty(_WIDTH)
     for row in range(state.shape[0]):
-        _constants(hidden[row], action[row], constants)
-        for i in range(_WIDTH):
-            y[i] = state[row, i] * LN10
-        _integrate(y, constants, k, trial, DAYS)
-        for i in range(_WIDTH):
-            after[row, i] = min(max(y[i] / LN10, FLOOR), CEILING)
         rti = EFFICACY_RTI if action[row] == 1 or action[row] == 3 else 0.0
         pi = EFFICACY_PI if action[row] >= 2 else 0.0
+        s = state[row]
+        y = _integrate(
+            _add(ZERO, LN10, (s[0], s[1], s[2], s[3], s[4], s[5])),
+            _constants(hidden[row], rti, pi),
+            DAYS,
+        )
+        for i in range(_WIDTH):
+            after[row, i] = min(max(y[i] / LN10, FLOOR), CEILING)
         terminated[row] = False
         reward[row] = (
             REWARD_VIRUS * math.exp(after[row, 4] * LN10)
@@ -236,7 +226,7 @@ def _observe(state: Array) -> Observations:
 
 def from_raw(populations: Array) -> Array:
     """State[n, 6], log10 with floor and ceiling, of populations[n, 6]."""
-    return np.log10(np.clip(populations, 10.0**FLOOR, 10.0**CEILING))
+    return np.log10(np.clip(populations, LEAST, MOST))
 
 
 _START = tuple(math.log10(population) for population in START)

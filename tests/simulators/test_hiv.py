@@ -166,7 +166,7 @@ ADMISSIBLE = st.one_of(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     st.lists(st.lists(ADMISSIBLE, min_size=12, max_size=12), min_size=1, max_size=3),
     st.integers(0, 2**32 - 1),
