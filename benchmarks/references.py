@@ -1,0 +1,268 @@
+"""The random and the best known return of every instance of the shipped families, as data.
+
+Run: python benchmarks/references.py [family:split ...]. One core, some seconds an instance. What is
+finished is kept in simulators/data/references/<family>.json and skipped the next time.
+
+random: the mean over many uniform episodes. reference: the best of the constant actions, of an
+online DoubleDQN trained on that instance alone (all networks kept along its training compete, each
+acting greedily) and, where every episode starts alike, of its best training episode, repeated
+action by action. Where starts differ, the winner is chosen on some and measured on others.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sept_offline.collect.behaviour import Behaviour, EpsilonGreedy, Snapshot, Uniform
+from sept_offline.collect.expert import ExpertStage
+from sept_offline.collect.recipe import ExpertConfig, load_recipe
+from sept_offline.collect.rollout import Start, run_shard, spaces
+from sept_offline.errors import FamilyError
+from sept_offline.family import Family, Hidden, load_family
+from sept_offline.files import read_json, write_json
+from sept_offline.seeding import generator, integer
+from sept_offline.threads import one_thread
+
+_HERE = Path(__file__).resolve().parent
+TARGET = _HERE.parent / "simulators" / "data" / "references"
+ORDER = (
+    "navigation2d:test",
+    "navigation2d:validation",
+    "navigation2d:train",
+    "navigation2d-switch:test",
+    "navigation2d-switch:validation",
+    "navigation2d-switch:train",
+    "hiv:test",
+    "hiv:validation",
+    "acrobot:test",
+    "acrobot:validation",
+    "hiv:paper",
+    "hiv:train",
+    "acrobot:train",
+    "acrobot:test-independent",
+)
+SEED = 0
+RANDOM_EPISODES = 400
+CHOOSING_STARTS = 64
+MEASURING_STARTS = 64
+EXPERT: dict[str, dict[str, Any]] = {
+    "navigation2d": {"environments": 32, "rounds": 50},
+    "navigation2d-switch": {"environments": 32, "rounds": 50},
+    "acrobot": {"environments": 16, "rounds": 12},
+    "hiv": {"environments": 16, "rounds": 20},
+}
+HIDDEN_LAYERS = (128, 128)
+"""Smaller than a conditioned expert's: one instance needs less, and there are many of them."""
+AVERAGE_DECAY = 0.99
+"""Shorter too: so few updates leave a longer average of the weights behind the learner."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Constant:
+    """One action for ever."""
+
+    action: int
+    num_actions: int
+
+    def probabilities(
+        self, observations: NDArray[Any], hidden: NDArray[Any], progress: NDArray[Any]
+    ) -> NDArray[np.float64]:
+        """[n, A], all on the one action."""
+        rows = np.zeros((len(observations), self.num_actions))
+        rows[:, self.action] = 1.0
+        return rows
+
+
+class Recorder:
+    """A family's `make_vec` that remembers the best whole episode any of its batches has seen."""
+
+    def __init__(self, family: Family) -> None:
+        if family.make_vec is None:
+            raise FamilyError(f"Family {family.name!r} has no make_vec to record.")
+        self._make = family.make_vec
+        self.best = -np.inf
+        self.actions: list[int] = []
+
+    def __call__(self, hiddens: Sequence[Hidden], limit: int) -> Any:
+        """A batch whose steps are recorded."""
+        env = self._make(hiddens, limit)
+        step, taken, earned = env.step, [], []
+        going = np.ones(len(hiddens), dtype=bool)
+
+        def recorded(actions: NDArray[Any]) -> Any:
+            nonlocal going
+            outcome = step(actions)
+            taken.append(np.array(actions))
+            earned.append(np.where(going, outcome[1], 0.0))
+            ended = going & (outcome[2] | outcome[3])
+            if ended.any():
+                self._compare(np.array(taken), np.array(earned), ended)
+            going = going & ~ended
+            return outcome
+
+        # Set on the object: the class of a user's batch is not ours to derive from.
+        setattr(env, "step", recorded)  # noqa: B010
+        return env
+
+    def _compare(
+        self, taken: NDArray[Any], earned: NDArray[np.float64], ended: NDArray[np.bool_]
+    ) -> None:
+        returns = np.where(ended, earned.sum(axis=0), -np.inf)
+        row = int(returns.argmax())
+        if returns[row] > self.best:
+            self.best, self.actions = float(returns[row]), taken[:, row].tolist()
+
+
+def returns_of(
+    family: Family, hidden: Hidden, behaviours: Sequence[Behaviour], starts: int, name: str
+) -> NDArray[np.float64]:
+    """[len(behaviours), starts], every behaviour from the same starts, at the test limit."""
+    planned = [
+        Start(
+            hidden=hidden,
+            behaviour=behaviour,
+            progress=0.5,
+            reset_seed=integer(SEED, "references", name, start, "reset"),
+            draws=generator(SEED, "references", name, start, "actions").random(family.test_steps),
+        )
+        for behaviour in behaviours
+        for start in range(starts)
+    ]
+    logged = run_shard(family, planned, family.test_steps, 0)
+    returns = np.array([episode.rewards.sum() for episode in logged])
+    return returns.reshape(len(behaviours), starts)
+
+
+def repeated(family: Family, hidden: Hidden, actions: Sequence[int]) -> float:
+    """The return of `actions`, taken one after the other in a single environment."""
+    env = family.make(hidden)
+    env.reset(seed=0)
+    total = 0.0
+    for action in actions[: family.test_steps]:
+        _, reward, terminated, _, _ = env.step(action)
+        total += float(reward)
+        if terminated:
+            break
+    env.close()  # type: ignore[no-untyped-call]
+    return total
+
+
+def starts_alike(family: Family, hidden: Hidden) -> bool:
+    """Whether every episode begins in one and the same state."""
+    env = family.make(hidden)
+    first, second = (env.reset(seed=seed)[0] for seed in (0, 1))
+    env.close()  # type: ignore[no-untyped-call]
+    return bool(np.array_equal(first, second))
+
+
+def expert_config(family: Family) -> ExpertConfig:
+    """The recipe's expert with less to do."""
+    expert = load_recipe(family).expert
+    control = dataclasses.replace(expert.control, hidden=HIDDEN_LAYERS, average_decay=AVERAGE_DECAY)
+    return dataclasses.replace(
+        expert, control=control, epsilon_end=0.05, **EXPERT.get(family.name, {})
+    )
+
+
+def reference_of(family: Family, hidden: Hidden, name: str) -> dict[str, Any]:
+    """One entry of the file: random, its standard error, reference, and where it is from."""
+    _, num_actions = spaces(family)
+    chance = returns_of(family, hidden, [Uniform(num_actions)], RANDOM_EPISODES, f"{name}-random")
+    recorder = Recorder(family)
+    alone = dataclasses.replace(family, splits={"train": [hidden]}, make_vec=recorder)
+    stage = ExpertStage(
+        alone,
+        expert_config(family),
+        family.train_steps,
+        integer(SEED, "references", family.name, name),
+    )
+    stage.advance(stage.total)
+    expert = stage.result()
+    candidates: dict[str, Behaviour] = {
+        f"constant:{action}": Constant(action, num_actions) for action in range(num_actions)
+    }
+    for index, snapshot in enumerate(expert.snapshots):
+        greedy = EpsilonGreedy((Snapshot(snapshot.network, 0.0),), expert.features)
+        candidates[f"double_dqn:{index}"] = greedy
+    rules = list(candidates.values())
+    alike = starts_alike(family, hidden)
+    chosen = returns_of(
+        family, hidden, rules, 1 if alike else CHOOSING_STARTS, f"{name}-choosing"
+    ).mean(axis=1)
+    winner = int(chosen.argmax())
+    value = float(chosen[winner])
+    if not alike:
+        fresh = returns_of(family, hidden, [rules[winner]], MEASURING_STARTS, f"{name}-measuring")
+        value = float(fresh.mean())
+    named = list(candidates)[winner]
+    where = named if named.startswith("constant") else "double_dqn"
+    if alike:
+        again = repeated(family, hidden, recorder.actions)
+        if again > value:
+            where, value = "double_dqn:episode", again
+    return {
+        "random": float(chance.mean()),
+        "random_se": float(chance.std(ddof=1) / np.sqrt(chance.size)),
+        "reference": value,
+        "source": where,
+    }
+
+
+def make(job: str) -> None:
+    """Complete one split of one family, an instance at a time."""
+    family_name, _, split = job.partition(":")
+    family = load_family(family_name)
+    path = TARGET / f"{family_name}.json"
+    content = read_json(path, FamilyError) if path.exists() else {}
+    content["made_by"] = "benchmarks/references.py"
+    content["steps"] = family.test_steps
+    hiddens = family.instances(split)
+    entries = content.setdefault(split, [None] * len(hiddens))
+    for index, hidden in enumerate(hiddens):
+        if entries[index] is not None:
+            continue
+        known = _known(family, content, hidden)
+        began = time.monotonic()
+        entries[index] = known or reference_of(family, hidden, f"{split}-{index}")
+        write_json(path, content)
+        if known is None:
+            seconds = time.monotonic() - began
+            print(f"{job}-{index}: {seconds:.1f} s, {entries[index]}", flush=True)
+
+
+def _known(family: Family, content: dict[str, Any], hidden: Hidden) -> dict[str, Any] | None:
+    """The entry of an equal instance, of whichever split."""
+    for split in family.splits:
+        rows = zip(family.instances(split), content.get(split, []), strict=False)
+        for other, entry in rows:
+            if entry is not None and other == dict(hidden):
+                return dict(entry)
+    return None
+
+
+def main() -> None:
+    """Make what is missing."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("jobs", nargs="*", default=ORDER, help="family:split, all by default")
+    jobs = parser.parse_args().jobs
+    unknown = [job for job in jobs if job not in ORDER]
+    if unknown:
+        sys.exit(f"There is no {unknown[0]}; known are {', '.join(ORDER)}.")
+    # A script's own folder is searched first, where a benchmark is named as the package is.
+    sys.path[:] = [str(_HERE.parent), *(p for p in sys.path if Path(p).resolve() != _HERE)]
+    with one_thread():
+        for job in jobs:
+            make(job)
+
+
+if __name__ == "__main__":
+    main()
