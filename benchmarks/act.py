@@ -84,7 +84,9 @@ def main() -> None:
     print(f"one episode:       {result['act_microseconds']:8.1f} µs an action")
     print(f"d3rlpy's predict:  {result['predict_microseconds']:8.1f} µs an action")
     print(f"ratio:             {result['times_faster']:8.1f} × (to reach: 10)")
-    print(f"{options.batch} at once: {result['batched_actions_per_second']:14,.0f} actions a second")
+    print(
+        f"{options.batch} at once: {result['batched_actions_per_second']:14,.0f} actions a second"
+    )
 
 
 if __name__ == "__main__":

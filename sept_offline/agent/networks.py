@@ -176,14 +176,15 @@ class MLP:
         return output
 
     def row(self, x: Array) -> Array:
-        """The same for one row `x[input_dim]`, float32, in compiled code."""
+        """The same for one row `x[input_dim]`, in compiled code."""
         if self._packed is None:
             from sept_offline.agent.kernels import forward, pack
 
             self._forward = forward
             self._packed = pack(self.layers, self.norms, self.norm_first)
         weights, plan = self._packed
-        output: Array = self._forward(x, weights, plan, self._relu)
+        row = np.ascontiguousarray(x, dtype=np.float32)
+        output: Array = self._forward(row, weights, plan, self._relu)
         return output
 
     def _activate(self, value: Array) -> Array:

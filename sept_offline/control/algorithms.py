@@ -49,34 +49,109 @@ def flatten(parameters: Sequence[nn.Parameter]) -> torch.Tensor:
     return flat
 
 
-def flatten_gradients(flat: torch.Tensor, parameters: Sequence[nn.Parameter]) -> torch.Tensor:
-    """A flat gradient of which each of the views' gradients is a view."""
-    gradient = torch.zeros_like(flat)
+def views(flat: torch.Tensor, parameters: Sequence[nn.Parameter]) -> list[torch.Tensor]:
+    """The parts of `flat` that lie where the `parameters` lie in theirs."""
+    parts = []
     for parameter in parameters:
         offset = parameter.data.storage_offset()
-        parameter.grad = gradient[offset : offset + parameter.numel()].view_as(parameter)
-    return gradient
+        parts.append(flat[offset : offset + parameter.numel()].view_as(parameter))
+    return parts
+
+
+class FlatAdam:
+    """Adam as one fused call, its parameters and moments in flat tensors.
+
+    torch's own optimiser calls the same kernel, but spends as long again in Python around it.
+    """
+
+    def __init__(self, parameters: Sequence[nn.Parameter], learning_rate: float) -> None:
+        self.parameters = list(parameters)
+        self.online = flatten(self.parameters)
+        self.first = torch.zeros_like(self.online)
+        self.second = torch.zeros_like(self.online)
+        self.steps = torch.zeros(())
+        self._weights = [parameter.detach() for parameter in self.parameters]
+        self._first = views(self.first, self.parameters)
+        self._second = views(self.second, self.parameters)
+        self._counts = [self.steps] * len(self.parameters)
+        self._learning_rate = learning_rate
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Drop the gradients: the backward pass then hands over its own instead of adding."""
+        for parameter in self.parameters:
+            parameter.grad = None
+
+    def step(self) -> None:
+        """One step along the gradients."""
+        self.steps += 1
+        torch._fused_adam_(
+            self._weights,
+            [parameter.grad for parameter in self.parameters if parameter.grad is not None],
+            self._first,
+            self._second,
+            [],
+            self._counts,
+            lr=self._learning_rate,
+            beta1=0.9,
+            beta2=0.999,
+            weight_decay=0.0,
+            eps=1e-8,
+            amsgrad=False,
+            maximize=False,
+        )
 
 
 @dataclass
 class FlatAdamFactory(OptimizerFactory):  # type: ignore[misc]  # d3rlpy has no types
-    """Adam in one fused step over a flat tensor of all parameters."""
+    """Gives d3rlpy's algorithms the optimiser above."""
 
     def create_optimizer(
         self, named_modules: Iterable[tuple[str, nn.Module]], lr: float
-    ) -> torch.optim.Adam:
-        """Flatten the modules' parameters and optimise the flat tensor."""
+    ) -> FlatAdam:
+        """Flatten the modules' parameters and optimise them."""
         unique = {id(p): p for _, module in named_modules for p in module.parameters()}
-        parameters = list(unique.values())
-        flat = flatten(parameters)
-        whole = nn.Parameter(flat)
-        whole.grad = flatten_gradients(flat, parameters)
-        return torch.optim.Adam([whole], lr=lr, fused=True)
+        return FlatAdam(list(unique.values()), lr)
 
     @staticmethod
     def get_type() -> str:
         """The name d3rlpy would serialise it by."""
         return "sept_flat_adam"
+
+
+class SingleCritic:
+    """Stands where d3rlpy keeps its forwarder of an ensemble, when there is one critic.
+
+    The same values, targets and Huber error; only the stacking and the one-hot masks, which an
+    ensemble needs and a single critic pays for, are left out.
+    """
+
+    def __init__(self, critic: Any) -> None:
+        self._values = nn.Sequential(*critic._encoder._layers, critic._fc)
+
+    def compute_expected_q(self, x: torch.Tensor, reduction: str = "mean") -> torch.Tensor:
+        """The values `[n, num_actions]` of `x[n, input_dim]`."""
+        values: torch.Tensor = self._values(x)
+        return values
+
+    def compute_target(
+        self, x: torch.Tensor, action: torch.Tensor, reduction: str = "min"
+    ) -> torch.Tensor:
+        """The values `[n, 1]` of the actions `[n]`."""
+        values: torch.Tensor = self._values(x)
+        return values.gather(1, action.view(-1, 1))
+
+    def compute_error(
+        self,
+        observations: torch.Tensor,
+        actions: torch.Tensor,
+        rewards: torch.Tensor,
+        target: torch.Tensor,
+        terminals: torch.Tensor,
+        gamma: float,
+    ) -> torch.Tensor:
+        """The mean Huber error of the values of `actions[n, 1]`; all others are `[n, 1]` too."""
+        value = self._values(observations).gather(1, actions)
+        return nn.functional.smooth_l1_loss(value, rewards + gamma * target * (1 - terminals))
 
 
 class PolyakTarget:
@@ -107,12 +182,16 @@ def _swap(algorithm: Any, implementation: type[Any], rate: float, **own: float) 
     """Put `implementation` in the place of the one d3rlpy has just built, on the same modules."""
     built = algorithm.impl
     target = flatten(list(built.modules.targ_q_funcs.parameters()))
+    online, behind = built._q_func_forwarder, built._targ_q_func_forwarder
+    if algorithm.config.n_critics == 1:
+        online = SingleCritic(built.modules.q_funcs[0])
+        behind = SingleCritic(built.modules.targ_q_funcs[0])
     swapped = implementation(
         observation_shape=built.observation_shape,
         action_size=built.action_size,
         modules=built.modules,
-        q_func_forwarder=built._q_func_forwarder,
-        targ_q_func_forwarder=built._targ_q_func_forwarder,
+        q_func_forwarder=online,
+        targ_q_func_forwarder=behind,
         target_update_interval=1,
         gamma=algorithm.config.gamma,
         compiled=False,
@@ -166,10 +245,15 @@ class PolyakBCQ(DiscreteBCQ):  # type: ignore[misc]  # d3rlpy has no types
         )
 
 
+def optimiser(implementation: DQNImpl) -> FlatAdam:
+    """The optimiser of an implementation that `build` made."""
+    found: FlatAdam = implementation.modules.optim.optim
+    return found
+
+
 def online_tensor(implementation: DQNImpl) -> torch.Tensor:
     """The flat tensor of all that the optimiser changes."""
-    parameter: torch.Tensor = implementation.modules.optim.optim.param_groups[0]["params"][0]
-    return parameter.detach()
+    return optimiser(implementation).online
 
 
 def target_tensor(implementation: DQNImpl) -> torch.Tensor:

@@ -10,7 +10,7 @@ from d3rlpy.torch_utility import TorchMiniBatch
 from torch import nn
 
 from sept_offline.agent.networks import MLP, Constrained, Ensemble
-from sept_offline.control.algorithms import build, online_tensor, target_tensor
+from sept_offline.control.algorithms import build, optimiser, target_tensor
 from sept_offline.control.config import ControlConfig
 from sept_offline.control.replay import Batch
 from sept_offline.errors import TrainingError
@@ -25,28 +25,27 @@ class Member:
         self.config = config
         self.impl = build(config, input_dim, num_actions, seed)
         self.impl.modules.set_train()
-        self._online = online_tensor(self.impl)
+        self._optimiser = optimiser(self.impl)
+        self._online = self._optimiser.online
         self._target = target_tensor(self.impl)
         self._average = self._online.clone()
-        self._optimiser = self.impl.modules.optim.optim
-        self._intervals = torch.empty(0)
         self.updates = 0
         self.averages = 0
 
     def update(self, batch: Batch) -> float:
         """One update by d3rlpy's own implementation; its loss."""
         size = len(batch.actions)
-        if len(self._intervals) != size:
-            self._intervals = torch.ones(size, 1)
+        actions, rewards = batch.actions.view(size, 1), batch.rewards.view(size, 1)
         columns = TorchMiniBatch(
             observations=batch.inputs,
-            actions=batch.actions.view(size, 1),
-            rewards=batch.rewards.view(size, 1),
+            actions=actions,
+            rewards=rewards,
             next_observations=batch.next_inputs,
-            next_actions=batch.actions.view(size, 1),
-            returns_to_go=self._intervals,
+            next_actions=actions,
+            returns_to_go=rewards,
             terminals=batch.terminals.view(size, 1),
-            intervals=self._intervals,
+            # one step each: d3rlpy only raises gamma to this power, which a number does as well
+            intervals=1,
             device="cpu:0",
         )
         loss: float = self.impl.inner_update(columns, self.updates)["loss"]
@@ -81,44 +80,33 @@ class Member:
 
     def state(self, prefix: str) -> StageState:
         """All tensors and counters, copied."""
-        tensors = {"online": self._online, "target": self._target, "average": self._average}
-        moments = self._optimiser.state[self._optimiser.param_groups[0]["params"][0]]
-        steps = 0.0
-        if moments:
-            tensors |= {"first": moments["exp_avg"], "second": moments["exp_avg_sq"]}
-            steps = float(moments["step"])
         return StageState(
-            {f"{prefix}.{name}": value.clone() for name, value in tensors.items()},
-            {
-                f"{prefix}.updates": self.updates,
-                f"{prefix}.averages": self.averages,
-                f"{prefix}.optimiser_steps": steps,
-            },
+            {f"{prefix}.{name}": value.clone() for name, value in self._tensors().items()},
+            {f"{prefix}.updates": self.updates, f"{prefix}.averages": self.averages},
         )
 
     def restore(self, state: StageState, prefix: str) -> None:
         """Continue from `state(prefix)`."""
         try:
-            for name in ("online", "target", "average"):
-                getattr(self, f"_{name}").copy_(state.tensors[f"{prefix}.{name}"])
+            for name, value in self._tensors().items():
+                value.copy_(state.tensors[f"{prefix}.{name}"])
             self.updates = int(state.values[f"{prefix}.updates"])
             self.averages = int(state.values[f"{prefix}.averages"])
-            steps = float(state.values[f"{prefix}.optimiser_steps"])
-            moments: dict[str, torch.Tensor] = {}
-            if steps:
-                moments = {
-                    "step": torch.tensor(steps),
-                    "exp_avg": state.tensors[f"{prefix}.first"].clone(),
-                    "exp_avg_sq": state.tensors[f"{prefix}.second"].clone(),
-                }
         except (KeyError, RuntimeError) as error:
             raise TrainingError(
                 f"The checkpoint does not fit this control learner ({error}); "
                 "it was made with another config: start the run again."
             ) from error
-        self._optimiser.state.clear()
-        if moments:
-            self._optimiser.state[self._optimiser.param_groups[0]["params"][0]] = moments
+
+    def _tensors(self) -> dict[str, torch.Tensor]:
+        return {
+            "online": self._online,
+            "target": self._target,
+            "average": self._average,
+            "first": self._optimiser.first,
+            "second": self._optimiser.second,
+            "steps": self._optimiser.steps,
+        }
 
 
 class Learner:

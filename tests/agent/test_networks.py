@@ -1,0 +1,176 @@
+"""NumPy and compiled forward passes against torch's."""
+
+from __future__ import annotations
+
+import itertools
+from types import ModuleType
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from sept_offline.agent.encoder import flat_features
+from sept_offline.agent.networks import (
+    MLP,
+    Constrained,
+    Ensemble,
+    Standardiser,
+    network_from_arrays,
+)
+from sept_offline.agent.novelty import Novelty, posterior_elbo, segment_elbo
+from sept_offline.errors import AgentError
+
+
+@pytest.mark.parametrize("norm", [True, False])
+@pytest.mark.parametrize("norm_first", [True, False])
+@pytest.mark.parametrize("activation", ["relu", "tanh"])
+@pytest.mark.parametrize("sizes", [[5, 64, 33, 3], [2, 1], [9, 6, 40]])
+def test_mlp_equals_torch(norm: bool, norm_first: bool, activation: str, sizes: list[int]) -> None:
+    draws = torch.Generator().manual_seed(1)
+    modules: list[nn.Module] = []
+    layers, norms = [], []
+    for index, (before, after) in enumerate(itertools.pairwise(sizes)):
+        linear = nn.Linear(before, after)
+        linear.weight.data.normal_(generator=draws)
+        linear.bias.data.normal_(generator=draws)
+        modules.append(linear)
+        layers.append((linear.weight.detach().numpy(), linear.bias.detach().numpy()))
+        if index == len(sizes) - 2:
+            break
+        act = nn.ReLU() if activation == "relu" else nn.Tanh()
+        layer_norm = nn.LayerNorm(after)
+        layer_norm.weight.data.normal_(generator=draws)
+        layer_norm.bias.data.normal_(generator=draws)
+        ordered = [layer_norm, act] if norm_first else [act, layer_norm]
+        modules += ordered if norm else [act]
+        pair = (layer_norm.weight.detach().numpy(), layer_norm.bias.detach().numpy())
+        norms.append(pair if norm else None)
+    network = MLP(layers, norms, activation, norm_first)
+    rows = torch.randn(20, sizes[0], generator=draws)
+    expected = nn.Sequential(*modules)(rows).detach().numpy()
+    np.testing.assert_allclose(network(rows.numpy()), expected, atol=2e-4, rtol=1e-4)
+    for row, value in zip(rows.numpy(), expected, strict=True):
+        np.testing.assert_allclose(network.row(row), value, atol=2e-4, rtol=1e-4)
+        np.testing.assert_array_equal(network(row), network.row(row))
+    again = network_from_arrays(network.to_arrays("a.b"), "a.b")
+    np.testing.assert_array_equal(again(rows.numpy()), network(rows.numpy()))
+
+
+def test_inputs_are_left_as_they_were(builders: ModuleType) -> None:
+    network = builders.mlp(np.random.default_rng(0), [4, 8, 2], norm=True)
+    rows = np.ones((3, 4), dtype=np.float32)
+    network(rows)
+    network.row(rows[0])
+    assert (rows == 1).all()
+
+
+def test_lstm_encoder_equals_torch(builders: ModuleType) -> None:
+    rng = np.random.default_rng(2)
+    encoder = builders.lstm_encoder(rng)
+    lstm = nn.LSTM(7, encoder.hidden_dim, batch_first=True, bidirectional=True)
+    for suffix, weights in zip(("", "_reverse"), encoder.directions, strict=True):
+        names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+        for name, value in zip(names, weights, strict=True):
+            getattr(lstm, f"{name}_l0{suffix}").data = torch.from_numpy(value)
+    observations, actions = builders.segments(rng, 6)
+    state = torch.from_numpy(encoder.observation_scaler(observations[:, :-1]))
+    taken = nn.functional.one_hot(torch.from_numpy(actions), 3).float()
+    pooled = lstm(torch.cat([state, taken], dim=2))[0].mean(dim=1).detach().numpy()
+    mean, log_var = encoder.encode(observations, actions)
+    expected = encoder.head(pooled)
+    np.testing.assert_allclose(np.concatenate([mean, log_var], axis=1), expected, atol=1e-5)
+    # the paper's segment has no final state
+    observations[:, -1] += 1
+    np.testing.assert_array_equal(encoder.encode(observations, actions)[0], mean)
+
+
+def test_flat_features_by_hand() -> None:
+    observations = np.array([[[1.0, 2.0], [2.0, 4.0], [2.0, 1.0]]])
+    features = flat_features(
+        observations,
+        np.array([[1, 0]]),
+        2,
+        Standardiser([1, 1], [1, 2]),
+        Standardiser([0, 0], [1, 2]),
+    )
+    first = [0, 0.5, 0, 1, 1, 1, 0, 0, 1, 1]
+    second = [1, 1.5, 1, 0, 0, -1.5, 0, -1.5, 0, 0]
+    np.testing.assert_allclose(features[0], first + second)
+
+
+def test_decoder_log_prob_equals_torch(builders: ModuleType) -> None:
+    rng = np.random.default_rng(3)
+    decoder = builders.decoder(rng)
+    observations, actions = builders.segments(rng, 5)
+    z = rng.normal(size=(5, 2)).astype(np.float32)
+    found = decoder.log_prob(observations, actions, z)
+    for row in range(5):
+        total = 0.0
+        for step in range(3):
+            one = np.eye(3)[actions[row, step]]
+            state = decoder.observation_scaler(observations[row, step])
+            inputs = np.concatenate([state, one, z[row], np.outer(one, z[row]).ravel()])
+            output = torch.from_numpy(decoder.network(inputs.astype(np.float32)[None])[0])
+            delta = decoder.delta_scaler(observations[row, step + 1] - observations[row, step])
+            normal = torch.distributions.Normal(output[:4], torch.exp(0.5 * output[4:]))
+            total += float(normal.log_prob(torch.from_numpy(delta)).sum())
+        assert found[row] == pytest.approx(total, rel=1e-4)
+
+
+def test_elbo_is_the_expectation_over_the_posterior(builders: ModuleType) -> None:
+    rng = np.random.default_rng(4)
+    encoder, decoder = builders.flat_encoder(rng), builders.decoder(rng)
+    observations, actions = builders.segments(rng, 3)
+    mean, _ = encoder.encode(observations, actions)
+    log_var = np.full_like(mean, -3.0)
+    found = posterior_elbo(decoder, observations, actions, mean, log_var)
+    draws = mean[:, None] + np.exp(-1.5) * rng.normal(size=(3, 4000, 2))
+    sampled = [
+        decoder.log_prob(
+            np.repeat(observations[i : i + 1], 4000, axis=0),
+            np.repeat(actions[i : i + 1], 4000, axis=0),
+            draws[i],
+        )
+        for i in range(3)
+    ]
+    divergence = 0.5 * (np.exp(-3.0) + mean**2 - 1 + 3.0).sum(axis=1)
+    expected = np.mean(sampled, axis=1) - divergence
+    spread = np.std(sampled, axis=1)
+    assert (np.abs(found - expected) < 0.2 * spread + 0.05).all()
+
+
+def test_novelty_is_a_quantile_of_held_out_segments(builders: ModuleType) -> None:
+    rng = np.random.default_rng(5)
+    encoder, decoder = builders.flat_encoder(rng), builders.decoder(rng)
+    observations, actions = builders.segments(rng, 600)
+    elbo = segment_elbo(encoder, decoder, observations, actions)
+    novelty = Novelty(decoder, elbo[:300])
+    fresh = slice(300, 600)
+    share = novelty.quantile(
+        observations[fresh], actions[fresh], *encoder.encode(observations[fresh], actions[fresh])
+    )
+    assert abs(share.mean() - 0.5) < 0.06
+    np.testing.assert_allclose(share[0], (elbo[:300] <= elbo[300]).mean(), atol=0.01)
+
+
+def test_constrained_forbids_unlikely_actions() -> None:
+    def constant(values: list[float]) -> MLP:
+        return MLP([(np.zeros((3, 2)), np.array(values))])
+
+    network = Constrained(constant([1, 5, 2]), constant([0, -9, 0]), 0.3)
+    for found in (network(np.zeros((4, 2), dtype=np.float32))[1], network.row(np.zeros(2))):
+        assert found.argmax() == 2
+        assert found[1] == 0
+
+
+def test_networks_that_do_not_fit_are_refused(builders: ModuleType) -> None:
+    rng = np.random.default_rng(0)
+    with pytest.raises(AgentError, match="takes 3 inputs"):
+        MLP([(np.ones((2, 2)), np.ones(2)), (np.ones((1, 3)), np.ones(1))])
+    with pytest.raises(AgentError, match="differ"):
+        Ensemble([builders.mlp(rng, [2, 1]), builders.mlp(rng, [3, 1])])
+    with pytest.raises(AgentError, match="above 0"):
+        Standardiser([0.0], [0.0])
+    with pytest.raises(AgentError, match=r"unknown|no network"):
+        MLP.from_arrays({}, "x")

@@ -1,0 +1,203 @@
+"""The learner: d3rlpy's own numbers, a Polyak target, an average, and exact continuation."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from d3rlpy.models.builders import create_discrete_q_function
+from d3rlpy.models.q_functions import MeanQFunctionFactory
+
+from sept_offline.agent.networks import MLP, Constrained, Ensemble
+from sept_offline.control import ALGORITHMS, Batch, ControlConfig, Learner
+from sept_offline.control.algorithms import SingleCritic, encoder_factory
+from sept_offline.errors import ConfigError, TrainingError
+
+SMALL = ControlConfig(hidden=(16, 24), batch_size=8, learning_rate=1e-2)
+
+
+def batch(seed: int = 0, size: int = 8, dim: int = 5, actions: int = 3) -> Batch:
+    draws = torch.Generator().manual_seed(seed)
+    return Batch(
+        inputs=torch.randn(size, dim, generator=draws),
+        actions=torch.randint(actions, (size,), generator=draws),
+        rewards=torch.randn(size, generator=draws),
+        next_inputs=torch.randn(size, dim, generator=draws),
+        terminals=(torch.rand(size, generator=draws) < 0.3).float(),
+    )
+
+
+def weights(learner: Learner, averaged: bool = True) -> dict[str, np.ndarray]:
+    return (learner.averaged() if averaged else learner.current()).to_arrays("n")
+
+
+def same(a: dict[str, np.ndarray], b: dict[str, np.ndarray]) -> bool:
+    return a.keys() == b.keys() and all(np.array_equal(a[name], b[name]) for name in a)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize(("critics", "members"), [(1, 1), (2, 1), (1, 2)])
+def test_restored_learner_goes_on_bit_for_bit(algorithm: str, critics: int, members: int) -> None:
+    config = replace(SMALL, algorithm=algorithm, critics=critics, members=members, average_every=3)
+    unbroken = Learner(config, 5, 3, seed=1)
+    for step in range(7):
+        unbroken.update(batch(step))
+    state = unbroken.state()
+    resumed = Learner(config, 5, 3, seed=99)
+    resumed.restore(state)
+    for step in range(7, 16):
+        assert unbroken.update(batch(step)) == resumed.update(batch(step))
+    assert same(weights(unbroken), weights(resumed))
+    assert same(weights(unbroken, averaged=False), weights(resumed, averaged=False))
+    assert not same(weights(unbroken), weights(unbroken, averaged=False))
+
+
+def test_a_snapshot_is_a_copy() -> None:
+    learner = Learner(SMALL, 5, 3, seed=1)
+    learner.update(batch())
+    state = learner.state()
+    before = {name: value.clone() for name, value in state.tensors.items()}
+    learner.update(batch(1))
+    assert all(torch.equal(before[name], state.tensors[name]) for name in before)
+
+
+@pytest.mark.parametrize("layer_norm", [True, False])
+@pytest.mark.parametrize("algorithm", ["double_dqn", "discrete_cql", "nfq"])
+def test_export_gives_the_learners_values(algorithm: str, layer_norm: bool) -> None:
+    config = replace(SMALL, algorithm=algorithm, layer_norm=layer_norm)
+    learner = Learner(config, 5, 3, seed=2)
+    for step in range(5):
+        learner.update(batch(step))
+    rows = batch(50, size=64).inputs
+    network = learner.current()
+    assert isinstance(network, MLP)
+    expected = learner.q_values(rows).numpy()
+    np.testing.assert_allclose(network(rows.numpy()), expected, atol=1e-5)
+    np.testing.assert_allclose(network.row(rows[3].numpy()), expected[3], atol=1e-5)
+
+
+def test_critics_and_members_act_by_their_mean() -> None:
+    learner = Learner(replace(SMALL, critics=2, members=2), 5, 3, seed=2)
+    network = learner.current()
+    assert isinstance(network, Ensemble)
+    assert len(network.members) == 4
+    rows = batch(3).inputs
+    np.testing.assert_allclose(network(rows.numpy()), learner.q_values(rows).numpy(), atol=1e-5)
+
+
+def test_bcq_exports_what_acts_as_d3rlpy_does() -> None:
+    learner = Learner(replace(SMALL, algorithm="discrete_bcq", bcq_beta=0.0), 5, 3, seed=2)
+    for _ in range(150):
+        # action 2 is never logged, so that the imitator learns to forbid it
+        learner.update(replace(batch(0, size=32), actions=torch.arange(32) % 2))
+    network = learner.current()
+    assert isinstance(network, Constrained)
+    rows = batch(0, size=32).inputs
+    expected = learner.members[0].impl.inner_predict_best_action(rows).numpy()
+    assert (network(rows.numpy()).argmax(axis=1) == expected).all()
+    assert (expected != 2).all()
+
+
+def test_single_critic_is_d3rlpys_forwarder() -> None:
+    with torch.random.fork_rng(devices=[]):
+        modules, theirs = create_discrete_q_function(
+            (5,), 3, encoder_factory(SMALL), MeanQFunctionFactory(), "cpu:0", False, 1
+        )
+    ours, rows = SingleCritic(modules[0]), batch(4, size=40)
+    columns = {
+        "observations": rows.inputs,
+        "actions": rows.actions.view(-1, 1),
+        "rewards": 3 * rows.rewards.view(-1, 1),
+        "target": torch.ones(40, 1),
+        "terminals": rows.terminals.view(-1, 1),
+    }
+    torch.testing.assert_close(
+        ours.compute_error(**columns, gamma=0.9), theirs.compute_error(**columns, gamma=0.9)
+    )
+    torch.testing.assert_close(
+        ours.compute_target(rows.inputs, rows.actions),
+        theirs.compute_target(rows.inputs, rows.actions),
+    )
+    torch.testing.assert_close(
+        ours.compute_expected_q(rows.inputs), theirs.compute_expected_q(rows.inputs)
+    )
+
+
+def test_fused_adam_takes_the_steps_of_torchs() -> None:
+    learner = Learner(SMALL, 5, 3, seed=3)
+    member = learner.members[0]
+    copies = [p.detach().clone().requires_grad_() for p in member.impl.q_function.parameters()]
+    reference = torch.optim.Adam(copies, lr=SMALL.learning_rate)
+    for step in range(6):
+        learner.update(batch(step))
+        for copy, parameter in zip(copies, member.impl.q_function.parameters(), strict=True):
+            assert parameter.grad is not None
+            copy.grad = parameter.grad.clone()
+        reference.step()
+    for copy, parameter in zip(copies, member.impl.q_function.parameters(), strict=True):
+        torch.testing.assert_close(copy, parameter, atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("algorithm", ["double_dqn", "discrete_cql", "discrete_bcq"])
+def test_target_follows_by_polyaks_rate(algorithm: str) -> None:
+    learner = Learner(replace(SMALL, algorithm=algorithm, target_rate=0.25), 5, 3, seed=4)
+    modules = learner.members[0].impl.modules
+    before = [p.detach().clone() for p in modules.targ_q_funcs.parameters()]
+    learner.update(batch())
+    for old, online, target in zip(
+        before, modules.q_funcs.parameters(), modules.targ_q_funcs.parameters(), strict=True
+    ):
+        torch.testing.assert_close(target, old + 0.25 * (online - old))
+
+
+def test_nfq_copies_its_weights() -> None:
+    learner = Learner(replace(SMALL, algorithm="nfq"), 5, 3, seed=4)
+    learner.update(batch())
+    modules = learner.members[0].impl.modules
+    for online, target in zip(
+        modules.q_funcs.parameters(), modules.targ_q_funcs.parameters(), strict=True
+    ):
+        assert torch.equal(online, target)
+
+
+def test_weights_come_from_the_seed_alone() -> None:
+    state = torch.get_rng_state()
+    first = Learner(SMALL, 5, 3, seed=5)
+    assert torch.equal(state, torch.get_rng_state())
+    with torch.random.fork_rng(devices=[]):
+        torch.rand(17)
+        again = Learner(SMALL, 5, 3, seed=5)
+    other = Learner(SMALL, 5, 3, seed=6)
+    assert same(weights(first), weights(again))
+    assert not same(weights(first), weights(other))
+
+
+def test_learns_a_task_whose_answer_is_known() -> None:
+    # one step: action 1 pays 1 where the input is positive, action 0 pays 1 where it is not
+    learner = Learner(replace(SMALL, batch_size=64), 1, 2, seed=0)
+    draws = torch.Generator().manual_seed(0)
+    for _ in range(200):
+        state = torch.rand(64, 1, generator=draws) * 2 - 1
+        action = torch.randint(2, (64,), generator=draws)
+        reward = ((state[:, 0] > 0).long() == action).float()
+        learner.update(Batch(state, action, reward, state, torch.ones(64)))
+    rows = np.array([[-0.8], [-0.3], [0.3], [0.8]], dtype=np.float32)
+    values = learner.averaged()(rows)
+    assert values.argmax(axis=1).tolist() == [0, 0, 1, 1]
+    np.testing.assert_allclose(values.max(axis=1), 1, atol=0.15)
+
+
+def test_wrong_settings_are_named() -> None:
+    with pytest.raises(ConfigError, match=r"did you mean 'double_dqn'"):
+        ControlConfig(algorithm="double_dqm")
+    for name, value in {"gamma": 1.0, "batch_size": 0, "target_rate": 0.0, "hidden": ()}.items():
+        with pytest.raises(ConfigError, match=f"control.{name}"):
+            ControlConfig(**{name: value})  # type: ignore[arg-type]  # one of several types
+
+
+def test_a_checkpoint_of_another_network_is_refused() -> None:
+    state = Learner(replace(SMALL, hidden=(8,)), 5, 3, seed=0).state()
+    with pytest.raises(TrainingError, match="another config"):
+        Learner(SMALL, 5, 3, seed=0).restore(state)
