@@ -52,7 +52,8 @@ def write_parquet(
         for low, high in _groups(source, group_rows):
             writer.write_table(_table(source, header, schema, low, high), row_group_size=high - low)
             if progress is not None:
-                progress("rows", high - low)
+                for name in source.columns:
+                    progress(name, high - low)
         columns = np.stack([getattr(source.index, name) for name in INDEX_FIELDS]).astype("<i8")
         packed = base64.b64encode(zlib.compress(columns.tobytes(), 1)).decode()
         rows = source.columns["observations"][1][0]

@@ -121,12 +121,14 @@ class _ValueCheck:
 
     def __init__(self, source: Source) -> None:
         self._source = source
+        self._progress: Callable[[str, int], None] | None = None
         self._found: dict[tuple[str, str], list[Any]] = {}
         index = source.index
         self._starts = {"step": index.offset, "row": index.offset + np.arange(len(index))}
 
     def run(self, progress: Callable[[str, int], None] | None) -> Iterator[Problem]:
         usable = self._usable()
+        self._progress = progress
         index = self._source.index
         steps = int(index.length.sum())
         last = np.zeros(steps, dtype=np.bool_)
@@ -135,8 +137,6 @@ class _ValueCheck:
         for name in ("observations", "rewards"):
             for start, values in self._blocks(usable, name):
                 self._finite(name, values[name], start)
-                if progress is not None:
-                    progress(name, len(values[name]))
         for start, values in self._blocks(usable, "actions"):
             actions = values["actions"]
             bad = (actions < 0) | (actions >= self._source.header.num_actions)
@@ -179,6 +179,9 @@ class _ValueCheck:
         count = self._source.columns[names[0]][1][0]
         for start in range(0, count, BLOCK_ROWS):
             rows = np.arange(start, min(start + BLOCK_ROWS, count), dtype=np.int64)
+            if self._progress is not None:
+                for name in names:
+                    self._progress(name, len(rows))
             try:
                 yield start, {name: self._source.take(name, rows) for name in names}
             except DataError as error:
