@@ -42,7 +42,7 @@ def datasets(draw: st.DrawFn) -> tuple[int, list[dict[str, Any]]]:
     return num_actions, episodes
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(datasets())
 def test_there_and_back_again(drawn: tuple[int, list[dict[str, Any]]]) -> None:
     num_actions, episodes = drawn
@@ -69,7 +69,7 @@ def test_there_and_back_again(drawn: tuple[int, list[dict[str, Any]]]) -> None:
             data.close()
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(datasets(), st.integers(16, 4000), st.integers(2, 40))
 def test_chunks_do_not_show(
     drawn: tuple[int, list[dict[str, Any]]], chunk_bytes: int, group_rows: int
@@ -96,7 +96,7 @@ def test_chunks_do_not_show(
             np.testing.assert_array_equal(data.steps().rewards, expected.steps().rewards)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(datasets())
 def test_d3rlpy_gets_every_transition(drawn: tuple[int, list[dict[str, Any]]]) -> None:
     num_actions, episodes = drawn

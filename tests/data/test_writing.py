@@ -192,7 +192,7 @@ def test_a_killed_writer_leaves_the_old_file_or_none(
 ) -> None:
     path = tmp_path / f"a.{suffix}"
     rng = np.random.default_rng(0)
-    for delay in rng.uniform(0, 0.06, size=3):
+    for delay in rng.uniform(0, 0.06, size=2):
         child = subprocess.Popen(
             [sys.executable, "-c", CHILD, str(path)],
             stdout=subprocess.PIPE,
