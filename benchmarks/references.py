@@ -174,7 +174,7 @@ def expert_config(family: Family) -> ExpertConfig:
 
 
 def reference_of(family: Family, hidden: Hidden, name: str) -> dict[str, Any]:
-    """One entry of the file: random, its standard error, reference, and where it is from."""
+    """One entry of the file: hidden, random, its standard error, reference, and its source."""
     _, num_actions = spaces(family)
     chance = returns_of(family, hidden, [Uniform(num_actions)], RANDOM_EPISODES, f"{name}-random")
     recorder = Recorder(family)
@@ -210,6 +210,7 @@ def reference_of(family: Family, hidden: Hidden, name: str) -> dict[str, Any]:
         if again > value:
             where, value = "double_dqn:episode", again
     return {
+        "hidden": dict(hidden),
         "random": float(chance.mean()),
         "random_se": float(chance.std(ddof=1) / np.sqrt(chance.size)),
         "reference": value,
@@ -242,9 +243,8 @@ def make(job: str) -> None:
 def _known(family: Family, content: dict[str, Any], hidden: Hidden) -> dict[str, Any] | None:
     """The entry of an equal instance, of whichever split."""
     for split in family.splits:
-        rows = zip(family.instances(split), content.get(split, []), strict=False)
-        for other, entry in rows:
-            if entry is not None and other == dict(hidden):
+        for entry in content.get(split, []):
+            if entry is not None and entry["hidden"] == dict(hidden):
                 return dict(entry)
     return None
 
