@@ -86,8 +86,9 @@ class Replay:
         self.input_dim = self._observations.shape[1] + (
             0 if self._contexts is None else self._contexts.shape[1]
         )
-        for name in ("_observations", "_rewards"):
-            if not bool(torch.isfinite(getattr(self, name)).all()):
+        for name in ("_observations", "_rewards", "_contexts"):
+            values = getattr(self, name)
+            if values is not None and not bool(torch.isfinite(values).all()):
                 raise TrainingError(
                     f"The {name[1:]} handed to control are not all finite; validate the dataset."
                 )
