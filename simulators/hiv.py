@@ -46,7 +46,7 @@ REWARD_RTI = -2e4
 REWARD_PI = -2e3
 REWARD_IMMUNE = 1e3
 
-TOLERANCE = 3e-5  # of the error estimate of one internal step, in ln of a population
+TOLERANCE = 4e-5  # of the error estimate of one internal step, in ln of a population
 MAX_TRIALS = 5_000  # internal steps an action before the cheap, always stable scheme takes over
 CHEAP_STEPS = 1_000
 LN10 = math.log(10.0)
@@ -153,7 +153,7 @@ def _integrate(y: Six, c: Twelve, days: float) -> Six:
     """Carry y over `days` by Dormand and Prince's 5(4) pair with steps of this row's own."""
     time = 0.0
     k1 = _rates(y, c)
-    h = min(0.1, 0.1 / max(_largest(k1), 1e-3))
+    h = min(0.1, 0.3 / max(_largest(k1), 1e-3))
     for _ in range(MAX_TRIALS):
         h = min(h, days - time)
         k2 = _rates(_add(y, h * (1 / 5), k1), c)
@@ -182,7 +182,8 @@ def _integrate(y: Six, c: Twelve, days: float) -> Six:
             y, k1 = trial, k7
             if time >= days:
                 return y
-            h *= min(5.0, 0.9 * max(error, 1e-10) ** -0.2)
+            # A faster growth than this outran the error estimate after a sharp transient.
+            h *= min(2.0, 0.9 * max(error, 1e-10) ** -0.2)
         elif error < np.inf:
             h *= max(0.2, 0.9 * error**-0.2)
         else:
