@@ -1,0 +1,125 @@
+"""`sept-offline evaluate`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from sept_offline.cli.console import ConsoleProgress, print_json, print_table
+
+if TYPE_CHECKING:
+    from sept_offline.evaluation import Results
+
+FEW = 24
+"""Episodes that are shown one by one; of more, a row an instance."""
+
+
+@click.command()
+@click.argument("run", type=Path)
+@click.option("--family", help="A name or package.module:object; the dataset's by default.")
+@click.option("--instances", default="test", show_default=True, help="The split to act in.")
+@click.option("--episodes-per-instance", type=click.IntRange(min=1), default=1, show_default=True)
+@click.option("--max-steps", type=click.IntRange(min=1), help="The family's test limit by default.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option("-o", "--out", type=Path, help="Where to keep all steps: x.parquet or x.json.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
+@click.option("--quiet", is_flag=True, help="No progress.")
+def evaluate(
+    run: Path,
+    family: str | None,
+    instances: str,
+    episodes_per_instance: int,
+    max_steps: int | None,
+    seed: int,
+    out: Path | None,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Give the agent in RUN one episode in each instance of a family, and no second.
+
+    RUN is what `fit` wrote. The agent sees observations only, unless it declares that it needs
+    more, which the table shows. An episode that ends during the probe counts as it ended.
+
+    \b
+    Example:
+      sept-offline evaluate runs/navigation-sept-0 --instances test -o results.parquet
+    """
+    from sept_offline.agent import load_agent
+    from sept_offline.errors import DataError
+    from sept_offline.evaluation import evaluate as run_harness
+
+    if out is not None and out.suffix not in (".parquet", ".json"):
+        raise DataError(f"Cannot write results to {out}; end its name in .parquet or .json.")
+    results = run_harness(
+        load_agent(run),
+        family,
+        instances,
+        seed=seed,
+        episodes_per_instance=episodes_per_instance,
+        max_steps=max_steps,
+        progress=ConsoleProgress(quiet),
+    )
+    if out is not None:
+        results.write(out)
+    if as_json:
+        print_json(results.summary())
+        return
+    _print_results(results)
+    if out is not None:
+        click.echo(f"{out}: {len(results.episodes):,} episodes, with every step")
+
+
+def _print_results(results: Results) -> None:
+    from sept_offline.evaluation.results import statistics
+
+    needs = ", ".join(results.needs) or "nothing but observations"
+    print_table(
+        f"{results.method} · {results.family} · {results.instances} · needs {needs}",
+        ["instance", "episodes", "return", "steps", "solved", "normalised", "novelty", "flagged"],
+        _rows(results),
+    )
+    summary = results.summary()
+    parts = [f"{summary['episodes']:,} episodes of at most {results.limit:,} steps"]
+    if summary["solved"] is not None:
+        parts.append(f"{summary['solved']:.1%} solved")
+    for name in ("steps_to_solve", "return", "normalised"):
+        found = summary[name]
+        if found is not None:
+            error = "" if found["se"] is None else f" ± {found['se']:.3g}"
+            parts.append(f"{name.replace('_', ' ')} {found['mean']:,.4g}{error}")
+    parts.append(f"{summary['act_microseconds']:.0f} µs an action")
+    click.echo("; ".join(parts))
+    counted = statistics([episode.normalised for episode in results.episodes])
+    if counted is not None and counted["count"] != len(results.episodes):
+        click.echo(
+            f"normalised: over {counted['count']} episodes; in the others' instances random and "
+            "reference hardly differ, or are not known"
+        )
+
+
+def _rows(results: Results) -> list[list[Any]]:
+    groups: dict[tuple[str, int], list[Any]] = {}
+    single = len(results.episodes) <= FEW
+    for episode in results.episodes:
+        key = (episode.instance, episode.episode if single else 0)
+        groups.setdefault(key, []).append(episode)
+    return [
+        [
+            instance,
+            len(episodes),
+            _mean([e.total for e in episodes]),
+            _mean([e.steps for e in episodes]),
+            _mean([e.solved for e in episodes]),
+            _mean([e.normalised for e in episodes]),
+            _mean([e.novelty for e in episodes]),
+            sum(e.flagged for e in episodes),
+        ]
+        for (instance, _), episodes in groups.items()
+    ]
+
+
+def _mean(values: list[Any]) -> float | None:
+    there = [float(value) for value in values if value is not None]
+    return sum(there) / len(there) if there else None

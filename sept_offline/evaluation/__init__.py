@@ -1,0 +1,17 @@
+"""The harness: one episode of one agent in each instance, and the table of what came of it."""
+
+from sept_offline.evaluation.handle import SingleEpisode
+from sept_offline.evaluation.harness import evaluate
+from sept_offline.evaluation.references import Reference, load_references, normalise
+from sept_offline.evaluation.results import EpisodeResult, Results, load_results
+
+__all__ = [
+    "EpisodeResult",
+    "Reference",
+    "Results",
+    "SingleEpisode",
+    "evaluate",
+    "load_references",
+    "load_results",
+    "normalise",
+]

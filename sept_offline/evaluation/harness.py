@@ -1,0 +1,189 @@
+"""One episode an instance and no second: an agent against a family."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import gymnasium
+from gymnasium.wrappers import TimeLimit
+
+from sept_offline.agent import Agent, AgentEpisode
+from sept_offline.errors import ConfigError, FamilyError, HarnessError
+from sept_offline.evaluation.handle import Ledger, SingleEpisode, ledger_of
+from sept_offline.evaluation.references import References, load_references, normalise
+from sept_offline.evaluation.results import EpisodeResult, Results, cumulate
+from sept_offline.family import Family, Hidden, load_family
+from sept_offline.progress import Progress, Silent
+from sept_offline.seeding import integer
+from sept_offline.threads import one_thread
+
+
+@dataclass
+class Driven:
+    """What the driver saw: actions `[T]`, phases `[T]`, and the agent's own time."""
+
+    actions: list[int] = field(default_factory=list)
+    phases: list[str] = field(default_factory=list)
+    nanoseconds: int = 0
+
+
+def evaluate(
+    agent: Agent,
+    family: str | Family | None = None,
+    instances: str = "test",
+    *,
+    seed: int = 0,
+    episodes_per_instance: int = 1,
+    max_steps: int | None = None,
+    progress: Progress | None = None,
+) -> Results:
+    """Give `agent` one episode (or a few, each its first) in every instance of a split.
+
+    Every episode begins from the same trained agent and carries nothing over. The agent sees
+    observations only; what it declares that it needs beside them, the results show. `family` is
+    the agent's own by default, `max_steps` the family's test limit. With one seed everything but
+    the times is the same again.
+    """
+    progress = progress or Silent()
+    record = load_family(agent.family if family is None else family)
+    limit = record.test_steps if max_steps is None else max_steps
+    if limit < 1 or episodes_per_instance < 1:
+        raise ConfigError(
+            f"max_steps is {limit} and episodes_per_instance {episodes_per_instance}; "
+            "both must be at least 1."
+        )
+    if seed < 0:
+        raise ConfigError(f"The seed is {seed}; expected 0 or more.")
+    hiddens = record.instances(instances)
+    if not hiddens:
+        raise FamilyError(f"Split {instances!r} of family {record.name!r} has no instances.")
+    references = load_references(record)
+    if references is not None and references.steps != limit:
+        references = None
+    episodes: list[EpisodeResult] = []
+    progress.start("evaluate", len(hiddens) * episodes_per_instance, "episodes")
+    with one_thread():
+        for instance, hidden in zip(record.instance_ids(instances), hiddens, strict=True):
+            for number in range(episodes_per_instance):
+                episodes.append(
+                    _run(agent, record, instance, hidden, number, seed, limit, references)
+                )
+                progress.update(len(episodes), **{"return": episodes[-1].total})
+    progress.finish()
+    return Results(
+        method=agent.method,
+        family=record.name,
+        needs=tuple(sorted(agent.needs)),
+        instances=instances,
+        seed=seed,
+        limit=limit,
+        episodes=tuple(episodes),
+    )
+
+
+def _run(
+    agent: Agent,
+    family: Family,
+    instance: str,
+    hidden: Hidden,
+    number: int,
+    seed: int,
+    limit: int,
+    references: References | None,
+) -> EpisodeResult:
+    began = time.perf_counter()
+    env: gymnasium.Env[Any, Any] = TimeLimit(family.make(hidden), limit)
+    try:
+        _check_spaces(agent, family, env)
+        handle = SingleEpisode(env, integer(seed, "evaluate", instance, number, "environment"))
+        ledger = ledger_of(handle)
+        episode = agent.begin(
+            seed=integer(seed, "evaluate", instance, number, "agent"),
+            hidden=dict(hidden) if "hidden" in agent.needs else None,
+        )
+        channel = _reward_channel(ledger) if "reward" in agent.needs else None
+        driven = drive(episode, handle, channel)
+    finally:
+        env.close()  # type: ignore[no-untyped-call]
+    seconds = time.perf_counter() - began
+    for step, reward in enumerate(ledger.rewards):
+        if not math.isfinite(reward):
+            raise FamilyError(
+                f"Family {family.name!r}, instance {instance}: step {step} gave reward {reward}; "
+                "rewards must be finite."
+            )
+    solved = _solved_at(family, ledger.rewards)
+    total = cumulate(ledger.rewards)[-1]
+    known = references.of(hidden) if references is not None else None
+    latent = episode.latent
+    return EpisodeResult(
+        instance=instance,
+        episode=number,
+        actions=tuple(driven.actions),
+        phases=tuple(driven.phases),
+        rewards=tuple(ledger.rewards),
+        terminated=ledger.terminated,
+        solved=None if family.solved is None else solved is not None,
+        steps_to_solve=None if family.solved is None else solved or limit,
+        normalised=None if known is None else normalise(total, known.random, known.reference),
+        latent=None if latent is None else tuple(float(value) for value in latent),
+        uncertainty=_plain(episode.uncertainty),
+        novelty=_plain(episode.novelty),
+        flagged=bool(episode.flagged),
+        act_microseconds=driven.nanoseconds / 1e3 / len(driven.actions),
+        seconds=seconds,
+    )
+
+
+def drive(
+    episode: AgentEpisode, handle: SingleEpisode, reward: Callable[[], float] | None = None
+) -> Driven:
+    """Let the agent act from reset to end; `reward` gives the last step's to those that declare it.
+
+    An episode that ends during the probe counts as it ended: there is only one reset.
+    """
+    driven = Driven()
+    observation, ended = handle.reset(), False
+    while not ended:
+        driven.phases.append(episode.phase)
+        last = reward() if reward is not None and driven.actions else None
+        before = time.perf_counter_ns()
+        action = episode.act(observation, last)
+        driven.nanoseconds += time.perf_counter_ns() - before
+        driven.actions.append(action)
+        observation, terminated, truncated = handle.step(action)
+        ended = terminated or truncated
+    episode.end()
+    return driven
+
+
+def _reward_channel(ledger: Ledger) -> Callable[[], float]:
+    """The one way by which a reward reaches an agent."""
+    return lambda: ledger.rewards[-1]
+
+
+def _solved_at(family: Family, rewards: list[float]) -> int | None:
+    """The number of steps after which the episode was solved, if it was."""
+    if family.solved is None:
+        return None
+    return next((t for t, reward in enumerate(rewards, 1) if reward >= family.solved), None)
+
+
+def _plain(value: float | None) -> float | None:
+    return None if value is None else float(value)
+
+
+def _check_spaces(agent: Agent, family: Family, env: gymnasium.Env[Any, Any]) -> None:
+    actions = getattr(env.action_space, "n", None)
+    shape = env.observation_space.shape
+    expected = (agent.spaces.num_actions, (agent.spaces.observation_dim,))
+    if (actions, shape) != expected:
+        raise HarnessError(
+            f"The agent ({agent.method}, of family {agent.family!r}) takes {expected[0]} actions "
+            f"on observations of shape {list(expected[1])}, but family {family.name!r} has "
+            f"{actions} and {list(shape or ())}; evaluate it on the family it was fitted for."
+        )

@@ -1,0 +1,302 @@
+"""What came of the test episodes: a row a step, a row an episode, and one line in all."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sept_offline.errors import DataError
+from sept_offline.files import write_atomically
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+FORMAT = 1
+METADATA = b"sept_offline.results"
+
+
+@dataclass(frozen=True)
+class EpisodeResult:
+    """One test episode of T steps.
+
+    Per step: actions `[T]`, phases `[T]` ("probe" or "control": who chose), rewards `[T]`.
+    `latent[k]`, `uncertainty` and `novelty` are None where nothing was inferred, as in an episode
+    that ended during the probe.
+    """
+
+    instance: str
+    episode: int
+    """Its number within the instance, from 0."""
+    actions: tuple[int, ...]
+    phases: tuple[str, ...]
+    rewards: tuple[float, ...]
+    terminated: bool
+    solved: bool | None
+    """None where the family does not say what solved is; so too `steps_to_solve`."""
+    steps_to_solve: int | None
+    """Probe included; the limit where it was not solved."""
+    normalised: float | None
+    latent: tuple[float, ...] | None
+    uncertainty: float | None
+    novelty: float | None
+    flagged: bool
+    act_microseconds: float
+    """Mean over actions, of the agent alone."""
+    seconds: float
+    """Of the whole episode, environment included."""
+
+    @property
+    def total(self) -> float:
+        """The return: the plain sum of the rewards."""
+        return cumulate(self.rewards)[-1]
+
+    @property
+    def steps(self) -> int:
+        """T."""
+        return len(self.actions)
+
+    @property
+    def cumulative(self) -> tuple[float, ...]:
+        """`[T]`, the reward so far after each step."""
+        return cumulate(self.rewards)
+
+
+@dataclass(frozen=True)
+class Results:
+    """All test episodes of one agent in one split of a family.
+
+    On disk it is one Parquet file with a row an episode; the columns `action`, `phase`, `reward`
+    and `cumulative_reward` are lists with an entry a step, and the rest of this record is JSON in
+    the file's metadata.
+    """
+
+    method: str
+    family: str
+    needs: tuple[str, ...]
+    """What the agent was given beside observations: none, "hidden", "reward"."""
+    instances: str
+    seed: int
+    limit: int
+    """Steps after which an episode was cut."""
+    episodes: tuple[EpisodeResult, ...]
+
+    def summary(self) -> dict[str, Any]:
+        """One JSON-ready object: means and standard errors over episodes, null where undefined."""
+        solved = [float(e.solved) for e in self.episodes if e.solved is not None]
+        actions = sum(e.steps for e in self.episodes)
+        agent = math.fsum(e.act_microseconds * e.steps for e in self.episodes)
+        return {
+            "method": self.method,
+            "family": self.family,
+            "needs": list(self.needs),
+            "episodes": len(self.episodes),
+            "solved": float(np.mean(solved)) if solved else None,
+            "steps_to_solve": statistics([e.steps_to_solve for e in self.episodes]),
+            "return": statistics([e.total for e in self.episodes]),
+            "normalised": statistics([e.normalised for e in self.episodes]),
+            "act_microseconds": agent / actions if actions else None,
+        }
+
+    def episodes_table(self) -> pa.Table:
+        """One row an episode, with the steps as lists."""
+        import pyarrow as pa
+
+        return pa.Table.from_pylist([_row(e) for e in self.episodes], schema=_schema())
+
+    def steps_table(self) -> pa.Table:
+        """One row a step: instance, episode, step, action, phase, reward, cumulative_reward."""
+        import pyarrow as pa
+
+        counts = [e.steps for e in self.episodes]
+        columns: dict[str, Any] = {
+            "instance": np.repeat([e.instance for e in self.episodes], counts),
+            "episode": np.repeat([e.episode for e in self.episodes], counts),
+            "step": np.concatenate([np.arange(n) for n in counts]),
+            "action": np.concatenate([e.actions for e in self.episodes]),
+            "phase": np.concatenate([e.phases for e in self.episodes]),
+            "reward": np.concatenate([e.rewards for e in self.episodes]),
+            "cumulative_reward": np.concatenate([e.cumulative for e in self.episodes]),
+        }
+        return pa.table(columns)
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything, JSON-ready: what was asked, the summary, and every episode with its steps."""
+        return self._header() | {
+            "summary": self.summary(),
+            "table": [_row(episode) for episode in self.episodes],
+        }
+
+    def write(self, path: str | Path) -> None:
+        """Write a whole `.parquet` or `.json` file or nothing."""
+        target = Path(path)
+        if target.suffix == ".json":
+            text = json.dumps(self.to_json(), allow_nan=False)
+            write = partial(_write_text, text=text)
+        elif target.suffix == ".parquet":
+            table = self.episodes_table().replace_schema_metadata(
+                {METADATA: json.dumps(self._header()).encode()}
+            )
+            write = partial(_write_table, table=table)
+        else:
+            raise DataError(f"Cannot write results to {target}; end its name in .parquet or .json.")
+        try:
+            write_atomically(target, write)
+        except OSError as problem:
+            raise DataError(f"Cannot write {target}: {problem.strerror or problem}.") from problem
+
+    def _header(self) -> dict[str, Any]:
+        return {
+            "format": FORMAT,
+            "method": self.method,
+            "family": self.family,
+            "needs": list(self.needs),
+            "instances": self.instances,
+            "seed": self.seed,
+            "limit": self.limit,
+        }
+
+
+def cumulate(rewards: Sequence[float]) -> tuple[float, ...]:
+    """`[T]`, sums of the first rewards in order; the last one is the return, to the bit."""
+    return tuple(itertools.accumulate(rewards))
+
+
+def statistics(values: Sequence[float | None]) -> dict[str, float | int | None] | None:
+    """Mean, standard error, median and count of what is there; None where nothing is.
+
+    The standard error is that of the mean over episodes, s/√n with n − 1 degrees of freedom; a
+    single episode has none.
+    """
+    there = np.array([value for value in values if value is not None], dtype=np.float64)
+    if not len(there):
+        return None
+    count = len(there)
+    return {
+        "mean": float(there.mean()),
+        "se": float(there.std(ddof=1) / math.sqrt(count)) if count > 1 else None,
+        "median": float(np.median(there)),
+        "count": count,
+    }
+
+
+def load_results(path: str | Path) -> Results:
+    """Results that `write` wrote, of either format."""
+    source = Path(path)
+    try:
+        if source.suffix == ".json":
+            header = json.loads(source.read_text(encoding="utf-8"))
+            rows = header["table"]
+        else:
+            import pyarrow.parquet as pq
+
+            table = pq.read_table(source)
+            header = json.loads((table.schema.metadata or {})[METADATA])
+            rows = table.to_pylist()
+        if header["format"] != FORMAT:
+            raise DataError(
+                f"{source} holds results of format {header['format']}, this version reads {FORMAT}."
+            )
+        return Results(
+            method=header["method"],
+            family=header["family"],
+            needs=tuple(header["needs"]),
+            instances=header["instances"],
+            seed=header["seed"],
+            limit=header["limit"],
+            episodes=tuple(_episode(row) for row in rows),
+        )
+    except OSError as problem:
+        # Arrow's errors for damaged files are OSErrors too, without an errno.
+        raise DataError(f"Cannot read {source}: {problem.strerror or problem}.") from problem
+    except (KeyError, TypeError, ValueError) as problem:
+        raise DataError(
+            f"{source} holds no results of `sept-offline evaluate` ({problem})."
+        ) from problem
+
+
+def _schema() -> pa.Schema:
+    import pyarrow as pa
+
+    return pa.schema(
+        [
+            ("instance", pa.string()),
+            ("episode", pa.int64()),
+            ("return", pa.float64()),
+            ("steps", pa.int64()),
+            ("solved", pa.bool_()),
+            ("steps_to_solve", pa.int64()),
+            ("terminated", pa.bool_()),
+            ("normalised", pa.float64()),
+            ("latent", pa.list_(pa.float64())),
+            ("uncertainty", pa.float64()),
+            ("novelty", pa.float64()),
+            ("flagged", pa.bool_()),
+            ("act_microseconds", pa.float64()),
+            ("seconds", pa.float64()),
+            ("action", pa.list_(pa.int64())),
+            ("phase", pa.list_(pa.string())),
+            ("reward", pa.list_(pa.float64())),
+            ("cumulative_reward", pa.list_(pa.float64())),
+        ]
+    )
+
+
+def _row(episode: EpisodeResult) -> dict[str, Any]:
+    return {
+        "instance": episode.instance,
+        "episode": episode.episode,
+        "return": episode.total,
+        "steps": episode.steps,
+        "solved": episode.solved,
+        "steps_to_solve": episode.steps_to_solve,
+        "terminated": episode.terminated,
+        "normalised": episode.normalised,
+        "latent": None if episode.latent is None else list(episode.latent),
+        "uncertainty": episode.uncertainty,
+        "novelty": episode.novelty,
+        "flagged": episode.flagged,
+        "act_microseconds": episode.act_microseconds,
+        "seconds": episode.seconds,
+        "action": list(episode.actions),
+        "phase": list(episode.phases),
+        "reward": list(episode.rewards),
+        "cumulative_reward": list(episode.cumulative),
+    }
+
+
+def _episode(row: dict[str, Any]) -> EpisodeResult:
+    return EpisodeResult(
+        instance=row["instance"],
+        episode=row["episode"],
+        actions=tuple(row["action"]),
+        phases=tuple(row["phase"]),
+        rewards=tuple(row["reward"]),
+        terminated=row["terminated"],
+        solved=row["solved"],
+        steps_to_solve=row["steps_to_solve"],
+        normalised=row["normalised"],
+        latent=None if row["latent"] is None else tuple(row["latent"]),
+        uncertainty=row["uncertainty"],
+        novelty=row["novelty"],
+        flagged=row["flagged"],
+        act_microseconds=row["act_microseconds"],
+        seconds=row["seconds"],
+    )
+
+
+def _write_text(path: Path, text: str) -> None:
+    path.write_text(text + "\n", encoding="utf-8")
+
+
+def _write_table(path: Path, table: pa.Table) -> None:
+    import pyarrow.parquet as pq
+
+    pq.write_table(table, path)
