@@ -12,25 +12,37 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _PUBLIC = {
+    "Agent": "sept_offline.agent",
     "Dataset": "sept_offline.data",
     "DatasetWriter": "sept_offline.data",
     "Episode": "sept_offline.data",
     "Family": "sept_offline.family",
+    "FitConfig": "sept_offline.methods",
+    "Results": "sept_offline.evaluation",
     "Segments": "sept_offline.data",
     "SeptError": "sept_offline.errors",
     "check_family": "sept_offline.collect",
     "collect_dataset": "sept_offline.collect",
     "convert": "sept_offline.data",
+    "evaluate": "sept_offline.evaluation",
+    "fit": "sept_offline.methods",
+    "fitter": "sept_offline.methods",
     "from_minari": "sept_offline.data",
     "inspect": "sept_offline.data",
+    "load_agent": "sept_offline.agent",
     "load_dataset": "sept_offline.data",
     "load_family": "sept_offline.family",
+    "load_results": "sept_offline.evaluation",
+    "save_agent": "sept_offline.agent",
     "validate": "sept_offline.data",
 }
 
 __all__ = sorted(_PUBLIC)
 
 if TYPE_CHECKING:
+    from sept_offline.agent import Agent as Agent
+    from sept_offline.agent import load_agent as load_agent
+    from sept_offline.agent import save_agent as save_agent
     from sept_offline.collect import check_family as check_family
     from sept_offline.collect import collect_dataset as collect_dataset
     from sept_offline.data import Dataset as Dataset
@@ -43,8 +55,14 @@ if TYPE_CHECKING:
     from sept_offline.data import load_dataset as load_dataset
     from sept_offline.data import validate as validate
     from sept_offline.errors import SeptError as SeptError
+    from sept_offline.evaluation import Results as Results
+    from sept_offline.evaluation import evaluate as evaluate
+    from sept_offline.evaluation import load_results as load_results
     from sept_offline.family import Family as Family
     from sept_offline.family import load_family as load_family
+    from sept_offline.methods import FitConfig as FitConfig
+    from sept_offline.methods import fit as fit
+    from sept_offline.methods import fitter as fitter
 
 
 def __getattr__(name: str) -> Any:

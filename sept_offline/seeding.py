@@ -53,8 +53,8 @@ def restore_generator(state: dict[str, Any]) -> np.random.Generator:
     """The generator whose state `generator_state` returned."""
     bits = np.random.PCG64()
     bits.state = {
-        "bit_generator": state["bit_generator"],
-        "state": {key: int(value) for key, value in state["state"].items()},
+        "bit_generator": "PCG64",
+        "state": {"state": int(state["state"]["state"]), "inc": int(state["state"]["inc"])},
         "has_uint32": state["has_uint32"],
         "uinteger": state["uinteger"],
     }

@@ -10,6 +10,7 @@ import click
 
 from sept_offline.cli.collecting import collect
 from sept_offline.cli.dataset import convert, inspect, validate
+from sept_offline.cli.fitting import fit
 from sept_offline.errors import SeptError, TrainingError
 from sept_offline.family import suggest
 
@@ -57,7 +58,7 @@ def cli() -> None:
     """
 
 
-for command in (collect, inspect, validate, convert):
+for command in (collect, inspect, validate, convert, fit):
     cli.add_command(command)
 
 

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from sept_offline.agent.networks import MLP
+from sept_offline.agent.networks import Network
 from sept_offline.errors import ConfigError
 
 Floats = NDArray[np.float64]
@@ -43,7 +43,7 @@ class Snapshot:
     `network` maps scaled [observation, hidden] to action values.
     """
 
-    network: MLP
+    network: Network
     epsilon: float
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sept_offline.collect.rollout import make_vector, spaces
+from sept_offline.collect.rollout import make_vector, reset_rows, spaces
 from sept_offline.errors import FamilyError
 from sept_offline.family import Family, Hidden, load_family
 from sept_offline.seeding import generator
@@ -82,7 +82,7 @@ def _check_gymnasium(family: Family, hidden: Hidden) -> None:
             f"Family {family.name!r} fails Gymnasium's environment checker: {error}"
         ) from error
     finally:
-        env.close()
+        env.close()  # type: ignore[no-untyped-call]
 
 
 def _trace(
@@ -112,7 +112,7 @@ def _trace(
             if terminated:
                 break
     finally:
-        env.close()
+        env.close()  # type: ignore[no-untyped-call]
     return np.array(observations), np.array(rewards), np.array(ends)
 
 
@@ -151,8 +151,7 @@ def _check_vector(family: Family, hiddens: list[Hidden], seed: int, actions: NDA
     rows = hiddens[: min(4, len(hiddens))]
     env = make_vector(family, rows, family.train_steps)
     try:
-        observation, _ = env.reset(seed=[seed + row for row in range(len(rows))])
-        batch = [np.array(observation)]
+        batch = [reset_rows(env, [seed + row for row in range(len(rows))])]
         for action in actions:
             observation, _, terminated, truncated, _ = env.step(np.full(len(rows), action))
             batch.append(np.array(observation))

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sept_offline.agent.networks import MLP, Standardiser
+from sept_offline.agent.networks import Standardiser, network_from_arrays
 from sept_offline.collect.behaviour import EpsilonGreedy, Snapshot
 from sept_offline.collect.recipe import ExpertConfig
-from sept_offline.collect.rollout import hidden_rows, make_vector, spaces
+from sept_offline.collect.rollout import hidden_rows, make_vector, reset_rows, spaces
 from sept_offline.control import Batch, Learner, prepare_rewards
 from sept_offline.family import Family, Hidden
 from sept_offline.seeding import generator, integer
@@ -78,7 +78,7 @@ class Expert:
             if name.startswith(("snapshot.", "features."))
         }
         snapshots = tuple(
-            Snapshot(MLP.from_arrays(arrays, f"snapshot.{index}"), epsilon)
+            Snapshot(network_from_arrays(arrays, f"snapshot.{index}"), epsilon)
             for index, epsilon in enumerate(state.values["epsilons"])
         )
         features = Features(
@@ -147,8 +147,7 @@ class ExpertStage:
         n = len(self.hiddens)
         env = make_vector(self.family, self.hiddens, self.max_steps)
         seeds = [integer(self.seed, "reset", index, row) for row in range(n)]
-        observation, _ = env.reset(seed=seeds)
-        observation = np.asarray(observation, dtype=np.float32)
+        observation = reset_rows(env, seeds)
         raw: list[tuple[NDArray[Any], ...]] = []
         fresh = np.ones(n, dtype=bool)
         returns = np.zeros(n)
@@ -185,10 +184,10 @@ class ExpertStage:
                 self.snapshots.append(Snapshot(network, self._epsilon(position)))
         env.close()
         if self.features is None:
-            seen = np.concatenate([moment[0] for moment in raw])
+            seen = np.concatenate([early[0] for early in raw])
             self.features = Features(Standardiser.fit(seen), Standardiser.fit(self.hidden))
-            for moment in raw:
-                self._store(*moment)
+            for early in raw:
+                self._store(*early)
         return {"return": float(np.mean(finished)) if finished else float("nan")}
 
     def _store(

@@ -6,10 +6,9 @@ import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sept_offline.collect.behaviour import Behaviour, Uniform, UserPolicy
-from sept_offline.collect.expert import Expert, ExpertStage
 from sept_offline.collect.recipe import (
     EPISODES_PER_INSTANCE,
     Recipe,
@@ -28,6 +27,9 @@ from sept_offline.files import load_state, save_state
 from sept_offline.progress import Progress, Silent
 from sept_offline.seeding import generator, integer
 from sept_offline.threads import one_thread
+
+if TYPE_CHECKING:
+    from sept_offline.collect.expert import Expert
 
 SHARD = 256
 """Episodes stepped together; part of the definition of a dataset, not a tuning knob."""
@@ -181,6 +183,7 @@ def collect_dataset(
             action_names=record.action_names,
             root_seed=seed,
             probe_steps=probe_steps,
+            extra={"latent_dim": record.latent_dim},
             instances=[f"{recipe.instances}-{index}" for index in range(len(hiddens))],
             hidden={f"{recipe.instances}-{i}": hidden for i, hidden in enumerate(hiddens)},
         ) as writer:
@@ -209,6 +212,8 @@ def train_expert(
     family: Family, recipe: Recipe, seed: int, folder: Path, progress: Progress
 ) -> Path:
     """The file of the trained expert in `folder`; training continues where it was interrupted."""
+    from sept_offline.collect.expert import ExpertStage
+
     finished, unfinished = folder / "expert.safetensors", folder / "expert-training.safetensors"
     if finished.exists():
         return finished
@@ -231,6 +236,8 @@ def train_expert(
 
 def load_expert(path: Path) -> Expert:
     """The expert in a file that `train_expert` returned."""
+    from sept_offline.collect.expert import Expert
+
     return Expert.restore(load_state(path, DataError))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -53,9 +53,17 @@ def make_vector(
     from gymnasium.vector import SyncVectorEnv
     from gymnasium.wrappers import TimeLimit
 
-    return SyncVectorEnv(
-        [lambda hidden=hidden: TimeLimit(family.make(hidden), max_steps) for hidden in hiddens]
-    )
+    def maker(hidden: Hidden) -> Callable[[], Any]:
+        return lambda: TimeLimit(family.make(hidden), max_steps)
+
+    return SyncVectorEnv([maker(hidden) for hidden in hiddens])
+
+
+def reset_rows(env: VectorEnv[Any, Any, Any], seeds: Sequence[int]) -> NDArray[np.float32]:
+    """Start every row from its own seed; [n, d]."""
+    # Gymnasium takes a list here, though its signature says otherwise.
+    observation, _ = env.reset(seed=list(seeds))  # type: ignore[arg-type]
+    return np.asarray(observation, dtype=np.float32)
 
 
 def hidden_rows(hiddens: Sequence[Hidden]) -> NDArray[np.float64]:
@@ -89,7 +97,7 @@ def spaces(family: Family) -> tuple[int, int]:
             )
         return env.observation_space.shape[0], int(env.action_space.n)
     finally:
-        env.close()
+        env.close()  # type: ignore[no-untyped-call]
 
 
 def run_shard(
@@ -111,8 +119,7 @@ def run_shard(
     members = [(starts[rows[0]].behaviour, np.array(rows)) for rows in groups.values()]
 
     try:
-        observation, _ = env.reset(seed=[start.reset_seed for start in starts])
-        observation = np.asarray(observation, dtype=np.float32)
+        observation = reset_rows(env, [start.reset_seed for start in starts])
         num_actions = int(env.single_action_space.n)  # type: ignore[attr-defined]
         observations = np.empty((max_steps + 1, n, observation.shape[1]), dtype=np.float32)
         actions = np.empty((max_steps, n), dtype=np.int64)

@@ -1,10 +1,21 @@
-"""Control: d3rlpy's discrete value learners on [state, latent], fed from contiguous tensors."""
+"""Control: d3rlpy's discrete value learners on [state, latent], fed from contiguous tensors.
+
+Settings are read without torch or d3rlpy; those are loaded with the first name that needs them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+from typing import TYPE_CHECKING, Any
 
 from sept_offline.control.config import ALGORITHMS, ControlConfig
-from sept_offline.control.learner import Learner
-from sept_offline.control.replay import Batch, Replay
-from sept_offline.control.rewards import prepare_rewards
-from sept_offline.control.stage import ControlStage
+
+if TYPE_CHECKING:
+    from sept_offline.control.learner import Learner
+    from sept_offline.control.replay import Batch, Replay
+    from sept_offline.control.rewards import prepare_rewards
+    from sept_offline.control.stage import ControlStage
 
 __all__ = [
     "ALGORITHMS",
@@ -15,3 +26,23 @@ __all__ = [
     "Replay",
     "prepare_rewards",
 ]
+
+_LAZY = {
+    "Batch": "replay",
+    "ControlStage": "stage",
+    "Learner": "learner",
+    "Replay": "replay",
+    "prepare_rewards": "rewards",
+}
+
+# d3rlpy imports legacy gym, which prints a notice that is nobody's business here.
+with contextlib.suppress(ImportError):
+    from gym_notices import notices
+
+    notices.notices.clear()
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_LAZY[name]}"), name)

@@ -1,0 +1,100 @@
+"""`sept-offline fit`."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from sept_offline.cli.console import ConsoleProgress, print_json
+
+
+@click.command()
+@click.argument("dataset", type=Path)
+@click.option("--method", default="sept", show_default=True, help="sept, avg or oracle.")
+@click.option(
+    "--preset", default="default", show_default=True, help="default, or paper: as in the paper."
+)
+@click.option("--config", type=Path, help="Settings (TOML) over the preset's.")
+@click.option("--set", "settings", multiple=True, help="One setting, e.g. control.batch_size=128.")
+@click.option("--control", help="double_dqn, discrete_cql, discrete_bcq or nfq.")
+@click.option("--fallback", type=click.Choice(["none", "avg"]), help="Who acts when flagged.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option("--resume", is_flag=True, help="Continue a run that was interrupted.")
+@click.option("--restart", is_flag=True, help="Replace whatever run is there.")
+@click.option("-o", "--out", type=Path, help="The run: runs/<dataset>-<method>-<seed> by default.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
+@click.option("--quiet", is_flag=True, help="No progress.")
+def fit(
+    dataset: Path,
+    method: str,
+    preset: str,
+    config: Path | None,
+    settings: tuple[str, ...],
+    control: str | None,
+    fallback: str | None,
+    seed: int,
+    resume: bool,
+    restart: bool,
+    out: Path | None,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Learn an agent from the logs in DATASET.
+
+    \b
+    Example:
+      sept-offline fit nav.h5 --set control.updates=500 -o runs/nav
+    """
+    from sept_offline.config import merge, parse_settings, read_toml
+    from sept_offline.data import validate
+    from sept_offline.methods import fit as learn
+
+    progress = ConsoleProgress(quiet)
+    validate(dataset).raise_if_bad()
+    flags: dict[str, Any] = {}
+    if control is not None:
+        flags["control"] = {"algorithm": control}
+    if fallback is not None:
+        flags["fallback"] = fallback
+    target = out or Path("runs") / f"{dataset.stem}-{method}-{seed}"
+    began = time.monotonic()
+    try:
+        agent = learn(
+            dataset,
+            method,
+            merge(read_toml(config) if config else {}, parse_settings(settings), flags),
+            seed,
+            out=target,
+            preset=preset,
+            resume=resume,
+            restart=restart,
+            progress=progress,
+        )
+    except KeyboardInterrupt:
+        progress.finish()
+        progress.message(f"Interrupted; {target} can be continued with the same command --resume.")
+        raise
+    seconds = time.monotonic() - began
+    if as_json:
+        print_json(
+            {
+                "path": str(target),
+                "method": method,
+                "needs": sorted(agent.needs),
+                "seconds": round(seconds, 3),
+                "record": agent.record,
+            }
+        )
+        return
+    click.echo(f"{target}: {method} in {seconds:.1f} s")
+    found = agent.record.get("identification")
+    if found:
+        click.echo(
+            f"identification of held-out episodes: {found['neighbours']:.3f} "
+            f"(chance {found['chance']:.3f}); probe: {agent.record['probe']}"
+        )
+    if agent.record.get("behaviour_estimated"):
+        click.echo("The behaviour's probabilities were not logged; they are estimated.")

@@ -1,0 +1,75 @@
+"""Every setting of `fit` in one frozen record, and the presets it starts from."""
+
+from __future__ import annotations
+
+import importlib.resources
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from sept_offline.config import build, merge, read_toml
+from sept_offline.control import ControlConfig
+from sept_offline.data import Dataset
+from sept_offline.errors import ConfigError
+from sept_offline.family import suggest
+from sept_offline.latent import LatentConfig
+from sept_offline.probe import ProbeConfig
+
+PRESETS = ("default", "paper")
+
+
+@dataclass(frozen=True)
+class FitConfig:
+    """Settings of all stages; `--set a.b=c` names them as they stand here."""
+
+    probe_steps: int
+    """T_p, the steps of a segment."""
+    held_out: float = 0.1
+    """Share of each instance's episodes kept from the latent, to judge it and for novelty."""
+    fallback: Literal["none", "avg"] = "none"
+    """A robust policy to act where an instance is flagged as new."""
+    latent: LatentConfig = field(default_factory=LatentConfig)
+    probe: ProbeConfig = field(default_factory=ProbeConfig)
+    control: ControlConfig = field(default_factory=ControlConfig)
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot work, by name."""
+        if self.probe_steps < 1:
+            raise ConfigError(f"probe_steps is {self.probe_steps}; expected at least 1.")
+        if not 0 < self.held_out <= 0.5:
+            raise ConfigError(f"held_out is {self.held_out}; expected above 0 and at most 0.5.")
+
+
+def preset_values(family: str | None, preset: str) -> dict[str, Any]:
+    """The settings of a preset for a family: those for any family, then its own."""
+    if preset not in PRESETS:
+        raise ConfigError(
+            f"There is no preset {preset!r}{suggest(preset, PRESETS)}; known are "
+            f"{', '.join(PRESETS)}."
+        )
+    folder = Path(str(importlib.resources.files("sept_offline.methods") / "presets"))
+    layers = [read_toml(folder / "any.toml").get(preset, {})]
+    own = folder / f"{family}.toml"
+    if family and own.exists():
+        layers.append(read_toml(own).get(preset, {}))
+    return merge(*layers)
+
+
+def resolve_config(
+    data: Dataset, preset: str = "default", *overrides: Mapping[str, Any]
+) -> FitConfig:
+    """The settings for a dataset: what it says of itself, the preset, then each override."""
+    metadata = data.metadata
+    said: dict[str, Any] = {}
+    if metadata.probe_steps:
+        said["probe_steps"] = metadata.probe_steps
+    if "latent_dim" in metadata.extra:
+        said["latent"] = {"dim": metadata.extra["latent_dim"]}
+    values = merge(said, preset_values(metadata.family, preset), *overrides)
+    if "probe_steps" not in values:
+        raise ConfigError(
+            f"{data.path} does not say how many steps a probe has; add --set probe_steps=5, "
+            "or another number of first steps that tells instances apart."
+        )
+    return build(FitConfig, values)

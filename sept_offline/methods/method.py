@@ -1,0 +1,29 @@
+"""What a method is: a name, what it may see, and a generator of the stages it is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+
+from sept_offline.agent import Agent
+from sept_offline.data import Dataset
+from sept_offline.methods.config import FitConfig
+from sept_offline.stage import Stage
+
+Recipe = Callable[[Dataset, FitConfig, int], Generator[Stage, None, Agent]]
+
+
+@dataclass(frozen=True)
+class Method:
+    """A way from logs to an agent.
+
+    `stages` yields one stage after another; whoever iterates advances each to its end (or restores
+    an ended one), then asks for the next. It returns the agent. Files, clocks and progress bars
+    are the iterator's business.
+    """
+
+    name: str
+    stages: Recipe
+    summary: str
+    privileged: bool = False
+    """Whether it is shown the hidden parameters of the training instances."""

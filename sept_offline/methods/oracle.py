@@ -1,0 +1,43 @@
+"""Oracle: π(a | s, hidden), shown the true hidden parameters in training and in the test."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+import numpy as np
+
+from sept_offline.agent import Agent, HiddenContext
+from sept_offline.agent.networks import Standardiser
+from sept_offline.data import Dataset
+from sept_offline.errors import DataError
+from sept_offline.methods.config import FitConfig
+from sept_offline.methods.method import Method
+from sept_offline.methods.shared import control_stage, spaces_of
+from sept_offline.stage import Stage
+
+
+def _stages(data: Dataset, config: FitConfig, seed: int) -> Generator[Stage, None, Agent]:
+    hidden = data.hidden
+    if hidden is None:
+        raise DataError(
+            f"{data.path} does not hold the hidden parameters of its instances, which the method "
+            "'oracle' needs; fit 'sept' or 'avg'."
+        )
+    scaler = Standardiser.fit(hidden.values)
+    control = yield from control_stage(
+        data,
+        config.control,
+        seed,
+        contexts=scaler(hidden.values),
+        context_instance=np.arange(len(hidden.values)),
+    )
+    context = HiddenContext(hidden.names, scaler)
+    return Agent("oracle", data.metadata.family or "", spaces_of(data), context, control)
+
+
+ORACLE = Method(
+    "oracle",
+    _stages,
+    "One policy that is told the hidden parameters: the upper bound.",
+    privileged=True,
+)

@@ -1,0 +1,172 @@
+"""SEPT: learn a latent, learn to probe for it, learn control given it; then one episode."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sept_offline.agent import Agent, Control, NetworkProbe, Novelty, SegmentContext, segment_elbo
+from sept_offline.agent.networks import Standardiser
+from sept_offline.data import Dataset, Segments
+from sept_offline.latent import InstanceLatentStage, LatentModel, identify
+from sept_offline.methods.config import FitConfig
+from sept_offline.methods.method import Method
+from sept_offline.methods.shared import control_stage, spaces_of
+from sept_offline.probe import PaperLoopStage, ProbePolicy, ProbeStage, segment_rewards
+from sept_offline.seeding import generator, integer
+from sept_offline.stage import Stage
+
+NOVELTY_SAMPLE = 2000
+"""Held-out segments, drawn as the probe would meet them, whose ELBOs make the quantiles."""
+
+
+@dataclass(frozen=True)
+class Knowledge:
+    """A latent, a probe, and how likely each logged segment is under that probe.
+
+    weights `[N]`: self-normalised importance weights of all segments.
+    """
+
+    latent: LatentModel
+    probe: ProbePolicy
+    weights: NDArray[np.float64]
+    record: dict[str, Any]
+
+
+def _stages(data: Dataset, config: FitConfig, seed: int) -> Generator[Stage, None, Agent]:
+    held = held_out_episodes(data, config.held_out, seed)
+    segments = data.segments(config.probe_steps)
+    learn = learn_jointly if config.latent.objective == "segment" else learn_in_turn
+    known = yield from learn(data, segments, held, config, seed)
+
+    latent, _ = known.latent.encode(segments)
+    scaler = Standardiser.fit(latent)
+    control = yield from control_stage(
+        data,
+        config.control,
+        seed,
+        contexts=scaler(latent),
+        context_instance=segments.instance,
+        context_weights=known.weights,
+    )
+    fallback: Control | None = None
+    if config.fallback == "avg":
+        fallback = yield from control_stage(data, config.control, seed, name="fallback")
+    context = SegmentContext(
+        NetworkProbe(known.probe.standardiser, known.probe.network),
+        known.latent.encoder,
+        scaler,
+        novelty_of(known, segments, held, seed),
+    )
+    fresh = held[segments.episode]
+    found = identify(known.latent, pick(segments, ~fresh), pick(segments, fresh))
+    return Agent(
+        "sept",
+        data.metadata.family or "",
+        spaces_of(data),
+        context,
+        control,
+        fallback,
+        record=known.record | {"identification": asdict(found)},
+    )
+
+
+def learn_in_turn(
+    data: Dataset, segments: Segments, held: NDArray[np.bool_], config: FitConfig, seed: int
+) -> Generator[Stage, None, Knowledge]:
+    """A latent of the instance first, then a probe that makes it plain."""
+    fitted = data.select(~held)
+    latent = InstanceLatentStage(
+        fitted.steps(),
+        fitted.segments(config.probe_steps),
+        config.latent,
+        integer(seed, "latent"),
+        num_actions=data.num_actions,
+        num_instances=len(data.instances),
+    )
+    yield latent
+    model = latent.result()
+    rewards = segment_rewards(config.probe.reward, model, segments)
+    probe = ProbeStage(
+        segments, rewards, config.probe, integer(seed, "probe"), num_actions=data.num_actions
+    )
+    yield probe
+    result = probe.result()
+    record = {
+        "probe": result.reason,
+        "probe_accepted": result.accepted,
+        "probe_ess": result.history[-1].ess if result.history else None,
+        "behaviour_estimated": result.estimated,
+    }
+    return Knowledge(model, result.policy, result.weights, record)
+
+
+def learn_jointly(
+    data: Dataset, segments: Segments, held: NDArray[np.bool_], config: FitConfig, seed: int
+) -> Generator[Stage, None, Knowledge]:
+    """The paper's loop: the probe makes the VAE's data, the VAE rewards the probe."""
+    loop = PaperLoopStage(
+        segments,
+        config.latent,
+        config.probe,
+        integer(seed, "loop"),
+        num_actions=data.num_actions,
+        num_instances=len(data.instances),
+    )
+    yield loop
+    result = loop.result()
+    last = result.history[-1]
+    record = {"probe": "the paper's loop", "probe_accepted": True, "probe_ess": last.ess}
+    record["behaviour_estimated"] = loop.behaviour.estimated
+    return Knowledge(result.latent, result.policy, result.weights, record)
+
+
+def held_out_episodes(data: Dataset, share: float, seed: int) -> NDArray[np.bool_]:
+    """Which episodes the latent does not see: so many of each instance, none of a lone one."""
+    rng = generator(seed, "held out")
+    instance = data.episode_index.instance
+    held = np.zeros(len(instance), dtype=bool)
+    for code in np.unique(instance):
+        own = rng.permutation(np.flatnonzero(instance == code))
+        count = min(max(1, round(share * len(own))), len(own) - 1)
+        held[own[:count]] = True
+    return held
+
+
+def pick(segments: Segments, rows: NDArray[np.bool_]) -> Segments:
+    """The segments in `rows`."""
+    propensities = segments.propensities
+    return Segments(
+        observations=segments.observations[rows],
+        actions=segments.actions[rows],
+        rewards=segments.rewards[rows],
+        propensities=None if propensities is None else propensities[rows],
+        instance=segments.instance[rows],
+        episode=segments.episode[rows],
+        skipped=0,
+    )
+
+
+def novelty_of(
+    known: Knowledge, segments: Segments, held: NDArray[np.bool_], seed: int
+) -> Novelty | None:
+    """The ELBOs that segments of known instances have under the probe, to compare with."""
+    decoder = known.latent.decoder
+    fresh = held[segments.episode]
+    if decoder is None or not fresh.any():
+        return None
+    own = pick(segments, fresh)
+    elbos = segment_elbo(known.latent.encoder, decoder, own.observations, own.actions)
+    weights = known.weights[fresh]
+    # Low-variance resampling: one draw, then even steps through the cumulative weights.
+    places = (np.arange(NOVELTY_SAMPLE) + generator(seed, "novelty").random()) / NOVELTY_SAMPLE
+    edges = np.cumsum(weights) / weights.sum()
+    drawn = np.minimum(np.searchsorted(edges, places), len(elbos) - 1)
+    return Novelty(decoder, elbos[drawn])
+
+
+SEPT = Method("sept", _stages, "Probe, infer a latent, control: Single Episode Policy Transfer.")

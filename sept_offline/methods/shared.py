@@ -1,0 +1,97 @@
+"""What all methods share: checked data, a control stage, the agent's spaces."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sept_offline.agent import Control, Spaces
+from sept_offline.agent.networks import Standardiser
+from sept_offline.control import ControlConfig, ControlStage, Replay, prepare_rewards
+from sept_offline.data import Dataset
+from sept_offline.errors import DataError
+from sept_offline.seeding import integer
+from sept_offline.stage import Stage
+
+
+def check_data(data: Dataset, probe_steps: int) -> None:
+    """Refuse, in one sentence, data that no method can learn from."""
+    index = data.episode_index
+    present = np.unique(index.instance)
+    if len(present) < 2:
+        raise DataError(
+            f"{data.path} holds {len(present)} instance; at least 2 are needed to learn what "
+            "differs between them."
+        )
+    short = np.flatnonzero(index.length < probe_steps)
+    if len(short):
+        first = int(short[0])
+        raise DataError(
+            f"{data.path}: {len(short)} episodes are shorter than the probe of {probe_steps} steps "
+            f"(the first is episode {first} of instance {data.instances[index.instance[first]]!r} "
+            f"with {index.length[first]} steps); choose --set probe_steps={index.length.min()} or "
+            "leave them out."
+        )
+    columns = data.columns("actions", "rewards", "observations")
+    for name in ("observations", "rewards"):
+        bad = ~np.isfinite(columns[name])
+        if bad.any():
+            raise DataError(
+                f"{data.path}: {int(bad.sum())} values of {name} are not finite; "
+                "run sept-offline validate to see where."
+            )
+    counts = np.bincount(columns["actions"], minlength=data.num_actions)
+    taken = np.flatnonzero(counts)
+    if len(taken) < 2:
+        raise DataError(
+            f"{data.path}: only action {taken[0]} was ever logged; nothing can be learned about "
+            "any other."
+        )
+    never = np.flatnonzero(counts == 0)
+    if len(never):
+        raise DataError(
+            f"{data.path}: action {never[0]} of {data.num_actions} was never logged, so its effect "
+            "is unknown; drop it from the action space or log it."
+        )
+
+
+def spaces_of(data: Dataset) -> Spaces:
+    """What the agent observes and does, by the dataset's names."""
+    observations = data.columns("observations")["observations"]
+    metadata = data.metadata
+    return Spaces.of(
+        observations, data.num_actions, metadata.observation_names, metadata.action_names
+    )
+
+
+def control_stage(
+    data: Dataset,
+    config: ControlConfig,
+    seed: int,
+    contexts: NDArray[Any] | None = None,
+    context_instance: NDArray[Any] | None = None,
+    context_weights: NDArray[Any] | None = None,
+    name: str = "control",
+) -> Generator[Stage, None, Control]:
+    """Train π(a | s, context) on every logged step; the contexts are already standardised."""
+    steps = data.steps()
+    scaler = Standardiser.fit(steps.observations)
+    rewards = prepare_rewards(steps.rewards, steps.terminations, steps.instance, config)
+    replay = Replay(
+        scaler(steps.observations),
+        steps.row,
+        steps.actions,
+        rewards,
+        steps.terminations,
+        steps.instance,
+        contexts=contexts,
+        context_instance=context_instance,
+        context_weights=context_weights,
+    )
+    stage = ControlStage(replay, config, integer(seed, name), data.num_actions)
+    stage.name = name
+    yield stage
+    return Control(scaler, stage.result())
