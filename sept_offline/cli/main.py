@@ -10,6 +10,7 @@ import click
 
 from sept_offline.cli.collecting import collect
 from sept_offline.cli.dataset import convert, inspect, validate
+from sept_offline.cli.evaluating import evaluate
 from sept_offline.cli.fitting import fit
 from sept_offline.errors import SeptError, TrainingError
 from sept_offline.family import suggest
@@ -58,7 +59,7 @@ def cli() -> None:
     """
 
 
-for command in (collect, inspect, validate, convert, fit):
+for command in (collect, inspect, validate, convert, fit, evaluate):
     cli.add_command(command)
 
 
