@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -133,7 +135,7 @@ class InstanceLatentStage:
         )
         self.posteriors = Posteriors(num_instances, config.dim, config.initial_spread, rng)
         self.rng = torch_generator(seed, "latent", "train")
-        groups = [
+        groups: list[dict[str, Any]] = [
             {"params": list(self.network.parameters())},
             {"params": list(self.posteriors.parameters()), "factor": config.posterior_factor},
         ]

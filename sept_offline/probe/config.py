@@ -29,7 +29,7 @@ class ProbeConfig:
     """The floor is so much higher where the behaviour's probabilities are only estimated."""
     holdout: float = 0.2
     """Share of the segments kept out for the check at the end."""
-    margin: float = 1.0
+    margin: float = 2.0
     """Standard errors by which the held-out reward must improve for the probe to be kept."""
     progress_weight: float = 0.0
     """λ, the weight of a bonus of each segment (where it ends), in standard deviations."""
