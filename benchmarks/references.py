@@ -1,7 +1,8 @@
 """The random and the best known return of every instance of the shipped families, as data.
 
-Run: python benchmarks/references.py [family:split ...]. One core, some seconds an instance. What is
-finished is kept in simulators/data/references/<family>.json and skipped the next time.
+Run: python benchmarks/references.py [family:split ...] [--attempts 2]. One core, some seconds an
+instance. What is finished is kept in simulators/data/references/<family>.json and skipped the next
+time.
 
 random: the mean over many uniform episodes. reference: the best of the constant actions, of an
 online DoubleDQN trained on that instance alone (all networks kept along its training compete, each
@@ -54,7 +55,7 @@ SEED = 0
 RANDOM_EPISODES = 400
 CHOOSING_STARTS = 64
 MEASURING_STARTS = 64
-EXPERT: dict[str, dict[str, Any]] = {
+EXPERT: dict[str, dict[str, int]] = {
     "navigation2d": {"environments": 32, "rounds": 50},
     "navigation2d-switch": {"environments": 32, "rounds": 50},
     "acrobot": {"environments": 16, "rounds": 12},
@@ -164,16 +165,18 @@ def starts_alike(family: Family, hidden: Hidden) -> bool:
     return bool(np.array_equal(first, second))
 
 
-def expert_config(family: Family) -> ExpertConfig:
-    """The recipe's expert with less to do."""
+def expert_config(family: Family, attempt: int) -> ExpertConfig:
+    """The recipe's expert with less to do; every attempt trains twice as long as the last."""
     expert = load_recipe(family).expert
+    smaller = EXPERT[family.name]
+    rounds = smaller["rounds"] * 2**attempt
     control = dataclasses.replace(expert.control, hidden=HIDDEN_LAYERS, average_decay=AVERAGE_DECAY)
     return dataclasses.replace(
-        expert, control=control, epsilon_end=0.05, **EXPERT.get(family.name, {})
+        expert, control=control, epsilon_end=0.05, **(smaller | {"rounds": rounds})
     )
 
 
-def reference_of(family: Family, hidden: Hidden, name: str) -> dict[str, Any]:
+def reference_of(family: Family, hidden: Hidden, name: str, attempt: int) -> dict[str, Any]:
     """One entry of the file: hidden, random, its standard error, reference, and its source."""
     _, num_actions = spaces(family)
     chance = returns_of(family, hidden, [Uniform(num_actions)], RANDOM_EPISODES, f"{name}-random")
@@ -181,9 +184,9 @@ def reference_of(family: Family, hidden: Hidden, name: str) -> dict[str, Any]:
     alone = dataclasses.replace(family, splits={"train": [hidden]}, make_vec=recorder)
     stage = ExpertStage(
         alone,
-        expert_config(family),
+        expert_config(family, attempt),
         family.train_steps,
-        integer(SEED, "references", family.name, name),
+        integer(SEED, "references", family.name, name, *([attempt] if attempt else [])),
     )
     stage.advance(stage.total)
     expert = stage.result()
@@ -215,11 +218,12 @@ def reference_of(family: Family, hidden: Hidden, name: str) -> dict[str, Any]:
         "random_se": float(chance.std(ddof=1) / np.sqrt(chance.size)),
         "reference": value,
         "source": where,
+        "attempts": attempt + 1,
     }
 
 
-def make(job: str) -> None:
-    """Complete one split of one family, an instance at a time."""
+def make(job: str, attempt: int) -> None:
+    """Complete one attempt at one split of one family, an instance at a time."""
     family_name, _, split = job.partition(":")
     family = load_family(family_name)
     path = TARGET / f"{family_name}.json"
@@ -229,22 +233,35 @@ def make(job: str) -> None:
     hiddens = family.instances(split)
     entries = content.setdefault(split, [None] * len(hiddens))
     for index, hidden in enumerate(hiddens):
-        if entries[index] is not None:
+        before = entries[index]
+        if before is not None and before["attempts"] > attempt:
             continue
-        known = _known(family, content, hidden)
-        began = time.monotonic()
-        entries[index] = known or reference_of(family, hidden, f"{split}-{index}")
-        write_json(path, content)
-        if known is None:
+        entry = _known(family, content, hidden, attempt)
+        if entry is None:
+            began = time.monotonic()
+            entry = reference_of(family, hidden, f"{split}-{index}", attempt)
             seconds = time.monotonic() - began
-            print(f"{job}-{index}: {seconds:.1f} s, {entries[index]}", flush=True)
+            print(
+                f"{job}-{index}, attempt {attempt + 1}: {seconds:.1f} s, "
+                f"random {entry['random']:.4g}, reference {entry['reference']:.4g} "
+                f"({entry['source']})" + (f", was {before['reference']:.4g}" if before else ""),
+                flush=True,
+            )
+            if before is not None and before["reference"] >= entry["reference"]:
+                entry = before | {"attempts": attempt + 1}
+        entries[index] = entry
+        write_json(path, content)
 
 
-def _known(family: Family, content: dict[str, Any], hidden: Hidden) -> dict[str, Any] | None:
-    """The entry of an equal instance, of whichever split."""
+def _known(
+    family: Family, content: dict[str, Any], hidden: Hidden, attempt: int
+) -> dict[str, Any] | None:
+    """The entry of an equal instance, of whichever split, that is as far as this attempt."""
     for split in family.splits:
         for entry in content.get(split, []):
-            if entry is not None and entry["hidden"] == dict(hidden):
+            if entry is None or entry["hidden"] != dict(hidden):
+                continue
+            if entry["attempts"] > attempt:
                 return dict(entry)
     return None
 
@@ -253,15 +270,18 @@ def main() -> None:
     """Make what is missing."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("jobs", nargs="*", default=ORDER, help="family:split, all by default")
-    jobs = parser.parse_args().jobs
+    parser.add_argument("--attempts", type=int, default=1, help="trainings; the best one counts")
+    options = parser.parse_args()
+    jobs = options.jobs
     unknown = [job for job in jobs if job not in ORDER]
     if unknown:
         sys.exit(f"There is no {unknown[0]}; known are {', '.join(ORDER)}.")
     # A script's own folder is searched first, where a benchmark is named as the package is.
     sys.path[:] = [str(_HERE.parent), *(p for p in sys.path if Path(p).resolve() != _HERE)]
     with one_thread():
-        for job in jobs:
-            make(job)
+        for attempt in range(options.attempts):
+            for job in jobs:
+                make(job, attempt)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import gymnasium
+import numpy as np
 from gymnasium.wrappers import TimeLimit
 
 from sept_offline.agent import Agent, AgentEpisode
@@ -67,6 +68,7 @@ def evaluate(
     episodes: list[EpisodeResult] = []
     progress.start("evaluate", len(hiddens) * episodes_per_instance, "episodes")
     with one_thread():
+        _warm_up(agent)
         for instance, hidden in zip(record.instance_ids(instances), hiddens, strict=True):
             for number in range(episodes_per_instance):
                 episodes.append(
@@ -159,6 +161,13 @@ def drive(
         ended = terminated or truncated
     episode.end()
     return driven
+
+
+def _warm_up(agent: Agent) -> None:
+    """Have the agent's kernels compiled before they are timed; no episode is begun."""
+    for control in (agent.control, agent.fallback):
+        if control is not None:
+            control.network.row(np.zeros(control.network.input_dim, dtype=np.float32))
 
 
 def _reward_channel(ledger: Ledger) -> Callable[[], float]:
