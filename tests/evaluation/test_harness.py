@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -168,6 +169,22 @@ def test_a_reward_that_is_not_finite_is_named() -> None:
     broken = navigation(make=lambda hidden: Broken(plain.make(hidden), [0.0, -1.0]))
     with pytest.raises(FamilyError, match="instance test-0: step 0 gave reward nan"):
         evaluate(constant_agent(EAST), broken)
+
+
+def test_the_agents_time_is_its_own() -> None:
+    plain = simulators.family("navigation2d")
+
+    class Slow(StartAt):
+        def step(self, action: Any) -> Any:
+            time.sleep(0.02)
+            return super().step(action)
+
+    slow = navigation(
+        make=lambda hidden: Slow(plain.make(hidden), [0.0, -1.0]), splits={"test": [{"z": 1.0}]}
+    )
+    (episode,) = evaluate(constant_agent(EAST), slow, max_steps=5).episodes
+    assert episode.seconds > 0.1
+    assert episode.act_microseconds < 10_000
 
 
 def test_progress_is_told() -> None:
