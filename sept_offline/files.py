@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from sept_offline.errors import SeptError
 from sept_offline.stage import StageState
@@ -82,6 +83,20 @@ def load_state(path: Path, error: type[SeptError]) -> StageState:
     except (OSError, SafetensorError, KeyError, ValueError) as problem:
         raise error(f"The snapshot {path} is damaged ({problem}); delete it.") from problem
     return StageState(tensors=tensors, values=values)
+
+
+def lock_file(path: Path, refusal: SeptError) -> IO[str]:
+    """Hold `path` open and locked until it is closed, or raise `refusal` if another process does.
+
+    The kernel drops the lock of a killed process, so a leftover never blocks.
+    """
+    handle = path.open("w")
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        handle.close()
+        raise refusal from None
+    return handle
 
 
 def remove_tree(path: Path) -> None:

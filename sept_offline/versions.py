@@ -5,12 +5,14 @@ from __future__ import annotations
 import importlib.metadata
 import platform
 
-LIBRARIES = ("sept-offline", "d3rlpy", "torch", "numpy", "gymnasium", "h5py", "pyarrow")
+from sept_offline import __version__
+
+LIBRARIES = ("d3rlpy", "torch", "numpy", "gymnasium", "h5py", "pyarrow")
 
 
 def versions() -> dict[str, str]:
     """This library, Python and what results depend on, without importing any of them."""
-    found = {}
+    found = {"sept-offline": __version__}
     for name in LIBRARIES:
         try:
             found[name] = importlib.metadata.version(name)

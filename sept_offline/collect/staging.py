@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any
@@ -13,7 +12,7 @@ from safetensors.numpy import load_file, save_file
 
 from sept_offline.collect.rollout import Logged
 from sept_offline.errors import DataError
-from sept_offline.files import read_json, remove_tree, write_atomically, write_json
+from sept_offline.files import lock_file, read_json, remove_tree, write_atomically, write_json
 
 ARRAYS = ("observations", "actions", "rewards", "propensities")
 
@@ -54,15 +53,8 @@ class Staging:
 
     def _acquire(self) -> None:
         self.path.mkdir(parents=True, exist_ok=True)
-        self._lock = (self.path / "lock").open("w")
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            self._lock.close()
-            self._lock = None
-            raise DataError(
-                f"Another process is collecting into {self.dataset}; wait for it to end."
-            ) from None
+        busy = f"Another process is collecting into {self.dataset}; wait for it to end."
+        self._lock = lock_file(self.path / "lock", DataError(busy))
 
     def release(self) -> None:
         """Let another process continue."""

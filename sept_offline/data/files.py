@@ -9,6 +9,7 @@ from pathlib import Path
 from types import TracebackType
 
 from sept_offline.errors import DataError
+from sept_offline.files import sync_directory
 
 
 class Workspace:
@@ -57,11 +58,7 @@ class Workspace:
         with finished.open("rb") as file:
             os.fsync(file.fileno())
         os.replace(finished, self.path)  # noqa: PTH105
-        directory = os.open(self.path.parent, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
+        sync_directory(self.path.parent)
 
     def close(self) -> None:
         """Remove what lies beside the path, and let the next writer in."""

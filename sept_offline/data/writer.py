@@ -17,8 +17,8 @@ from sept_offline.data.files import Workspace
 from sept_offline.data.publish import kind_of, publish
 from sept_offline.data.records import EpisodeIndex, Metadata, Problem
 from sept_offline.data.source import DTYPES, Header
-from sept_offline.data.versions import library_versions
 from sept_offline.errors import DataError
+from sept_offline.versions import versions as library_versions
 
 
 class DatasetWriter:
@@ -76,7 +76,7 @@ class DatasetWriter:
             observation_names=None if observation_names is None else tuple(observation_names),
             action_names=None if action_names is None else tuple(action_names),
             root_seed=root_seed,
-            versions=dict(library_versions() if versions is None else versions),
+            versions=dict(_written_by() if versions is None else versions),
             probe_steps=probe_steps,
             extra=json_ready(extra or {}, "extra"),
         )
@@ -264,3 +264,9 @@ class Spool:
     def close(self) -> None:
         """Let go of the maps."""
         self._raw.clear()
+
+
+def _written_by() -> dict[str, str]:
+    """Name and version of what shapes the bytes of a file."""
+    found = library_versions()
+    return {name: found[name] for name in ("sept-offline", "python", "numpy", "h5py", "pyarrow")}

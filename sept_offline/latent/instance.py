@@ -33,13 +33,13 @@ from sept_offline.latent.training import (
     check_finite,
     load_module,
     load_optimiser,
-    one_thread,
     save_module,
     save_optimiser,
     set_rate,
 )
 from sept_offline.seeding import torch_generator
 from sept_offline.stage import StageState
+from sept_offline.threads import one_thread
 
 
 class Posteriors(nn.Module):

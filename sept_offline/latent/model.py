@@ -19,8 +19,8 @@ from sept_offline.latent.networks import (
     kl_standard,
     log_normal,
 )
-from sept_offline.latent.training import one_thread
 from sept_offline.seeding import torch_generator
+from sept_offline.threads import one_thread
 
 BATCH = 1024
 DRAWS = 8

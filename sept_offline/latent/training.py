@@ -1,11 +1,10 @@
-"""What every torch training loop here shares: one thread, seeded weights, snapshots, rates."""
+"""What every torch training loop here shares: seeded weights, snapshots, rates."""
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import torch
@@ -15,17 +14,6 @@ from sept_offline.errors import TrainingError
 
 if TYPE_CHECKING:
     from sept_offline.stage import StageState
-
-
-@contextlib.contextmanager
-def one_thread() -> Iterator[None]:
-    """Run torch on one thread: sums split over threads would depend on the machine's load."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 def initialise(module: nn.Module, rng: torch.Generator) -> None:

@@ -88,8 +88,9 @@ class Fitter:
             while stage.done < stage.total and not self._ended:
                 metrics = stage.advance(epoch - stage.done % epoch)
                 if self.run is not None:
-                    self.run.save(number, stage, force=stage.done >= stage.total)
+                    # In this order, so that no update a snapshot holds lacks its metrics.
                     self.run.log(stage.name, stage.done, metrics)
+                    self.run.save(number, stage, force=stage.done >= stage.total)
                 yield Epoch(stage.name, stage.done, stage.total, metrics)
             number += 1
         self.agent = agent

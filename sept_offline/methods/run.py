@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import csv
-import fcntl
+import io
 import time
 from pathlib import Path
 from typing import IO, Any
 
 from sept_offline.agent import Agent, save_agent
 from sept_offline.errors import DataError
-from sept_offline.files import load_state, read_json, remove_tree, save_state, write_json
+from sept_offline.files import (
+    load_state,
+    lock_file,
+    read_json,
+    remove_tree,
+    save_state,
+    write_json,
+    write_text,
+)
 from sept_offline.stage import Stage
 
 CHECKPOINT_SECONDS = 20.0
+COLUMNS = ["stage", "update", "metric", "value"]
 
 
 class RunDirectory:
@@ -25,6 +34,7 @@ class RunDirectory:
         self._lock: IO[str] | None = None
         self._written = time.monotonic()
         self._tensorboard: Any = None
+        self._earlier: list[str] = []
 
     @property
     def finished(self) -> bool:
@@ -34,15 +44,8 @@ class RunDirectory:
     def open(self, record: dict[str, Any], resume: bool, restart: bool) -> None:
         """Begin a run, or continue the same one; anything else is refused."""
         self.path.mkdir(parents=True, exist_ok=True)
-        self._lock = (self.path / ".lock").open("w")
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            self._lock.close()
-            self._lock = None
-            raise DataError(
-                f"Another process is fitting into {self.path}; wait for it to end."
-            ) from None
+        busy = f"Another process is fitting into {self.path}; wait for it to end."
+        self._lock = lock_file(self.path / ".lock", DataError(busy))
         try:
             self._prepare(record, resume, restart)
         except BaseException:
@@ -70,8 +73,16 @@ class RunDirectory:
                     f"{self.path} was begun with another {', '.join(changed)}; resume with the "
                     "same arguments, or add --restart to replace it."
                 )
+            self._tidy()
             return
         write_json(description, record)
+
+    def _tidy(self) -> None:
+        """Remove what a kill in the last moments left lying about."""
+        for leftover in self.path.glob(".agent-*"):
+            remove_tree(leftover)
+        if self.finished:
+            remove_tree(self.path / "checkpoints")
 
     def checkpoint(self, number: int, stage: Stage) -> Path:
         """Where the snapshot of a stage stands."""
@@ -82,6 +93,25 @@ class RunDirectory:
         path = self.checkpoint(number, stage)
         if path.exists():
             stage.restore(load_state(path, DataError))
+        if stage.done < stage.total:
+            self._forget(stage)
+        self._earlier.append(stage.name)
+
+    def _forget(self, stage: Stage) -> None:
+        """Drop the metrics of updates that are going to be made again."""
+        path = self.path / "metrics.csv"
+        if not path.exists():
+            return
+        with path.open(newline="", encoding="utf-8") as handle:
+            rows = [row for row in csv.reader(handle) if len(row) == len(COLUMNS)]
+        kept = [
+            row
+            for row in rows[1:]
+            if row[0] in self._earlier or (row[0] == stage.name and int(row[1]) <= stage.done)
+        ]
+        text = io.StringIO()
+        csv.writer(text).writerows([COLUMNS, *kept])
+        write_text(path, text.getvalue())
 
     def save(self, number: int, stage: Stage, force: bool) -> None:
         """Write a snapshot if it is time to, or if it must be."""
@@ -97,7 +127,7 @@ class RunDirectory:
         with path.open("a", newline="", encoding="utf-8") as handle:
             writer = csv.writer(handle)
             if fresh:
-                writer.writerow(["stage", "update", "metric", "value"])
+                writer.writerow(COLUMNS)
             for name, value in metrics.items():
                 writer.writerow([stage, done, name, repr(float(value))])
         if self._tensorboard is None:

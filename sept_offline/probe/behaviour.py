@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from sept_offline.latent.arrays import Doubles, Floats, Integers, SegmentsLike, fit_scaling
-from sept_offline.latent.training import initialise, one_thread, perceptron
+from sept_offline.latent.training import initialise, perceptron
 from sept_offline.seeding import generator, torch_generator
+from sept_offline.threads import one_thread
 
 STEPS = 300
 PATIENCE = 40

@@ -16,8 +16,6 @@ class ProbeConfig:
     """How the probe policy is learned from logged segments."""
 
     reward: Reward = "information"
-    probe_steps: int | None = None
-    """T_p; None takes the dataset's or the family's."""
     steps: int = 150
     """Full-batch gradient steps."""
     learning_rate: float = 3e-3
@@ -48,8 +46,6 @@ class ProbeConfig:
         for name in ("steps", "hidden", "minibatches", "batch"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"probe.{name} is {getattr(self, name)}; expected at least 1.")
-        if self.probe_steps is not None and self.probe_steps < 1:
-            raise ConfigError(f"probe.probe_steps is {self.probe_steps}; expected at least 1.")
         for name, low, high in (
             ("ess_floor", 0.0, 1.0),
             ("holdout", 0.0, 0.9),

@@ -20,7 +20,6 @@ from sept_offline.latent.training import (
     annealed,
     check_finite,
     load_module,
-    one_thread,
     save_module,
 )
 from sept_offline.probe.behaviour import Behaviour, logged_or_estimated
@@ -30,6 +29,7 @@ from sept_offline.probe.policy import ProbePolicy
 from sept_offline.probe.weights import Diagnostics, balance, normalised
 from sept_offline.seeding import torch_generator
 from sept_offline.stage import StageState
+from sept_offline.threads import one_thread
 
 
 @dataclass(frozen=True)

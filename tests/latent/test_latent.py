@@ -70,7 +70,8 @@ def test_instances_are_told_apart_on_fresh_episodes(model: LatentModel) -> None:
         0,
     )
     found = identify(model, SEGMENTS, asked)
-    assert found.nearest > 0.7, found
+    # Posterior means are drawn to the middle: nearness to the instances' own is the weakest.
+    assert found.nearest > 2 * found.chance, found
     assert min(found.neighbours, found.linear) > 0.93, found
 
 
