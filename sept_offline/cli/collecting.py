@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from sept_offline.cli.console import ConsoleProgress, print_json
+from sept_offline.cli.console import ConsoleProgress, interrupted, print_json
 
 
 @click.command()
@@ -65,18 +65,22 @@ def collect(
         "max_steps": max_steps,
     }
     began = time.monotonic()
-    data = collect_dataset(
-        family,
-        out,
-        recipe=recipe,
-        overrides={key: value for key, value in given.items() if value is not None},
-        policy=policy,
-        seed=seed,
-        workers=workers,
-        resume=resume,
-        restart=restart,
-        progress=ConsoleProgress(quiet),
-    )
+    progress = ConsoleProgress(quiet)
+    try:
+        data = collect_dataset(
+            family,
+            out,
+            recipe=recipe,
+            overrides={key: value for key, value in given.items() if value is not None},
+            policy=policy,
+            seed=seed,
+            workers=workers,
+            resume=resume,
+            restart=restart,
+            progress=progress,
+        )
+    except KeyboardInterrupt:
+        interrupted(out, progress)
     seconds = time.monotonic() - began
     if as_json:
         print_json(

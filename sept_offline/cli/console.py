@@ -6,7 +6,8 @@ import json
 import sys
 import time
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -96,6 +97,13 @@ class RowCounter:
         """All are done."""
         self.progress.update(self.total)
         self.progress.finish()
+
+
+def interrupted(target: Path, progress: ConsoleProgress) -> NoReturn:
+    """End a command that can be continued; said even when quiet, or the work would seem lost."""
+    progress.finish()
+    click.echo(f"Interrupted; the same command with --resume continues {target}.", err=True)
+    raise click.exceptions.Exit(1)
 
 
 def print_json(value: Any) -> None:

@@ -44,7 +44,7 @@ def evaluate(
 
     \b
     Example:
-      sept-offline evaluate runs/navigation-sept-0 --instances test -o results.parquet
+      sept-offline evaluate runs/nav --instances test -o results.parquet
     """
     from sept_offline.agent import load_agent
     from sept_offline.errors import DataError

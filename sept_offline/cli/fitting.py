@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from sept_offline.cli.console import ConsoleProgress, print_json
+from sept_offline.cli.console import ConsoleProgress, interrupted, print_json
 
 
 @click.command()
@@ -74,9 +74,7 @@ def fit(
             progress=progress,
         )
     except KeyboardInterrupt:
-        progress.finish()
-        progress.message(f"Interrupted; {target} can be continued with the same command --resume.")
-        raise
+        interrupted(target, progress)
     seconds = time.monotonic() - began
     if as_json:
         print_json(

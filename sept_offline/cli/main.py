@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import click
@@ -52,10 +54,11 @@ def cli() -> None:
     """Single Episode Policy Transfer from logged trajectories.
 
     \b
-    Example, from nothing to a dataset that can be trusted:
+    Example, from nothing to an agent and its one episode in every test instance:
       sept-offline collect navigation2d -o navigation.h5
-      sept-offline inspect navigation.h5
       sept-offline validate navigation.h5
+      sept-offline fit navigation.h5 -o runs/navigation
+      sept-offline evaluate runs/navigation
     """
 
 
@@ -65,19 +68,23 @@ for command in (collect, inspect, validate, convert, fit, evaluate):
 
 def main(arguments: Sequence[str] | None = None) -> Any:
     """Run the command line: 0 done, 2 wrong use or bad input, 1 anything else."""
+    # A family or policy named package.module:object may stand where the user is; last in the path,
+    # so that nothing there can take the place of an installed package.
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.append(here)
     try:
-        cli.main(
+        # Outside its standalone mode click returns an early exit's code instead of raising it.
+        code = cli.main(
             args=None if arguments is None else list(arguments),
             prog_name="sept-offline",
             standalone_mode=False,
         )
-    except click.exceptions.Exit as done:
-        sys.exit(done.exit_code)
     except click.ClickException as error:
         error.show()
         sys.exit(2)
     except (click.Abort, KeyboardInterrupt):
-        click.echo("Interrupted; what was complete is kept, and --resume continues.", err=True)
+        click.echo("Interrupted.", err=True)
         sys.exit(1)
     except TrainingError as error:
         click.echo(f"Error: {error}", err=True)
@@ -85,4 +92,12 @@ def main(arguments: Sequence[str] | None = None) -> Any:
     except SeptError as error:
         click.echo(f"Error: {error}", err=True)
         sys.exit(2)
-    sys.exit(0)
+    except BrokenPipeError:
+        # Whoever read the output has seen enough; Python must not try to write the rest at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except OSError as error:
+        where = f" {error.filename}" if error.filename else ""
+        click.echo(f"Error: Cannot read or write{where}: {error.strerror or error}.", err=True)
+        sys.exit(2)
+    sys.exit(code if isinstance(code, int) else 0)

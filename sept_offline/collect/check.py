@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,9 @@ from sept_offline.collect.rollout import make_vector, reset_rows, spaces
 from sept_offline.errors import FamilyError
 from sept_offline.family import Family, Hidden, load_family
 from sept_offline.seeding import generator
+
+if TYPE_CHECKING:
+    import gymnasium
 
 SPLITS = ("train", "validation", "test")
 
@@ -22,7 +25,8 @@ def check_family(family: str | Family, *, seed: int = 0, episodes: int = 3) -> N
     Checked: the record's numbers and splits; Gymnasium's own environment checker; that a seed
     fixes an episode; that observations and rewards are finite; that no limit shorter than the
     family's ends an episode; that hidden parameters change the dynamics and are not handed out in
-    `info`; that the batch from `make_vec` gives the numbers of single environments.
+    `info`; that the batch from `make_vec` gives the numbers of single environments. Call it before
+    anything is logged: each of these would otherwise show as an agent that learns nothing.
     """
     record = load_family(family)
     _check_record(record)
@@ -73,6 +77,7 @@ def _check_gymnasium(family: Family, hidden: Hidden) -> None:
     from gymnasium.utils.env_checker import check_env
 
     env = family.make(hidden)
+    _check_limit(family, env)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -85,16 +90,33 @@ def _check_gymnasium(family: Family, hidden: Hidden) -> None:
         env.close()  # type: ignore[no-untyped-call]
 
 
+def _check_limit(family: Family, env: gymnasium.Env[Any, Any]) -> None:
+    """A limit that random actions may never reach still cuts short whoever does better."""
+    from gymnasium.wrappers import TimeLimit
+
+    needed = max(family.train_steps, family.test_steps)
+    layer: Any = env
+    while hasattr(layer, "env"):
+        if isinstance(layer, TimeLimit) and layer._max_episode_steps < needed:
+            raise FamilyError(
+                f"Family {family.name!r}: make() returned an environment with a time limit of "
+                f"{layer._max_episode_steps} steps, fewer than the {needed} of train_steps and "
+                "test_steps; leave the time limit to the library."
+            )
+        layer = layer.env
+
+
 def _trace(
     family: Family, hidden: Hidden, seed: int, actions: NDArray[Any]
 ) -> tuple[NDArray[Any], ...]:
     env = family.make(hidden)
     try:
         observation, info = env.reset(seed=seed)
+        _check_info(family, hidden, info)
         observations, rewards, ends = [observation], [], []
         for step, action in enumerate(actions):
-            _check_info(family, hidden, info)
             observation, reward, terminated, truncated, info = env.step(int(action))
+            _check_info(family, hidden, info)
             if not np.isfinite(observation).all() or not np.isfinite(float(reward)):
                 raise FamilyError(
                     f"Family {family.name!r}: step {step} gave observation {observation} and "
@@ -151,19 +173,27 @@ def _check_vector(family: Family, hiddens: list[Hidden], seed: int, actions: NDA
     rows = hiddens[: min(4, len(hiddens))]
     env = make_vector(family, rows, family.train_steps)
     try:
-        batch = [reset_rows(env, [seed + row for row in range(len(rows))])]
+        observations = [reset_rows(env, [seed + row for row in range(len(rows))])]
+        rewards, ends = [], []
         for action in actions:
-            observation, _, terminated, truncated, _ = env.step(np.full(len(rows), action))
-            batch.append(np.array(observation))
+            observation, reward, terminated, truncated, _ = env.step(np.full(len(rows), action))
+            observations.append(np.array(observation))
+            rewards.append(np.array(reward))
+            ends.append(np.array(terminated))
+            # A row that has ended resets on its next step, where a single environment does not.
             if (terminated | truncated).any():
                 break
     finally:
         env.close()
+    batch = (np.array(observations), np.array(rewards), np.array(ends))
     for row, hidden in enumerate(rows):
-        single = _trace(family, hidden, seed + row, actions[: len(batch) - 1])[0]
-        shared = min(len(single), len(batch))
-        if not np.array_equal(single[:shared], np.array([b[row] for b in batch[:shared]])):
-            raise FamilyError(
-                f"Family {family.name!r}: row {row} of make_vec differs from make({dict(hidden)}) "
-                "under the same seed and actions; both must share one dynamics."
-            )
+        single = _trace(family, hidden, seed + row, actions[: len(rewards)])
+        for name, one, all_rows in zip(
+            ("observations", "rewards", "terminations"), single, batch, strict=True
+        ):
+            if not np.array_equal(one, all_rows[:, row]):
+                raise FamilyError(
+                    f"Family {family.name!r}: the {name} of row {row} of make_vec differ from "
+                    f"those of make({dict(hidden)}) under the same seed and actions; both must "
+                    "share one dynamics."
+                )

@@ -124,6 +124,8 @@ def collect_dataset(
             "Several workers need a family by name: register it, or name it package.module:object."
         )
 
+    if isinstance(policy, str):
+        load_policy(policy)  # here, so that a wrong name leaves nothing behind
     observation_dim, num_actions = spaces(record)
     planned = plan_episodes(len(hiddens), episodes, shares)
     shards = [tuple(planned[i : i + SHARD]) for i in range(0, len(planned), SHARD)]
@@ -265,6 +267,15 @@ def run_job(job: Job, function: Callable[..., Any] | None = None) -> int:
     return sum(len(episode.actions) for episode in logged)
 
 
+def load_policy(name: str) -> Callable[..., Any]:
+    """The function that `package.module:object` names."""
+    policy = load_object(name, "policy")
+    if not callable(policy):
+        raise ConfigError(f"The policy {name!r} cannot be called.")
+    found: Callable[..., Any] = policy
+    return found
+
+
 def _behaviours(
     family: Family, job: Job, function: Callable[..., Any] | None
 ) -> dict[str, Behaviour]:
@@ -274,9 +285,9 @@ def _behaviours(
     if "random" in names:
         found["random"] = Uniform(num_actions)
     if "policy" in names:
-        policy = function if job.policy is None else load_object(job.policy, "policy")
-        if not callable(policy):
-            raise ConfigError(f"The policy {job.policy!r} cannot be called.")
+        policy = function if job.policy is None else load_policy(job.policy)
+        if policy is None:
+            raise ConfigError("An episode is planned for a policy, but none was given.")
         found["policy"] = UserPolicy(policy, job.policy or "policy", num_actions)
     if job.expert is not None and names & {"replay", "medium", "expert"}:
         expert = load_expert(job.expert)

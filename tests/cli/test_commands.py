@@ -1,0 +1,248 @@
+"""What every command does, says and refuses."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import h5py
+import pytest
+from commands import environment, refused, run, run_alone, run_json, start
+
+import sept_offline as so
+
+LONG = ("collect", "hiv", "--behaviour", "random", "--episodes", "20000", "-o", "long.h5")
+
+
+def test_collect_says_what_it_made(tmp_path: Path) -> None:
+    arguments = ("collect", "navigation2d", "--behaviour", "random", "--episodes", "10")
+    made = run_json(*arguments, "-o", "a.h5", cwd=tmp_path)
+    assert made["path"] == "a.h5"
+    assert (made["instances"], made["episodes"]) == (2, 10)
+    data = so.load_dataset(tmp_path / "a.h5")
+    assert (data.num_steps, data.content_hash) == (made["steps"], made["content_hash"])
+    told = run(*arguments, "-o", "b.parquet", cwd=tmp_path)
+    assert told.returncode == 0
+    assert "10 episodes" in told.stdout and made["content_hash"][:16] in told.stdout
+    assert "episodes: 10/10" in told.stderr
+    assert run(*arguments, "-o", "c.h5", "--quiet", cwd=tmp_path).stderr == ""
+    # Alone, so that nothing that is imported on the way goes unheard.
+    alone = run_alone(*arguments, "-o", "d.h5", "--quiet", "--json", cwd=tmp_path)
+    assert alone.stderr == "" and json.loads(alone.stdout)["episodes"] == 10
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "a.h5",
+        "b.parquet",
+        "c.h5",
+        "d.h5",
+    ]
+
+
+def test_inspect(made: Path) -> None:
+    summary = run_json("inspect", "nav.h5", cwd=made)
+    assert (summary["instances"], summary["episodes"]) == (2, 60)
+    assert summary["content_hash"] == so.load_dataset(made / "nav.h5").content_hash
+    table = run("inspect", "nav.h5", cwd=made)
+    assert table.returncode == 0 and table.stderr == ""
+    for word in ("train-0", "train-1", "60 episodes", "navigation2d"):
+        assert word in table.stdout
+
+
+def test_validate(made: Path) -> None:
+    assert run_json("validate", "nav.h5", cwd=made)["ok"] is True
+    told = run("validate", "nav.h5", cwd=made)
+    assert told.returncode == 0 and "nav.h5 is sound." in told.stdout
+
+
+def test_a_damaged_file_is_told_and_left_alone(made: Path, tmp_path: Path) -> None:
+    shutil.copy(made / "nav.h5", tmp_path / "bad.h5")
+    with h5py.File(tmp_path / "bad.h5", "r+") as file:
+        rewards = next(item for name, item in _datasets(file).items() if name.endswith("rewards"))
+        rewards[3] = float("nan")
+    before = (tmp_path / "bad.h5").read_bytes()
+    done = run("validate", "bad.h5", "--json", "--quiet", cwd=tmp_path)
+    assert done.returncode == 2
+    assert json.loads(done.stdout)["ok"] is False and done.stdout.count("\n") == 1
+    assert done.stderr.startswith("Error: ") and "bad.h5" in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert "rewards" in run("validate", "bad.h5", cwd=tmp_path).stdout
+    assert run("fit", "bad.h5", "-o", "run", cwd=tmp_path).returncode == 2
+    assert not (tmp_path / "run").exists()
+    assert (tmp_path / "bad.h5").read_bytes() == before
+
+
+def test_no_dataset_at_all(tmp_path: Path) -> None:
+    (tmp_path / "cut.h5").write_bytes(b"\x89HDF\r\n\x1a\n then nothing")
+    for command in ("inspect", "validate", "fit"):
+        assert "missing.h5" in refused(command, "missing.h5", cwd=tmp_path)
+    for command in ("inspect", "fit"):
+        assert "cut.h5" in refused(command, "cut.h5", cwd=tmp_path)
+    assert run("validate", "cut.h5", cwd=tmp_path).returncode == 2
+    assert "nowhere" in refused("evaluate", "nowhere", cwd=tmp_path)
+
+
+def test_convert_there_and_back(made: Path, tmp_path: Path) -> None:
+    shutil.copy(made / "nav.h5", tmp_path)
+    there = run_json("convert", "nav.h5", "nav.parquet", cwd=tmp_path)
+    back = run_json("convert", "nav.parquet", "again.h5", cwd=tmp_path)
+    assert there["content_hash"] == back["content_hash"]
+    assert back["content_hash"] == so.load_dataset(made / "nav.h5").content_hash
+    assert run_json("validate", "again.h5", cwd=tmp_path)["ok"] is True
+    assert "nav.csv" in refused("convert", "nav.h5", "nav.csv", cwd=tmp_path)
+
+
+def test_fit_and_evaluate(made: Path, tmp_path: Path) -> None:
+    arguments = ("fit", made / "nav.h5", "--config", made / "quick.toml", "-o", tmp_path / "run")
+    fitted = run_json(*arguments, "--method", "avg", "--seed", "3", cwd=tmp_path)
+    assert (fitted["method"], fitted["needs"]) == ("avg", [])
+    assert so.load_agent(tmp_path / "run").method == "avg"
+    assert "--restart" in refused(*arguments, cwd=tmp_path)
+
+    evaluated = run_json("evaluate", made / "runs" / "nav", "-o", "all.parquet", cwd=tmp_path)
+    assert (evaluated["method"], evaluated["family"]) == ("sept", "navigation2d")
+    assert evaluated["needs"] == [] and evaluated["episodes"] == 10
+    for key in ("return", "normalised"):
+        assert {"mean", "se"} <= set(evaluated[key])
+    assert {"solved", "steps_to_solve", "act_microseconds"} <= set(evaluated)
+    assert len(so.load_results(tmp_path / "all.parquet").episodes) == 10
+    table = run_alone("evaluate", "run", "--quiet", cwd=tmp_path)
+    assert table.returncode == 0 and table.stderr == ""
+    assert "needs nothing but observations" in table.stdout
+
+
+def test_fit_names_its_run(made: Path, tmp_path: Path) -> None:
+    shutil.copy(made / "nav.h5", tmp_path)
+    settings = ("--config", made / "quick.toml", "--set", "control.batch_size=8", "--quiet")
+    told = run("fit", "nav.h5", "--method", "oracle", "--seed", "7", *settings, cwd=tmp_path)
+    assert told.returncode == 0, told.stderr
+    agent = so.load_agent(tmp_path / "runs" / "nav-oracle-7")
+    assert agent.needs == {"hidden"}
+
+
+MISTAKES = {
+    "colect navigation2d -o a.h5": "'collect'",
+    "collect navigation2 -o a.h5": "did you mean 'navigation2d'",
+    "collect navigation2d --behaviour randon -o a.h5": "did you mean 'random'",
+    "collect navigation2d --instances tset -o a.h5": "did you mean 'test'",
+    "collect navigation2d --episodes 1 -o a.h5": "at least one each",
+    "collect navigation2d --episodes 0 -o a.h5": "--episodes",
+    "collect navigation2d --behavior random -o a.h5": "--behaviour",
+    "collect navigation2d -o a.csv": "a.csv must end in .h5 or .parquet",
+    "collect navigation2d": "--out",
+    "collect navigation2d --recipe none.toml -o a.h5": "none.toml",
+    "collect navigation2d --policy no.module:here --episodes 4 -o a.h5": "no.module:here",
+    "collect no.module:family -o a.h5": "no.module:family",
+    "fit {nav} --method spet -o r": "did you mean 'sept'",
+    "fit {nav} --preset papr -o r": "did you mean 'paper'",
+    "fit {nav} --set control.updats=3 -o r": "did you mean 'updates'",
+    "fit {nav} --set control.updates -o r": "name=value",
+    "fit {nav} --set control.updates=many -o r": "control.updates",
+    "fit {nav} --control double_dqm -o r": "did you mean 'double_dqn'",
+    "fit {nav} --config none.toml -o r": "none.toml",
+    "evaluate {run} --instances tests": "did you mean 'test'",
+    "evaluate {run} --family acrobot": "fitted for",
+    "evaluate {run} -o results.csv": "results.csv",
+}
+
+
+@pytest.mark.parametrize("command", MISTAKES)
+def test_a_mistake_is_one_sentence(command: str, made: Path, tmp_path: Path) -> None:
+    words = command.format(nav=made / "nav.h5", run=made / "runs" / "nav").split()
+    assert MISTAKES[command] in refused(*words, cwd=tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_places_that_cannot_be_written(made: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    arguments = ("collect", "navigation2d", "--behaviour", "random", "--episodes", "4")
+    assert "file" in refused(*arguments, "-o", "file/a.h5", "--quiet", cwd=tmp_path)
+    fit = ("fit", made / "nav.h5", "--config", made / "quick.toml", "--quiet")
+    assert "file" in refused(*fit, "-o", "file/run", cwd=tmp_path)
+    out = ("evaluate", made / "runs" / "nav", "--quiet", "-o", "file/r.json")
+    assert "file" in refused(*out, cwd=tmp_path)
+    assert "file" in refused("convert", made / "nav.h5", "file/n.parquet", "--quiet", cwd=tmp_path)
+    assert (tmp_path / "file").read_text() == "not a folder"
+
+
+def test_two_collections_into_one_file_and_an_interruption(tmp_path: Path) -> None:
+    with start(*LONG, cwd=tmp_path) as first:
+        staging = tmp_path / "long.h5.partial"
+        _wait_for(lambda: any(staging.glob("shard-*")), first)
+        assert "Another process is collecting into long.h5" in refused(*LONG, cwd=tmp_path)
+        first.send_signal(signal.SIGINT)
+        out, err = first.communicate(timeout=60)
+    assert first.returncode == 1
+    assert out == "" and "Traceback" not in err
+    assert "--resume continues long.h5" in err.strip().splitlines()[-1]
+    assert not (tmp_path / "long.h5").exists() and any(staging.glob("shard-*"))
+    assert "--resume" in refused(*LONG, cwd=tmp_path)
+
+
+def test_an_interrupted_fit_can_be_continued(made: Path, tmp_path: Path) -> None:
+    arguments = ("fit", made / "nav.h5", "--config", made / "quick.toml", "-o", "run")
+    longer = (*arguments, "--set", "control.updates=1000000")
+    with start(*longer, cwd=tmp_path) as fitting:
+        _wait_for((tmp_path / "run" / "run.json").exists, fitting)
+        time.sleep(0.5)
+        fitting.send_signal(signal.SIGINT)
+        _, err = fitting.communicate(timeout=60)
+    assert fitting.returncode == 1
+    assert "--resume continues run" in err and "Traceback" not in err
+    assert "another config" in refused(*arguments, "--resume", cwd=tmp_path)
+
+
+def test_version(tmp_path: Path) -> None:
+    done = run("--version", cwd=tmp_path)
+    assert done.returncode == 0
+    for name in ("sept-offline", so.__version__, "torch", "d3rlpy"):
+        assert name in done.stdout
+
+
+def test_help_is_quick_and_loads_nothing_heavy(tmp_path: Path) -> None:
+    code = (
+        "import sys, time; began = time.perf_counter()\n"
+        "from sept_offline.cli import main\n"
+        "try: main(['--help'])\n"
+        "except SystemExit as done: assert done.code == 0\n"
+        "heavy = {'torch', 'd3rlpy', 'h5py', 'pyarrow', 'numba', 'scipy'} & set(sys.modules)\n"
+        "print(time.perf_counter() - began, *sorted(heavy), file=sys.stderr)\n"
+    )
+    tries = [
+        subprocess.run(
+            [sys.executable, "-c", code],
+            cwd=tmp_path,
+            env=environment(),
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        for _ in range(3)
+    ]
+    assert all("Usage: sept-offline" in done.stdout for done in tries)
+    seconds, *heavy = min((done.stderr.split() for done in tries), key=lambda said: float(said[0]))
+    assert heavy == []
+    assert float(seconds) < 0.7
+
+
+def _wait_for(condition: object, process: subprocess.Popen[str]) -> None:
+    assert callable(condition)
+    until = time.monotonic() + 60
+    while not condition():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+def _datasets(file: h5py.File) -> dict[str, h5py.Dataset]:
+    found: dict[str, h5py.Dataset] = {}
+
+    def visit(name: str, item: object) -> None:
+        if isinstance(item, h5py.Dataset):
+            found[name] = item
+
+    file.visititems(visit)
+    return found
