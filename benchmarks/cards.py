@@ -1,0 +1,99 @@
+"""Write the card of each shipped dataset: what its recipe makes, as `inspect` sees it.
+
+Run: python benchmarks/cards.py [family …] [--data DIR] [--out datasets/cards]. Each recipe is
+followed with seed 0 into DIR, or the dataset that is already there is described; an interrupted
+collection is continued.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import sept_offline as so
+from sept_offline.collect import load_recipe
+from sept_offline.data import Dataset
+from sept_offline.data.summary import InstanceSummary, Summary
+
+FAMILIES = ("navigation2d", "navigation2d-switch", "acrobot", "hiv")
+SHOWN = 8
+"""Instances that get a row each; of more, the range over all of them."""
+
+
+def make_card(data: Dataset, recipe_behaviour: str) -> str:
+    """The card, in Markdown."""
+    summary = so.inspect(data)
+    behaviours = ", ".join(f"{count:,} {name}" for name, count in summary.behaviours.items())
+    frequencies = " ".join(f"{share:.3f}" for share in summary.action_frequencies)
+    sample = summary.effective_sample_size
+    seed, family = data.metadata.root_seed, summary.family
+    command = f"sept-offline collect {family} --seed {seed} -o {family}.h5"
+    facts = [
+        ("command", f"`{command}`"),
+        ("behaviour", f"`{recipe_behaviour}`: {behaviours} episodes"),
+        ("instances", f"{summary.instances}, split `{data.instances[0].rpartition('-')[0]}`"),
+        ("episodes, steps", f"{summary.episodes:,}, {summary.steps:,}"),
+        ("return, length of an episode", f"{summary.return_mean:,.4g}, {summary.length_mean:.1f}"),
+        ("action frequencies", frequencies),
+        ("probe steps", f"{summary.probe_steps}, taken uniformly at random"),
+        ("initial action sequences seen", f"{summary.coverage_min:.0%} or more in every instance"),
+        ("worth of a uniform probe", "–" if sample is None else f"{sample:,.0f} episodes"),
+        ("instance from the first actions", _leak(summary)),
+        ("content hash", f"`{summary.content_hash}`"),
+    ]
+    lines = [f"# {summary.family}", "", "| | |", "|---|---|"]
+    lines += [f"| {name} | {value} |" for name, value in facts]
+    lines += ["", *_table(summary.table), ""]
+    lines += [f"- {warning}" for warning in summary.warnings]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _leak(summary: Summary) -> str:
+    if summary.leak is None:
+        return "–"
+    return f"told right {summary.leak.accuracy:.3f}, by chance {summary.leak.chance:.3f}"
+
+
+def _table(rows: Sequence[InstanceSummary]) -> Iterable[str]:
+    yield "| instance | episodes | steps | return: mean, least, most | length | terminated |"
+    yield "|---|---|---|---|---|---|"
+    if len(rows) <= SHOWN:
+        for row in rows:
+            returns = f"{row.return_mean:,.4g}, {row.return_min:,.4g}, {row.return_max:,.4g}"
+            yield (
+                f"| {row.instance} | {row.episodes:,} | {row.steps:,} | {returns} | "
+                f"{row.length_mean:.1f} | {row.terminated:.0%} |"
+            )
+        return
+    means = sorted(row.return_mean for row in rows)
+    for name, pick in (("lowest", 0), ("median", len(rows) // 2), ("highest", len(rows) - 1)):
+        row = next(row for row in rows if row.return_mean == means[pick])
+        returns = f"{row.return_mean:,.4g}, {row.return_min:,.4g}, {row.return_max:,.4g}"
+        yield (
+            f"| {name} of {len(rows)}: {row.instance} | {row.episodes:,} | {row.steps:,} | "
+            f"{returns} | {row.length_mean:.1f} | {row.terminated:.0%} |"
+        )
+
+
+def main() -> None:
+    """Collect where needed, and write the cards."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("families", nargs="*", default=FAMILIES, metavar="family")
+    parser.add_argument("--data", type=Path, default=Path("build/datasets"))
+    parser.add_argument("--out", type=Path, default=Path("datasets/cards"))
+    parser.add_argument("--workers", type=int, default=1)
+    arguments = parser.parse_args()
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    for name in arguments.families:
+        recipe = load_recipe(so.load_family(name))
+        path = arguments.data / f"{name}.h5"
+        with so.collect_dataset(name, path, seed=0, workers=arguments.workers, resume=True) as data:
+            card = make_card(data, recipe.behaviour)
+        target = arguments.out / f"{name}.md"
+        target.write_text(card, encoding="utf-8")
+        print(target)
+
+
+if __name__ == "__main__":
+    main()

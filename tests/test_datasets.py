@@ -1,0 +1,62 @@
+"""The shipped sample can be made again, and a card says what a dataset holds."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shlex
+from pathlib import Path
+
+from click.testing import CliRunner
+
+import sept_offline as so
+from sept_offline.cli.main import cli
+
+ROOT = Path(__file__).parents[1]
+SAMPLE = ROOT / "datasets" / "sample.h5"
+
+
+def test_the_documented_command_makes_the_sample_again(tmp_path: Path) -> None:
+    text = (ROOT / "datasets" / "README.md").read_text(encoding="utf-8")
+    (command,) = re.findall(r"^    sept-offline (.+ -o sample\.h5)$", text, re.MULTILINE)
+    again = tmp_path / "sample.h5"
+    words = shlex.split(command.replace("sample.h5", str(again)))
+    assert CliRunner().invoke(cli, words).exit_code == 0
+    with so.load_dataset(SAMPLE) as shipped, so.load_dataset(again) as made:
+        assert made.content_hash == shipped.content_hash
+        same_versions = made.metadata.versions == shipped.metadata.versions
+    # The file also names the versions that wrote it; with the same ones it is the same file.
+    if same_versions:
+        assert again.read_bytes() == SAMPLE.read_bytes()
+
+
+def test_the_sample_is_small_and_sound() -> None:
+    assert SAMPLE.stat().st_size <= 100_000
+    assert so.validate(SAMPLE).ok
+    with so.load_dataset(SAMPLE) as data:
+        assert (data.num_episodes, len(data.instances)) == (40, 2)
+        assert data.metadata.family == "navigation2d"
+
+
+def test_a_card_says_what_the_dataset_holds() -> None:
+    spec = importlib.util.spec_from_file_location("cards", ROOT / "benchmarks" / "cards.py")
+    assert spec is not None and spec.loader is not None
+    cards = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(cards)
+    with so.load_dataset(SAMPLE) as data:
+        card = cards.make_card(data, "random")
+        assert card.startswith("# navigation2d\n")
+        assert data.content_hash in card and f"{data.num_steps:,}" in card
+        assert "`random`: 40 random episodes" in card
+        for instance in data.instances:
+            total = [episode.rewards.sum() for episode in data.episodes(instance=instance)]
+            mean = f"{sum(total) / len(total):,.4g}"
+            assert re.search(rf"^\| {instance} \| 20 \| .*{re.escape(mean)}", card, re.MULTILINE)
+
+
+def test_cards_that_are_shipped_belong_to_a_family() -> None:
+    for card in (ROOT / "datasets" / "cards").glob("*.md"):
+        family = so.load_family(card.stem)
+        text = card.read_text(encoding="utf-8")
+        assert text.startswith(f"# {family.name}\n")
+        assert re.search(r"content hash \| `[0-9a-f]{64}`", text)
