@@ -1,0 +1,109 @@
+"""The pages cannot rot: their code runs, their commands parse, their links and paths exist."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from sept_offline.cli.main import cli
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+LINKED = [
+    *PAGES,
+    ROOT / "CHANGELOG.md",
+    ROOT / "CONTRIBUTING.md",
+    *sorted((ROOT / "datasets").rglob("*.md")),
+]
+FENCED = re.compile(r"^```(?P<kind>[^\n]*)\n(?P<code>.*?)^```", re.DOTALL | re.MULTILINE)
+SAVED = re.compile(r"[Ss]ave this as\s+`(\S+)`:\n\n```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
+OWN = re.compile(r"`((?:sept_offline|simulators|tests|benchmarks|datasets|docs)/[\w./-]*)`")
+
+
+def blocks(page: Path, kind: str) -> list[str]:
+    text = page.read_text(encoding="utf-8")
+    return [found["code"] for found in FENCED.finditer(text) if found["kind"].strip() == kind]
+
+
+def commands(page: Path) -> list[str]:
+    """Full commands of a page: in shell blocks and in indented lines."""
+    text = page.read_text(encoding="utf-8")
+    plain = FENCED.sub("", text)
+    lines = [line.strip() for line in plain.splitlines() if line.startswith("    ")]
+    for kind in ("bash", "bash run"):
+        lines += [line.strip() for block in blocks(page, kind) for line in block.splitlines()]
+    return [line for line in lines if line.startswith("sept-offline ") and "…" not in line]
+
+
+def run(words: list[str], cwd: Path) -> None:
+    program = Path(sys.executable).with_name("sept-offline")
+    command = [str(program), *words[1:]] if words[0] == "sept-offline" else words
+    done = subprocess.run(
+        command,
+        cwd=cwd,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, (words, done.stderr)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_the_code_of_a_page_runs(page: Path, tmp_path: Path) -> None:
+    for name, code in SAVED.findall(page.read_text(encoding="utf-8")):
+        (tmp_path / name).write_text(code, encoding="utf-8")
+    code = blocks(page, "python")
+    if code:
+        script = tmp_path / "page.py"
+        script.write_text("\n".join(code), encoding="utf-8")
+        run([sys.executable, str(script)], tmp_path)
+    for block in blocks(page, "bash run"):
+        for line in block.splitlines():
+            run(shlex.split(line, comments=True), tmp_path)
+
+
+@pytest.mark.parametrize("page", LINKED, ids=lambda page: page.stem)
+def test_commands_parse(page: Path) -> None:
+    for line in commands(page):
+        name, *arguments = shlex.split(line, comments=True)[1:]
+        if name.startswith("-"):
+            continue
+        command = cli.get_command(click.Context(cli), name)
+        assert command is not None, f"{page.name}: there is no command {name}"
+        if "--help" not in arguments:
+            command.make_context(name, arguments)
+
+
+def test_pages_hold_what_is_tested_here() -> None:
+    assert sum(len(blocks(page, "python")) for page in PAGES) >= 10
+    assert sum(len(commands(page)) for page in PAGES) >= 15
+    kinds = {
+        found["kind"].strip()
+        for page in PAGES
+        for found in FENCED.finditer(page.read_text(encoding="utf-8"))
+    }
+    assert kinds <= {"python", "bash", "bash run", "toml"}, "a block of this kind is never tested"
+
+
+@pytest.mark.parametrize("page", LINKED, ids=lambda page: page.stem)
+def test_links_and_paths_exist(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    for link in re.findall(r"\]\((?!https?://|#|mailto:)([^)#\s]+)[^)]*\)", text):
+        assert (page.parent / link).exists(), f"{page.name} links to {link}"
+    for path in OWN.findall(text):
+        assert (ROOT / path).exists(), f"{page.name} names {path}"
+
+
+def test_make_knows_the_targets_that_pages_name() -> None:
+    targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    for page in LINKED:
+        for name in re.findall(r"^    make ([\w-]+)", page.read_text("utf-8"), re.MULTILINE):
+            assert name in targets, f"{page.name} names make {name}"
