@@ -1,0 +1,161 @@
+"""One tester for every method: what anything that turns logs into an agent must do."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+
+import sept_offline as so
+from sept_offline.agent import Agent
+from sept_offline.config import merge
+from sept_offline.errors import AgentError, DataError
+from sept_offline.family import Family
+from sept_offline.methods import METHODS, Fitter, resolve_config
+from sept_offline.methods.run import RunDirectory
+from tests.methods.two_step import log_two_step, two_step
+
+SMALL: dict[str, Any] = {
+    "control": {
+        "hidden": [32, 32],
+        "updates": 400,
+        "learning_rate": 3e-3,
+        "reward_form": "raw",
+        "average_decay": 0.9,
+        "target_rate": 0.05,
+    },
+    "latent": {
+        "dim": 2,
+        "updates": 150,
+        "hidden": 32,
+        "transitions": 128,
+        "segments": 64,
+        "encoder_units": 16,
+        "decoder_units": 16,
+    },
+    "probe": {"steps": 40},
+}
+"""Settings that learn the two-step family in a second or two."""
+
+
+def check_method(
+    name: str,
+    folder: Path,
+    *,
+    returns: tuple[float, float],
+    needs: frozenset[str] = frozenset(),
+    settings: Mapping[str, Any] | None = None,
+    probing: int = 1,
+) -> None:
+    """Raise unless the method `name` learns, stores, resumes, repeats and refuses as it must.
+
+    returns: between which the mean return on the two-step family lies; needs: what its agents
+    declare; settings: laid over `SMALL`; probing: the family's steps before the guess.
+    """
+    family = two_step(probing)
+    path = log_two_step(folder / "two-step.h5", probing)
+    config = merge(SMALL, settings or {})
+    agent = so.fit(path, name, config, seed=3, out=folder / "first")
+    check_answer(agent, family, returns)
+    check_declaration(agent, name, needs)
+    check_storage(agent, folder / "first", family)
+    check_repeats(name, path, config, folder)
+    check_resumes(name, path, config, folder)
+    check_refusals(name, path, config, folder)
+
+
+def check_answer(agent: Agent, family: Family, returns: tuple[float, float]) -> None:
+    """It reaches the answer known by hand; where that is certain, in every episode."""
+    results = so.evaluate(agent, family, episodes_per_instance=4)
+    totals = np.array([episode.total for episode in results.episodes])
+    low, high = returns
+    assert low <= totals.mean() <= high, f"mean return {totals.mean()}, expected {returns}"
+    if low == 1.0:
+        assert (totals == 1.0).all()
+
+
+def check_declaration(agent: Agent, name: str, needs: frozenset[str]) -> None:
+    """It says what it is and what it must be given, and insists on exactly that."""
+    assert agent.method == name
+    assert agent.needs == needs
+    assert METHODS[name].privileged == ("hidden" in needs)
+    wrong = None if "hidden" in needs else {"mode": 1.0}
+    with pytest.raises(AgentError, match="hidden"):
+        agent.begin(seed=0, hidden=wrong)
+
+
+def check_storage(agent: Agent, run: Path, family: Family) -> None:
+    """What is loaded acts as what was fitted, and nothing on disk is a pickle."""
+    loaded = so.load_agent(run)
+    one, other = (so.evaluate(a, family, seed=9) for a in (agent, loaded))
+    assert [e.actions for e in one.episodes] == [e.actions for e in other.episodes]
+    assert [e.latent for e in one.episodes] == [e.latent for e in other.episodes]
+    assert {p.suffix for p in (run / "agent").iterdir()} == {".json", ".safetensors"}
+    assert not (run / "checkpoints").exists()
+
+
+def check_repeats(name: str, path: Path, config: Mapping[str, Any], folder: Path) -> None:
+    """One seed, one result; another seed, another."""
+    short = shortened(config)
+    for run, seed in (("a", 1), ("b", 1), ("c", 2)):
+        so.fit(path, name, short, seed, out=folder / run)
+    assert weights(folder / "a") == weights(folder / "b"), "a seed does not repeat"
+    assert weights(folder / "a") != weights(folder / "c"), "the seed changes nothing"
+
+
+def check_resumes(name: str, path: Path, config: Mapping[str, Any], folder: Path) -> None:
+    """Stopped after every epoch and resumed in a fresh object, it ends with the same bits."""
+    short = shortened(config)
+    run = folder / "resumed"
+    so.fit(path, name, short, seed=1, out=folder / "whole")
+    with so.load_dataset(path) as data:
+        settled = resolve_config(data, "default", short)
+        restored = 0
+        while True:
+            directory = RunDirectory(run, checkpoint_seconds=0)
+            directory.open({"name": name}, resume=run.exists(), restart=False)
+            try:
+                work = Fitter(data, name, settled, seed=1, run=directory)
+                if next(iter(work), None) is None:
+                    break
+                restored += 1
+            finally:
+                directory.close()
+    assert restored >= 20
+    assert weights(run) == weights(folder / "whole")
+    assert (run / "metrics.csv").read_text() == (folder / "whole" / "metrics.csv").read_text()
+
+
+def check_refusals(name: str, path: Path, config: Mapping[str, Any], folder: Path) -> None:
+    """Data nobody can learn from is refused in one sentence, before anything is trained."""
+    with so.load_dataset(path) as data:
+        lonely = data.select(episodes=data.episode_index.instance == 0)
+        with pytest.raises(DataError, match="at least 2"):
+            so.fit(lonely, name, config)
+        with pytest.raises(DataError, match="shorter than the probe"):
+            so.fit(data, name, merge(config, {"probe_steps": 9}))
+        if METHODS[name].privileged:
+            with pytest.raises(DataError, match="hidden parameters"):
+                so.fit(data.without_hidden(), name, config)
+    damaged = folder / "damaged.h5"
+    shutil.copy(path, damaged)
+    with h5py.File(damaged, "r+") as file:
+        file["observations"][3, 0] = np.nan
+    with pytest.raises(DataError, match="not finite"):
+        so.fit(damaged, name, config)
+
+
+def shortened(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The same with few updates: enough to compare bits, not to learn."""
+    few = {"latent": {"updates": 20}, "probe": {"steps": 10}, "control": {"updates": 60}}
+    return merge(config, few)
+
+
+def weights(run: Path) -> bytes:
+    """The bytes of a finished run's weights."""
+    return (run / "agent" / "weights.safetensors").read_bytes()

@@ -1,0 +1,118 @@
+"""A family whose answer is known by hand: a coin shows the mode, then the mode must be named.
+
+Observation: [face, time]. The face starts as +1 or −1, evenly. With hidden mode +1 it stays, with
+mode −1 it turns over at each probing step. The last action is the guess: action 1 for mode +1,
+action 0 for mode −1, reward 1 if right and 0 if not; all other rewards are 0.
+
+    time 0           time 1
+    face 0 ─ probe → face 1 ─ guess → end          mode = face 0 · face 1
+
+Whatever the mode, each face is even at every time, so the state alone says nothing: without a
+latent every guess is right with probability 1/2; with one, always.
+
+With `shy`, action 1 is the only one that shows the mode; after action 0 the face falls at random.
+A probe that takes action 0 then knows nothing. With `probing=2` there are two probing steps before
+the guess: the paper's segments leave out the state they end in, so they need two to show one move.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Box, Discrete
+
+from sept_offline.data import DatasetWriter
+from sept_offline.family import Family, Hidden
+
+MODES = (-1.0, 1.0)
+MANY = 20
+"""Test instances; with each mode, half of them."""
+
+
+class TwoStep(gymnasium.Env[Any, Any]):
+    """One instance; see above."""
+
+    def __init__(self, hidden: Hidden, probing: int = 1, shy: bool = False) -> None:
+        self.mode, self.probing, self.shy = hidden["mode"], probing, shy
+        self.observation_space = Box(-np.inf, np.inf, (2,), np.float32)
+        self.action_space = Discrete(2)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.face, self.time = self._toss(), 0
+        return self._seen(), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        last = self.time == self.probing
+        right = int(action) == (self.mode > 0)
+        shown = not self.shy or int(action) == 1
+        self.face = self.face * self.mode if shown else self._toss()
+        self.time += 1
+        return self._seen(), float(last and right), last, False, {}
+
+    def _toss(self) -> float:
+        return float(self.np_random.choice((-1.0, 1.0)))
+
+    def _seen(self) -> Any:
+        return np.array([self.face, self.time], dtype=np.float32)
+
+
+def two_step(probing: int = 1, shy: bool = False) -> Family:
+    """The family; a test split of many instances, since an instance gives one bit."""
+    both = tuple({"mode": mode} for mode in MODES)
+    return Family(
+        name="two-step",
+        make=partial(TwoStep, probing=probing, shy=shy),
+        splits={"train": both, "test": both * (MANY // 2)},
+        train_steps=probing + 1,
+        test_steps=probing + 1,
+        probe_steps=probing,
+        latent_dim=2,
+        solved=1.0,
+        observation_names=("face", "time"),
+        action_names=("other", "same"),
+    )
+
+
+def log_two_step(path: Path, probing: int = 1, shy: bool = False, episodes: int = 400) -> Path:
+    """Log random actions, evenly over both modes."""
+    family = two_step(probing, shy)
+    rng = np.random.default_rng(5)
+    hidden = {f"train-{i}": instance for i, instance in enumerate(family.instances())}
+    with DatasetWriter(
+        path,
+        num_actions=2,
+        family=family.name,
+        observation_names=family.observation_names,
+        action_names=family.action_names,
+        hidden=hidden,
+        probe_steps=probing,
+    ) as writer:
+        for number in range(episodes):
+            name = f"train-{number % 2}"
+            env = family.make(hidden[name])
+            observations = [env.reset(seed=number)[0]]
+            actions = rng.integers(2, size=probing + 1)
+            rewards = []
+            for action in actions:
+                observation, reward, *_ = env.step(action)
+                observations.append(observation)
+                rewards.append(reward)
+            writer.append(
+                instance=name,
+                observations=np.stack(observations),
+                actions=actions,
+                rewards=np.array(rewards),
+                terminated=True,
+                truncated=False,
+                propensities=np.full((probing + 1, 2), 0.5),
+                behaviour="random",
+                seed=number,
+            )
+    return path
