@@ -8,14 +8,17 @@ collection is continued.
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import sept_offline as so
-from sept_offline.collect import load_recipe
+from sept_offline.collect import Recipe, load_recipe
+from sept_offline.collect.recipe import parse_behaviour
 from sept_offline.data import Dataset
 from sept_offline.data.summary import InstanceSummary, Summary
 
+_HERE = Path(__file__).resolve().parent
 FAMILIES = ("navigation2d", "navigation2d-switch", "acrobot", "hiv")
 SHOWN = 8
 """Instances that get a row each; of more, the range over all of them."""
@@ -47,6 +50,16 @@ def make_card(data: Dataset, recipe_behaviour: str) -> str:
     lines += ["", *_table(summary.table), ""]
     lines += [f"- {warning}" for warning in summary.warnings]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def check_recipe(data: Dataset, recipe: Recipe) -> None:
+    """Refuse a dataset that an earlier recipe made: its card would tell of another."""
+    found = (data.num_episodes, set(data.metadata.behaviours))
+    if found != (recipe.episodes, set(parse_behaviour(recipe.behaviour))):
+        raise SystemExit(
+            f"{data.path} holds {found[0]} episodes of {', '.join(sorted(found[1]))}, but the "
+            f"recipe says {recipe.episodes} of {recipe.behaviour}; delete the file and run again."
+        )
 
 
 def _leak(summary: Summary) -> str:
@@ -89,6 +102,7 @@ def main() -> None:
         recipe = load_recipe(so.load_family(name))
         path = arguments.data / f"{name}.h5"
         with so.collect_dataset(name, path, seed=0, workers=arguments.workers, resume=True) as data:
+            check_recipe(data, recipe)
             card = make_card(data, recipe.behaviour)
         target = arguments.out / f"{name}.md"
         target.write_text(card, encoding="utf-8")
@@ -96,4 +110,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    # A script's own folder comes first, and there simulators.py would stand for the package.
+    sys.path[:] = [str(_HERE.parent), *(p for p in sys.path if Path(p).resolve() != _HERE)]
     main()

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import re
 import shlex
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
 import sept_offline as so
 from sept_offline.cli.main import cli
+from sept_offline.collect import Recipe
 
 ROOT = Path(__file__).parents[1]
 SAMPLE = ROOT / "datasets" / "sample.h5"
@@ -43,7 +46,11 @@ def test_a_card_says_what_the_dataset_holds() -> None:
     assert spec is not None and spec.loader is not None
     cards = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(cards)
+    recipe = Recipe(behaviour="random", episodes=40)
     with so.load_dataset(SAMPLE) as data:
+        cards.check_recipe(data, recipe)
+        with pytest.raises(SystemExit, match="delete the file"):
+            cards.check_recipe(data, dataclasses.replace(recipe, behaviour="replay"))
         card = cards.make_card(data, "random")
         assert card.startswith("# navigation2d\n")
         assert data.content_hash in card and f"{data.num_steps:,}" in card

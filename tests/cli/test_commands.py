@@ -195,6 +195,14 @@ def test_an_interrupted_fit_can_be_continued(made: Path, tmp_path: Path) -> None
     assert "another config" in refused(*arguments, "--resume", cwd=tmp_path)
 
 
+def test_a_reader_that_leaves_early_is_no_failure_to_shout_about(made: Path) -> None:
+    with start("inspect", "nav.h5", cwd=made) as process:
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.close()
+        said = process.stderr.read()
+    assert process.returncode == 1 and said == ""
+
+
 def test_version(tmp_path: Path) -> None:
     done = run("--version", cwd=tmp_path)
     assert done.returncode == 0
