@@ -23,6 +23,11 @@ SMALL: dict[str, Any] = {
         "learning_rate": 1e-3,
         "target_rate": 0.02,
         "average_decay": 0.99,
+        "gamma": 0.95,
+        "reward_form": "raw",
+        "reward_scale": 0.001,
+        "goal_shift": 1.0,
+        "members": 1,
     },
 }
 """Settings that learn navigation well enough in some ten seconds."""

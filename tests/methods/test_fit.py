@@ -1,0 +1,274 @@
+"""What `fit` promises beyond learning: novelty, clear refusals, estimated behaviours, algorithms."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sept_offline as so
+from sept_offline.agent import Agent
+from sept_offline.agent.contexts import SegmentContext
+from sept_offline.cli import main
+from sept_offline.config import merge
+from sept_offline.data import Dataset, DatasetWriter
+from sept_offline.errors import ConfigError, TrainingError
+from sept_offline.latent.identification import linear
+from simulators.families import acrobot, navigation2d
+from tests.methods.navigation import SMALL, log_navigation
+
+QUICK = merge(SMALL, {"held_out": 0.3, "control": {"updates": 40, "hidden": [16]}})
+"""The latent and the probe of the learning test; control is not looked at here."""
+TINY = merge(QUICK, {"latent": {"updates": 20}, "probe": {"steps": 5}})
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return log_navigation(tmp_path_factory.mktemp("fit") / "navigation.h5")
+
+
+@pytest.fixture(scope="module")
+def data(path: Path) -> Dataset:
+    return so.load_dataset(path)
+
+
+@pytest.fixture(scope="module")
+def agent(data: Dataset) -> Agent:
+    return so.fit(data, "sept", QUICK, seed=0)
+
+
+def flagged(agent: Agent, env: Any, episodes: int, seed: int, turn: int = 0) -> float:
+    """The share of fresh episodes whose probe is flagged; `turn` renames the actions in a ring."""
+    count = 0
+    for number in range(episodes):
+        observation, _ = env.reset(seed=seed + number)
+        episode = agent.begin(seed=seed + number)
+        for _ in range(agent.probe_steps):
+            action = episode.act(observation)
+            observation, *_ = env.step((action + turn) % agent.spaces.num_actions)
+        episode.act(observation)
+        count += bool(episode.flagged)
+    return count / episodes
+
+
+def fresh_navigation(agent: Agent, episodes: int, turn: int) -> float:
+    shares = [
+        flagged(agent, navigation2d.make(hidden), episodes // 2, 10_000, turn)
+        for hidden in navigation2d.instances()
+    ]
+    return float(np.mean(shares))
+
+
+def test_known_instances_are_not_flagged(agent: Agent) -> None:
+    assert fresh_navigation(agent, 400, turn=0) <= 0.05
+
+
+def test_a_navigation_turned_by_a_right_angle_is_flagged(agent: Agent) -> None:
+    assert fresh_navigation(agent, 200, turn=1) >= 0.9
+
+
+@pytest.mark.long
+def test_known_navigation_is_flagged_about_once_in_a_hundred(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    path = log_navigation(tmp_path_factory.mktemp("novelty") / "many.h5", episodes=6000)
+    agent = so.fit(path, "sept", QUICK, seed=0)
+    assert 0.003 <= fresh_navigation(agent, 10_000, turn=0) <= 0.03
+    assert fresh_navigation(agent, 2_000, turn=1) >= 0.9
+
+
+@pytest.mark.long
+def test_a_strange_acrobot_is_flagged(tmp_path: Path) -> None:
+    data = so.collect_dataset(
+        "acrobot", tmp_path / "acrobot.h5", overrides={"behaviour": "random", "episodes": 2000}
+    )
+    settings = {"held_out": 0.3, "control": {"updates": 40, "hidden": [16]}}
+    agent = so.fit(data, "sept", settings, seed=0)
+    shares = [
+        flagged(agent, acrobot.make(hidden), 1000, 10_000) for hidden in acrobot.instances("train")
+    ]
+    assert 0.003 <= np.mean(shares) <= 0.03, shares
+    names = acrobot.instances("train")[0]
+    for delta in (-0.8, 0.8):
+        strange = acrobot.make(dict.fromkeys(names, delta))
+        assert flagged(agent, strange, 300, 10_000) >= 0.9, delta
+
+
+def test_the_latent_comes_from_the_first_steps_only(agent: Agent, data: Dataset) -> None:
+    """Whatever follows the probe, the latent stays: later steps of other episodes change nothing."""
+    rng = np.random.default_rng(0)
+    logged = [e for e in data.episodes("train-0") if len(e.actions) > 5][:20]
+    for number, own in enumerate(logged):
+        other = logged[rng.integers(len(logged))]
+        latents = []
+        for later in (own, other):
+            episode = agent.begin(seed=number)
+            for observation in own.observations[: agent.probe_steps + 1]:
+                episode.act(observation)
+            for observation in rng.permutation(later.observations[agent.probe_steps + 1 :]):
+                episode.act(observation)
+            latents.append(episode.latent)
+        assert np.array_equal(*latents)
+
+
+def test_the_latent_does_not_tell_who_acted(agent: Agent, data: Dataset) -> None:
+    assert isinstance(agent.context, SegmentContext)
+    segments = data.segments(1)
+    latent, _ = agent.context.encoder.encode(segments.observations, segments.actions)
+    behaviour = np.array([e.behaviour for e in data.episodes()])[segments.episode]
+    for instance in range(2):
+        own = np.flatnonzero((segments.instance == instance) & (behaviour != "wall"))
+        labels = (behaviour[own] == "way").astype(np.int64)
+        order = np.random.default_rng(instance).permutation(len(own))
+        fitted, asked = np.array_split(order, 2)
+        guessed = linear(latent[own[fitted]], labels[fitted], latent[own[asked]])
+        assert abs((guessed == labels[asked]).mean() - 0.5) < 0.13
+
+
+def test_logs_without_probabilities(
+    path: Path, data: Dataset, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    estimated = so.fit(data.without_propensities(), "sept", TINY, seed=0)
+    assert estimated.record["behaviour_estimated"] is True
+    assert so.fit(data, "sept", TINY, seed=0).record["behaviour_estimated"] is False
+
+    bare = tmp_path / "bare.h5"
+    with DatasetWriter(bare, num_actions=4, probe_steps=1, observation_dim=2) as writer:
+        for e in list(data.episodes())[::6]:
+            writer.append(
+                instance=e.instance,
+                observations=e.observations,
+                actions=e.actions,
+                rewards=e.rewards,
+                terminated=e.terminated,
+                truncated=e.truncated,
+            )
+    few = ["latent.updates=10", "probe.steps=5", "control.updates=20", "control.hidden=[16]"]
+    code, out, _ = command(capsys, bare, tmp_path / "run", few, "--json")
+    assert code == 0
+    assert json.loads(out)["record"]["behaviour_estimated"] is True
+
+
+@pytest.mark.parametrize("algorithm", ["double_dqn", "discrete_cql", "discrete_bcq", "nfq"])
+def test_every_control_algorithm_fits_and_acts(
+    algorithm: str, data: Dataset, tmp_path: Path
+) -> None:
+    chosen = merge(TINY, {"control": {"algorithm": algorithm}})
+    so.fit(data, "sept", chosen, seed=0, out=tmp_path / "run")
+    agent = so.load_agent(tmp_path / "run")
+    results = so.evaluate(agent, "navigation2d", max_steps=5)
+    assert all(0 <= action < 4 for episode in results.episodes for action in episode.actions)
+    assert (tmp_path / "run" / "run.json").read_text().count(f'"{algorithm}"') == 1
+
+
+def test_an_unknown_name_gets_a_suggestion(data: Dataset) -> None:
+    with pytest.raises(ConfigError, match="did you mean 'sept'"):
+        so.fit(data, "spet")
+    with pytest.raises(ConfigError, match="did you mean 'paper'"):
+        so.fit(data, "sept", preset="papre")
+
+
+def command(
+    capsys: pytest.CaptureFixture[str], data: Path, out: Path, settings: list[str], *more: str
+) -> tuple[int, str, str]:
+    """Exit code, standard output and standard error of `sept-offline fit`."""
+    chosen = [part for setting in settings for part in ("--set", setting)]
+    with pytest.raises(SystemExit) as end:
+        main(["fit", str(data), "-o", str(out), "--quiet", *chosen, *more])
+    said = capsys.readouterr()
+    return int(end.value.code or 0), said.out, said.err
+
+
+def written(path: Path, instances: int = 2, length: int = 4, actions: int = 3) -> Path:
+    """Small random logs with three actions, of which the first `actions` are ever taken."""
+    rng = np.random.default_rng(0)
+    with DatasetWriter(path, num_actions=3, probe_steps=2) as writer:
+        for number in range(20):
+            writer.append(
+                instance=f"pump-{number % instances}",
+                observations=rng.normal(size=(length + 1, 2)).astype(np.float32),
+                actions=np.arange(length) % actions,
+                rewards=rng.normal(size=length),
+                terminated=False,
+                truncated=True,
+            )
+    return path
+
+
+@pytest.mark.parametrize(
+    ("shape", "sentence"),
+    [
+        ({"instances": 1}, "holds 1 instance; at least 2 are needed"),
+        ({"length": 1}, "shorter than the probe of 2 steps"),
+        ({"actions": 1}, "only action 0 was ever logged"),
+        ({"actions": 2}, "action 2 of 3 was never logged"),
+    ],
+)
+def test_data_nobody_can_learn_from(
+    shape: dict[str, int], sentence: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = written(tmp_path / "pumps.h5", **shape)
+    code, _, said = command(capsys, data, tmp_path / "run", [])
+    assert code == 2
+    assert sentence in said and str(data) in said
+    assert said.count("\n") == 1 and "Traceback" not in said
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("settings", "more", "sentence"),
+    [
+        (["control.batchsize=3"], [], "did you mean"),
+        (["control.batch_size=many"], [], "control.batch_size"),
+        (["held_out=0.9"], [], "held_out is 0.9"),
+        ([], ["--method", "spet"], "did you mean 'sept'"),
+        ([], ["--preset", "papre"], "did you mean 'paper'"),
+        ([], ["--control", "doubledqn"], "did you mean 'double_dqn'"),
+    ],
+)
+def test_settings_that_do_not_exist(
+    settings: list[str],
+    more: list[str],
+    sentence: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    data = written(tmp_path / "pumps.h5")
+    code, _, said = command(capsys, data, tmp_path / "run", settings, *more)
+    assert code == 2
+    assert sentence in said and "Traceback" not in said
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_missing_dataset(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, said = command(capsys, tmp_path / "none.h5", tmp_path / "run", [])
+    assert code == 2
+    assert "none.h5" in said and "Traceback" not in said
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        ("control.learning_rate=1e30", ("control stage", "update", "control.learning_rate")),
+        ("latent.learning_rate=1e30", ("latent stage", "update", "latent.learning_rate")),
+    ],
+)
+def test_a_loss_that_is_not_finite_stops_with_stage_step_and_cause(
+    setting: str, words: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = written(tmp_path / "pumps.h5")
+    few = ["latent.updates=40", "probe.steps=5", "control.updates=200", "control.hidden=[16]"]
+    code, _, said = command(capsys, data, tmp_path / "run", [*few, setting])
+    assert code == 1
+    for word in words:
+        assert word in said
+    assert "Traceback" not in said
+
+
+def test_enormous_rewards_are_named_as_the_cause(data: Dataset) -> None:
+    huge = {"reward_form": "raw", "reward_scale": 3e35, "updates": 200, "goal_shift": None}
+    with pytest.raises(TrainingError, match=r"control stage.*rewards as large as"):
+        so.fit(data, "avg", merge(TINY, {"control": huge}))
