@@ -1,4 +1,4 @@
-"""What `fit` promises beyond learning: novelty, clear refusals, estimated behaviours, algorithms."""
+"""What `fit` promises beyond learning: novelty, refusals, estimated behaviours, algorithms."""
 
 from __future__ import annotations
 
@@ -40,23 +40,30 @@ def agent(data: Dataset) -> Agent:
     return so.fit(data, "sept", QUICK, seed=0)
 
 
-def flagged(agent: Agent, env: Any, episodes: int, seed: int, turn: int = 0) -> float:
-    """The share of fresh episodes whose probe is flagged; `turn` renames the actions in a ring."""
-    count = 0
+def flagged(
+    agent: Agent, env: Any, episodes: int, seed: int, turn: int = 0, moved: bool = False
+) -> float:
+    """The share of fresh episodes whose probe is flagged; `turn` renames the actions in a ring.
+
+    With `moved`, only episodes whose probe changed the state count.
+    """
+    flags = []
     for number in range(episodes):
         observation, _ = env.reset(seed=seed + number)
+        first = observation
         episode = agent.begin(seed=seed + number)
         for _ in range(agent.probe_steps):
             action = episode.act(observation)
             observation, *_ = env.step((action + turn) % agent.spaces.num_actions)
         episode.act(observation)
-        count += bool(episode.flagged)
-    return count / episodes
+        if not moved or not np.array_equal(first, observation):
+            flags.append(bool(episode.flagged))
+    return float(np.mean(flags))
 
 
-def fresh_navigation(agent: Agent, episodes: int, turn: int) -> float:
+def fresh_navigation(agent: Agent, episodes: int, turn: int, moved: bool = False) -> float:
     shares = [
-        flagged(agent, navigation2d.make(hidden), episodes // 2, 10_000, turn)
+        flagged(agent, navigation2d.make(hidden), episodes // 2, 10_000, turn, moved)
         for hidden in navigation2d.instances()
     ]
     return float(np.mean(shares))
@@ -66,6 +73,14 @@ def test_known_instances_are_not_flagged(agent: Agent) -> None:
     assert fresh_navigation(agent, 400, turn=0) <= 0.05
 
 
+def test_a_turned_navigation_is_flagged_where_the_probe_moved(agent: Agent) -> None:
+    assert fresh_navigation(agent, 200, turn=1, moved=True) >= 0.98
+
+
+@pytest.mark.xfail(
+    strict=True,
+    reason="a probe that only bumps into the box, every seventh, is taken for a latent in between",
+)
 def test_a_navigation_turned_by_a_right_angle_is_flagged(agent: Agent) -> None:
     assert fresh_navigation(agent, 200, turn=1) >= 0.9
 
@@ -76,8 +91,8 @@ def test_known_navigation_is_flagged_about_once_in_a_hundred(
 ) -> None:
     path = log_navigation(tmp_path_factory.mktemp("novelty") / "many.h5", episodes=6000)
     agent = so.fit(path, "sept", QUICK, seed=0)
+    assert fresh_navigation(agent, 2_000, turn=1, moved=True) >= 0.98
     assert 0.003 <= fresh_navigation(agent, 10_000, turn=0) <= 0.03
-    assert fresh_navigation(agent, 2_000, turn=1) >= 0.9
 
 
 @pytest.mark.long
@@ -98,7 +113,7 @@ def test_a_strange_acrobot_is_flagged(tmp_path: Path) -> None:
 
 
 def test_the_latent_comes_from_the_first_steps_only(agent: Agent, data: Dataset) -> None:
-    """Whatever follows the probe, the latent stays: later steps of other episodes change nothing."""
+    """Whatever follows the probe, also steps of other episodes, the latent stays."""
     rng = np.random.default_rng(0)
     logged = [e for e in data.episodes("train-0") if len(e.actions) > 5][:20]
     for number, own in enumerate(logged):
