@@ -3,7 +3,7 @@
 from sept_offline.agent.agent import Agent, Control, Spaces
 from sept_offline.agent.contexts import HiddenContext, NoContext, SegmentContext
 from sept_offline.agent.episode import AgentEpisode, BatchEpisode
-from sept_offline.agent.novelty import Novelty, segment_elbo
+from sept_offline.agent.novelty import InstancePrior, Novelty, segment_elbo
 from sept_offline.agent.probes import NetworkProbe, TableProbe, UniformProbe
 from sept_offline.agent.store import load_agent, save_agent
 
@@ -13,6 +13,7 @@ __all__ = [
     "BatchEpisode",
     "Control",
     "HiddenContext",
+    "InstancePrior",
     "NetworkProbe",
     "NoContext",
     "Novelty",

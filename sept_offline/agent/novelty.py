@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -9,12 +10,35 @@ from numpy.typing import NDArray
 
 from sept_offline.agent.decoder import TransitionDecoder
 from sept_offline.agent.encoder import SegmentEncoder
-from sept_offline.agent.networks import Array, Arrays
+from sept_offline.agent.networks import Array, Arrays, take
 from sept_offline.agent.reading import field
 from sept_offline.errors import AgentError
 
 FLAGGED_BELOW = 0.01
 """An instance is flagged when its segment is less likely than the first percentile."""
+
+LOG_TWO_PI = float(np.log(2 * np.pi))
+
+
+@dataclass(frozen=True)
+class InstancePrior:
+    """The training instances' latents as a prior: an even mixture of Gaussians.
+
+    For a family of a few separate modes N(0, I) is too kind: it finds a latent between two modes as
+    likely as one at either. mean `[m, k]`, variance `[m, k]`.
+    """
+
+    mean: Array
+    variance: Array
+
+    def log_density(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
+        """`[n]` at `points[n, k]`."""
+        apart = points[:, None, :] - self.mean[None].astype(np.float64)
+        variance = self.variance[None].astype(np.float64)
+        each = -0.5 * (apart**2 / variance + np.log(variance) + LOG_TWO_PI).sum(axis=2)
+        top = each.max(axis=1)
+        density: NDArray[np.float64] = top + np.log(np.exp(each - top[:, None]).mean(axis=1))
+        return density
 
 
 def posterior_elbo(
@@ -23,12 +47,13 @@ def posterior_elbo(
     actions: NDArray[Any],
     mean: Array,
     log_var: Array,
+    prior: InstancePrior | None = None,
 ) -> NDArray[np.float64]:
-    """E_q Σ log p(s′ | s, a, z) − KL(q ‖ N(0, I)), `[n]`, without a random draw.
+    """E_q Σ log p(s′ | s, a, z) − KL(q ‖ prior), `[n]`, without a random draw.
 
     The expectation is the mean over the 2k points m ± √k·sd_j·e_j, exact for polynomials of third
-    degree: one segment has one ELBO, whatever the seed. Shapes: `observations[n, T+1, d]`,
-    `actions[n, T]`, `mean[n, k]`, `log_var[n, k]`.
+    degree: one segment has one ELBO, whatever the seed. The prior is N(0, I) by default. Shapes:
+    `observations[n, T+1, d]`, `actions[n, T]`, `mean[n, k]`, `log_var[n, k]`.
     """
     count, size = mean.shape
     reach = np.sqrt(size) * np.exp(0.5 * log_var.astype(np.float64))
@@ -41,7 +66,12 @@ def posterior_elbo(
         points.reshape(count * repeated, size),
     ).reshape(count, repeated)
     wide = log_var.astype(np.float64)
-    divergence = 0.5 * (np.exp(wide) + mean.astype(np.float64) ** 2 - 1 - wide).sum(axis=1)
+    if prior is None:
+        divergence = 0.5 * (np.exp(wide) + mean.astype(np.float64) ** 2 - 1 - wide).sum(axis=1)
+    else:
+        entropy = 0.5 * (wide + LOG_TWO_PI + 1).sum(axis=1)
+        density = prior.log_density(points.reshape(count * repeated, size))
+        divergence = -entropy - density.reshape(count, repeated).mean(axis=1)
     elbo: NDArray[np.float64] = likelihood.mean(axis=1) - divergence
     return elbo
 
@@ -51,6 +81,7 @@ def segment_elbo(
     decoder: TransitionDecoder,
     observations: NDArray[Any],
     actions: NDArray[Any],
+    prior: InstancePrior | None = None,
 ) -> NDArray[np.float64]:
     """The ELBO `[n]` of segments `observations[n, T+1, d]`, `actions[n, T]`."""
     elbos = [
@@ -59,6 +90,7 @@ def segment_elbo(
             observations[part],
             actions[part],
             *encoder.encode(observations[part], actions[part]),
+            prior,
         )
         # in blocks: 2k points a segment would otherwise fill the memory
         for part in (slice(start, start + 256) for start in range(0, len(actions), 256))
@@ -74,8 +106,9 @@ class Novelty:
         decoder: TransitionDecoder,
         held_out: NDArray[Any],
         flagged_below: float = FLAGGED_BELOW,
+        prior: InstancePrior | None = None,
     ) -> None:
-        self.decoder, self.flagged_below = decoder, flagged_below
+        self.decoder, self.flagged_below, self.prior = decoder, flagged_below, prior
         self.held_out = np.sort(np.asarray(held_out, dtype=np.float64))
         if self.held_out.ndim != 1 or not len(self.held_out):
             raise AgentError("Novelty needs the ELBO of at least one held-out segment.")
@@ -86,21 +119,29 @@ class Novelty:
         self, observations: NDArray[Any], actions: NDArray[Any], mean: Array, log_var: Array
     ) -> NDArray[np.float64]:
         """The share `[n]` of held-out segments that were no likelier; near 0 means new."""
-        elbo = posterior_elbo(self.decoder, observations, actions, mean, log_var)
+        elbo = posterior_elbo(self.decoder, observations, actions, mean, log_var, self.prior)
         below = np.searchsorted(self.held_out, elbo, side="right")
         share: NDArray[np.float64] = below / len(self.held_out)
         return share
 
     def to_arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
         """The decoder's weights and the ELBOs."""
-        return {
+        arrays = {
             **self.decoder.to_arrays(f"{prefix}.decoder"),
             f"{prefix}.held_out": self.held_out,
         }
+        if self.prior is not None:
+            arrays[f"{prefix}.prior.mean"] = self.prior.mean
+            arrays[f"{prefix}.prior.variance"] = self.prior.variance
+        return arrays
 
     def describe(self) -> dict[str, Any]:
         """The decoder's description and the threshold."""
-        return {"decoder": self.decoder.describe(), "flagged_below": self.flagged_below}
+        return {
+            "decoder": self.decoder.describe(),
+            "flagged_below": self.flagged_below,
+            "prior": "normal" if self.prior is None else "instances",
+        }
 
     @classmethod
     def from_arrays(cls, arrays: Arrays, description: Any, prefix: str) -> Novelty:
@@ -111,4 +152,13 @@ class Novelty:
         decoder = TransitionDecoder.from_arrays(
             arrays, field(description, "decoder", dict), f"{prefix}.decoder"
         )
-        return cls(decoder, held_out, field(description, "flagged_below", float))
+        prior = None
+        if field(description, "prior", str) == "instances":
+            prior = InstancePrior(
+                take(arrays, f"{prefix}.prior.mean", 2), take(arrays, f"{prefix}.prior.variance", 2)
+            )
+            shape = (len(prior.mean), decoder.latent_dim)
+            fits = prior.mean.shape == prior.variance.shape == shape and shape[0] > 0
+            if not fits or not (prior.variance > 0).all():
+                raise AgentError("The agent's prior of instances does not fit its latent.")
+        return cls(decoder, held_out, field(description, "flagged_below", float), prior)

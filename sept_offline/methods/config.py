@@ -25,8 +25,11 @@ class FitConfig:
 
     probe_steps: int
     """T_p, the steps of a segment."""
-    held_out: float = 0.1
+    held_out: float = 0.2
     """Share of each instance's episodes kept from the latent, to judge it and for novelty."""
+    novelty_prior: Literal["normal", "instances"] = "normal"
+    """What a latent is compared with: N(0, I), or, for families of a few separate modes, the
+    latents of the training instances."""
     fallback: Literal["none", "avg"] = "none"
     """A robust policy to act where an instance is flagged as new."""
     latent: LatentConfig = field(default_factory=LatentConfig)

@@ -9,7 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sept_offline.agent import Agent, Control, NetworkProbe, Novelty, SegmentContext, segment_elbo
+from sept_offline.agent import (
+    Agent,
+    Control,
+    InstancePrior,
+    NetworkProbe,
+    Novelty,
+    SegmentContext,
+    segment_elbo,
+)
 from sept_offline.agent.networks import Standardiser
 from sept_offline.data import Dataset, Segments
 from sept_offline.latent import InstanceLatentStage, LatentModel, identify
@@ -60,7 +68,7 @@ def _stages(data: Dataset, config: FitConfig, seed: int) -> Generator[Stage, Non
         NetworkProbe(known.probe.standardiser, known.probe.network),
         known.latent.encoder,
         scaler,
-        novelty_of(known, segments, held, seed),
+        novelty_of(known, segments, held, config, seed),
     )
     fresh = held[segments.episode]
     found = identify(known.latent, pick(segments, ~fresh), pick(segments, fresh))
@@ -109,8 +117,9 @@ def learn_jointly(
     data: Dataset, segments: Segments, held: NDArray[np.bool_], config: FitConfig, seed: int
 ) -> Generator[Stage, None, Knowledge]:
     """The paper's loop: the probe makes the VAE's data, the VAE rewards the probe."""
+    fitted = ~held[segments.episode]
     loop = PaperLoopStage(
-        segments,
+        pick(segments, fitted),
         config.latent,
         config.probe,
         integer(seed, "loop"),
@@ -122,7 +131,9 @@ def learn_jointly(
     last = result.history[-1]
     record = {"probe": "the paper's loop", "probe_accepted": True, "probe_ess": last.ess}
     record["behaviour_estimated"] = loop.behaviour.estimated
-    return Knowledge(result.latent, result.policy, result.weights, record)
+    weights = np.zeros(len(segments.actions))
+    weights[fitted] = result.weights
+    return Knowledge(result.latent, result.policy, weights, record)
 
 
 def held_out_episodes(data: Dataset, share: float, seed: int) -> NDArray[np.bool_]:
@@ -152,7 +163,11 @@ def pick(segments: Segments, rows: NDArray[np.bool_]) -> Segments:
 
 
 def novelty_of(
-    known: Knowledge, segments: Segments, held: NDArray[np.bool_], seed: int
+    known: Knowledge,
+    segments: Segments,
+    held: NDArray[np.bool_],
+    config: FitConfig,
+    seed: int,
 ) -> Novelty | None:
     """The ELBOs that segments of known instances have under the probe, to compare with."""
     decoder = known.latent.decoder
@@ -160,13 +175,26 @@ def novelty_of(
     if decoder is None or not fresh.any():
         return None
     own = pick(segments, fresh)
-    elbos = segment_elbo(known.latent.encoder, decoder, own.observations, own.actions)
+    prior = None
+    if config.novelty_prior == "instances":
+        prior = instance_prior(known.latent, pick(segments, ~fresh))
+    elbos = segment_elbo(known.latent.encoder, decoder, own.observations, own.actions, prior)
     weights = known.weights[fresh]
     # Low-variance resampling: one draw, then even steps through the cumulative weights.
     places = (np.arange(NOVELTY_SAMPLE) + generator(seed, "novelty").random()) / NOVELTY_SAMPLE
     edges = np.cumsum(weights) / weights.sum()
     drawn = np.minimum(np.searchsorted(edges, places), len(elbos) - 1)
-    return Novelty(decoder, elbos[drawn])
+    return Novelty(decoder, elbos[drawn], prior=prior)
+
+
+def instance_prior(latent: LatentModel, segments: Segments) -> InstancePrior:
+    """Where each instance's segments lie in latent space, and how widely they are spread."""
+    mean, log_variance = latent.encode(segments)
+    rows = [segments.instance == code for code in np.unique(segments.instance)]
+    return InstancePrior(
+        np.stack([mean[own].mean(axis=0) for own in rows]),
+        np.stack([mean[own].var(axis=0) + np.exp(log_variance[own]).mean(axis=0) for own in rows]),
+    )
 
 
 SEPT = Method("sept", _stages, "Probe, infer a latent, control: Single Episode Policy Transfer.")

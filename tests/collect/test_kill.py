@@ -60,9 +60,7 @@ def kill_and_resume(tmp_path: Path, kills: int) -> int:
         killed += run_and_kill(recipe, out, moment)
         if out.exists():
             assert out.read_bytes() == whole.read_bytes()
-        subprocess.run(
-            command(recipe, out, "--resume"), check=True, stdout=subprocess.DEVNULL
-        )
+        subprocess.run(command(recipe, out, "--resume"), check=True, stdout=subprocess.DEVNULL)
         assert out.read_bytes() == whole.read_bytes()
         assert so.validate(out).ok
         left = {path.name for path in tmp_path.iterdir()}

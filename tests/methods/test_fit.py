@@ -40,30 +40,23 @@ def agent(data: Dataset) -> Agent:
     return so.fit(data, "sept", QUICK, seed=0)
 
 
-def flagged(
-    agent: Agent, env: Any, episodes: int, seed: int, turn: int = 0, moved: bool = False
-) -> float:
-    """The share of fresh episodes whose probe is flagged; `turn` renames the actions in a ring.
-
-    With `moved`, only episodes whose probe changed the state count.
-    """
+def flagged(agent: Agent, env: Any, episodes: int, seed: int, turn: int = 0) -> float:
+    """The share of fresh episodes whose probe is flagged; `turn` renames the actions in a ring."""
     flags = []
     for number in range(episodes):
         observation, _ = env.reset(seed=seed + number)
-        first = observation
         episode = agent.begin(seed=seed + number)
         for _ in range(agent.probe_steps):
             action = episode.act(observation)
             observation, *_ = env.step((action + turn) % agent.spaces.num_actions)
         episode.act(observation)
-        if not moved or not np.array_equal(first, observation):
-            flags.append(bool(episode.flagged))
+        flags.append(bool(episode.flagged))
     return float(np.mean(flags))
 
 
-def fresh_navigation(agent: Agent, episodes: int, turn: int, moved: bool = False) -> float:
+def fresh_navigation(agent: Agent, episodes: int, turn: int) -> float:
     shares = [
-        flagged(agent, navigation2d.make(hidden), episodes // 2, 10_000, turn, moved)
+        flagged(agent, navigation2d.make(hidden), episodes // 2, 10_000, turn)
         for hidden in navigation2d.instances()
     ]
     return float(np.mean(shares))
@@ -73,14 +66,6 @@ def test_known_instances_are_not_flagged(agent: Agent) -> None:
     assert fresh_navigation(agent, 400, turn=0) <= 0.05
 
 
-def test_a_turned_navigation_is_flagged_where_the_probe_moved(agent: Agent) -> None:
-    assert fresh_navigation(agent, 200, turn=1, moved=True) >= 0.98
-
-
-@pytest.mark.xfail(
-    strict=True,
-    reason="a probe that only bumps into the box, every seventh, is taken for a latent in between",
-)
 def test_a_navigation_turned_by_a_right_angle_is_flagged(agent: Agent) -> None:
     assert fresh_navigation(agent, 200, turn=1) >= 0.9
 
@@ -91,7 +76,7 @@ def test_known_navigation_is_flagged_about_once_in_a_hundred(
 ) -> None:
     path = log_navigation(tmp_path_factory.mktemp("novelty") / "many.h5", episodes=6000)
     agent = so.fit(path, "sept", QUICK, seed=0)
-    assert fresh_navigation(agent, 2_000, turn=1, moved=True) >= 0.98
+    assert fresh_navigation(agent, 2_000, turn=1) >= 0.9
     assert 0.003 <= fresh_navigation(agent, 10_000, turn=0) <= 0.03
 
 
