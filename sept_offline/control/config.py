@@ -18,7 +18,7 @@ class ControlConfig:
     algorithm: str = "double_dqn"
     """One of double_dqn, discrete_cql, discrete_bcq, nfq."""
     hidden: tuple[int, ...] = (256, 512)
-    layer_norm: bool = True
+    layer_norm: bool = False
     gamma: float = 0.99
     learning_rate: float = 5e-4
     batch_size: int = 64
