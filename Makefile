@@ -14,11 +14,17 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/pip install --disable-pip-version-check -q -c constraints.txt -e ".[dev]"
 	touch $(READY)
 
+# The three fits are independent: make runs two at a time.
 demo: setup
 	mkdir -p demo
-	$(BIN)/sept-offline collect navigation2d --seed 0 --workers 2 --restart -o demo/navigation.h5
+	$(BIN)/sept-offline collect navigation2d --seed 0 --restart -o demo/navigation.h5
 	$(BIN)/sept-offline inspect demo/navigation.h5
 	$(BIN)/sept-offline validate demo/navigation.h5
+	$(MAKE) -j2 demo-sept demo-avg demo-oracle
+	$(BIN)/sept-offline evaluate demo/sept demo/avg demo/oracle --episodes-per-instance 10
+
+demo-%:
+	$(BIN)/sept-offline fit demo/navigation.h5 --method $* --restart -o demo/$*
 
 lint: setup
 	$(BIN)/ruff check .

@@ -3,10 +3,10 @@
     python benchmarks/study.py navigation2d --methods sept,avg,oracle --seeds 10 --episodes 20
     python benchmarks/study.py navigation2d acrobot hiv --table
 
-Data come from the shipped recipes, with data seed 0 for the first half of the training seeds and 1
-for the rest. A cell is one training seed of one method: it is fitted, its last weights play the test
-episodes, and a line is added to the results file; finished cells are never run twice. The table is
-drawn from that file.
+Data come from the shipped recipes, with data seed 0 for the first half of the training seeds and
+1 for the rest. A cell is one training seed of one method: it is fitted, its last weights play the
+test episodes, and a line is added to the results file; finished cells are never run twice. The
+table is drawn from that file.
 """
 
 from __future__ import annotations
@@ -94,7 +94,8 @@ def mean(values: list[Any]) -> float:
 
 def table(cells: list[Cell]) -> None:
     """A line a family, preset and method: over seeds, mean ± standard error, and the worst seed."""
-    print("| family | method | seeds | steps ± se | worst | solved | return | normalised ± se | id | s |")
+    columns = "family method seeds steps±se worst solved return normalised±se identified seconds"
+    print("| " + " | ".join(columns.split()) + " |")
     print("|---|---|---|---|---|---|---|---|---|---|")
     groups: dict[tuple[str, str, str], list[Cell]] = {}
     for cell in cells:
@@ -116,7 +117,11 @@ def table(cells: list[Cell]) -> None:
     for family, preset, method in sorted(groups):
         if method == "sept":
             for rival in ("avg", "oracle"):
-                paired(groups[family, preset, method], groups.get((family, "default", rival), []), rival)
+                paired(
+                    groups[family, preset, method],
+                    groups.get((family, "default", rival), []),
+                    rival,
+                )
 
 
 def paired(own: list[Cell], others: list[Cell], rival: str) -> None:
@@ -128,7 +133,8 @@ def paired(own: list[Cell], others: list[Cell], rival: str) -> None:
     if len(gaps) > 1:
         half = stats.t.ppf(0.975, len(gaps) - 1) * gaps.std(ddof=1) / np.sqrt(len(gaps))
         name = f"{own[0]['family']} {own[0]['preset']}"
-        print(f"{name}: sept − {rival}, normalised: {gaps.mean():+.3f} ± {half:.3f} ({len(gaps)} seeds)")
+        gap = f"{gaps.mean():+.3f} ± {half:.3f}"
+        print(f"{name}: sept − {rival}, normalised: {gap} ({len(gaps)} seeds)")
 
 
 def main() -> None:

@@ -6,7 +6,7 @@ import difflib
 import importlib
 import importlib.metadata
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +45,8 @@ class Family:
     """The TOML file `collect` follows when nothing else is said."""
     references: Path | None = None
     """A JSON file with the random and the best known return of each instance."""
+    published: Mapping[str, float] = field(default_factory=dict)
+    """Steps to solve that the literature reports for each method, shown beside measured ones."""
 
     def instances(self, split: str = "train") -> list[dict[str, float]]:
         """The hidden parameters of a split, in order; instance i has the id "<split>-<i>"."""

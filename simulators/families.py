@@ -27,6 +27,11 @@ _PAPER_PATIENTS = (
 )
 
 
+PAPER_NAVIGATION = {"sept": 20, "avg": 49, "oracle": 12, "bnn": 34, "epopt": 49, "maml": 49}
+PAPER_ACROBOT = {"sept": 100, "avg": 114, "oracle": 88, "bnn": 169, "epopt": 91, "maml": 99}
+"""Steps to solve in the paper's table, by method."""
+
+
 def _environment(dynamics: Dynamics, hidden: Hidden) -> SimulatorEnv:
     return SimulatorEnv(dynamics, hidden)
 
@@ -79,6 +84,8 @@ def _navigation(dynamics: Dynamics) -> Family:
         action_names=dynamics.action_names,
         recipe=_recipe(dynamics.name),
         references=_references(dynamics.name),
+        # The paper's table of steps to solve; it has none for the switch.
+        published=PAPER_NAVIGATION if dynamics is NAVIGATION2D else {},
     )
 
 
@@ -103,6 +110,7 @@ def _acrobot() -> Family:
         action_names=ACROBOT.action_names,
         recipe=_recipe("acrobot"),
         references=_references("acrobot"),
+        published=PAPER_ACROBOT,
     )
 
 

@@ -17,7 +17,7 @@ FEW = 24
 
 
 @click.command()
-@click.argument("run", type=Path)
+@click.argument("runs", type=Path, nargs=-1, required=True)
 @click.option("--family", help="A name or package.module:object; the dataset's by default.")
 @click.option("--instances", default="test", show_default=True, help="The split to act in.")
 @click.option("--episodes-per-instance", type=click.IntRange(min=1), default=1, show_default=True)
@@ -27,7 +27,7 @@ FEW = 24
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
 @click.option("--quiet", is_flag=True, help="No progress.")
 def evaluate(
-    run: Path,
+    runs: tuple[Path, ...],
     family: str | None,
     instances: str,
     episodes_per_instance: int,
@@ -37,10 +37,11 @@ def evaluate(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Give the agent in RUN one episode in each instance of a family, and no second.
+    """Give the agent in each of RUNS one episode in each instance of a family, and no second.
 
-    RUN is what `fit` wrote. The agent sees observations only, unless it declares that it needs
-    more, which the table shows. An episode that ends during the probe counts as it ended.
+    A run is what `fit` wrote; several are shown in one table. The agent sees observations only,
+    unless it declares that it needs more, which the table shows. An episode that ends during the
+    probe counts as it ended.
 
     \b
     Example:
@@ -52,15 +53,27 @@ def evaluate(
 
     if out is not None and out.suffix not in (".parquet", ".json"):
         raise DataError(f"Cannot write results to {out}; end its name in .parquet or .json.")
-    results = run_harness(
-        load_agent(run),
-        family,
-        instances,
-        seed=seed,
-        episodes_per_instance=episodes_per_instance,
-        max_steps=max_steps,
-        progress=ConsoleProgress(quiet),
-    )
+    if out is not None and len(runs) > 1:
+        raise DataError(f"One file cannot hold the results of {len(runs)} runs; evaluate each.")
+    every = [
+        run_harness(
+            load_agent(run),
+            family,
+            instances,
+            seed=seed,
+            episodes_per_instance=episodes_per_instance,
+            max_steps=max_steps,
+            progress=ConsoleProgress(quiet),
+        )
+        for run in runs
+    ]
+    if len(every) > 1:
+        if as_json:
+            print_json({"runs": [results.summary() for results in every]})
+        else:
+            _print_comparison(every)
+        return
+    results = every[0]
     if out is not None:
         results.write(out)
     if as_json:
@@ -97,6 +110,45 @@ def _print_results(results: Results) -> None:
             f"normalised: over {counted['count']} episodes; in the others' instances random and "
             "reference hardly differ, or are not known"
         )
+
+
+def _print_comparison(every: list[Results]) -> None:
+    from sept_offline.errors import FamilyError
+    from sept_offline.family import load_family
+
+    rows = []
+    for results in every:
+        summary = results.summary()
+        try:
+            published = load_family(results.family).published.get(results.method)
+        except FamilyError:
+            published = None
+        steps, score = summary["steps_to_solve"], summary["normalised"]
+        rows.append(
+            [
+                results.method,
+                ", ".join(results.needs) or "–",
+                summary["episodes"],
+                None if summary["solved"] is None else f"{summary['solved']:.1%}",
+                _with_error(steps),
+                published,
+                _with_error(summary["return"]),
+                _with_error(score),
+                f"{summary['act_microseconds']:.0f}",
+            ]
+        )
+    print_table(
+        f"{every[0].family} · {every[0].instances} · one episode each",
+        ["method", "needs", "episodes", "solved", "steps", "paper", "return", "normalised", "µs"],
+        rows,
+    )
+    click.echo("steps: to solve, the limit where unsolved; paper: the same figure as published")
+
+
+def _with_error(found: dict[str, Any] | None) -> str | None:
+    if found is None:
+        return None
+    return f"{found['mean']:,.4g}" + ("" if found["se"] is None else f" ± {found['se']:.2g}")
 
 
 def _rows(results: Results) -> list[list[Any]]:
