@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +61,10 @@ class Fitter:
         if not isinstance(config, FitConfig):
             config = resolve_config(data, "default", config or {})
         self.config = config
+        if self.config.fallback != "none" and method in ("avg", "oracle"):
+            raise ConfigError(
+                f"A fallback acts where the probe finds an instance new; {method!r} does not probe."
+            )
         check_data(data, self.config.probe_steps)
         self.data = data if self.method.privileged else data.without_hidden()
         self.seed = seed
@@ -93,6 +97,9 @@ class Fitter:
                     self.run.save(number, stage, force=stage.done >= stage.total)
                 yield Epoch(stage.name, stage.done, stage.total, metrics)
             number += 1
+        named = self.data.metadata.extra.get("family_object")
+        if named is not None:
+            agent = replace(agent, record=agent.record | {"family_object": named})
         self.agent = agent
         if self.run is not None:
             self.run.finish(agent)
