@@ -14,15 +14,20 @@ from sept_offline.errors import ConfigError
 from sept_offline.family import suggest
 from sept_offline.methods.avg import AVG
 from sept_offline.methods.config import FitConfig, resolve_config
+from sept_offline.methods.epopt import EPOPT
+from sept_offline.methods.maxent import MAXENT
 from sept_offline.methods.method import Method
 from sept_offline.methods.oracle import ORACLE
 from sept_offline.methods.run import RunDirectory
 from sept_offline.methods.sept import SEPT
 from sept_offline.methods.shared import check_data
+from sept_offline.methods.totalvar import TOTALVAR
 from sept_offline.progress import Progress, Silent
 from sept_offline.versions import versions
 
-METHODS: dict[str, Method] = {method.name: method for method in (SEPT, AVG, ORACLE)}
+METHODS: dict[str, Method] = {
+    method.name: method for method in (SEPT, AVG, ORACLE, EPOPT, TOTALVAR, MAXENT)
+}
 EPOCHS = 20
 """Times a stage stops to report."""
 

@@ -46,6 +46,13 @@ class Knowledge:
 
 
 def _stages(data: Dataset, config: FitConfig, seed: int) -> Generator[Stage, None, Agent]:
+    return (yield from probe_infer_control("sept", data, config, seed))
+
+
+def probe_infer_control(
+    name: str, data: Dataset, config: FitConfig, seed: int
+) -> Generator[Stage, None, Agent]:
+    """SEPT with the probe rewarded as `config.probe.reward` says; `name` is the method's."""
     held = held_out_episodes(data, config.held_out, seed)
     segments = data.segments(config.probe_steps)
     learn = learn_jointly if config.latent.objective == "segment" else learn_in_turn
@@ -68,18 +75,16 @@ def _stages(data: Dataset, config: FitConfig, seed: int) -> Generator[Stage, Non
         NetworkProbe(known.probe.standardiser, known.probe.network),
         known.latent.encoder,
         scaler,
-        novelty_of(known, segments, held, config, seed),
+        novelty_of(known.latent, known.weights, segments, held, config, seed),
     )
-    fresh = held[segments.episode]
-    found = identify(known.latent, pick(segments, ~fresh), pick(segments, fresh))
     return Agent(
-        "sept",
+        name,
         data.metadata.family or "",
         spaces_of(data),
         context,
         control,
         fallback,
-        record=known.record | {"identification": asdict(found)},
+        record=known.record | {"identification": identification(known.latent, segments, held)},
     )
 
 
@@ -106,6 +111,7 @@ def learn_in_turn(
     result = probe.result()
     record = {
         "probe": result.reason,
+        "probe_reward": config.probe.reward,
         "probe_accepted": result.accepted,
         "probe_ess": result.history[-1].ess if result.history else None,
         "behaviour_estimated": result.estimated,
@@ -130,6 +136,7 @@ def learn_jointly(
     result = loop.result()
     last = result.history[-1]
     record = {"probe": "the paper's loop", "probe_accepted": True, "probe_ess": last.ess}
+    record["probe_reward"] = loop.reward
     record["behaviour_estimated"] = loop.behaviour.estimated
     weights = np.zeros(len(segments.actions))
     weights[fitted] = result.weights
@@ -162,27 +169,39 @@ def pick(segments: Segments, rows: NDArray[np.bool_]) -> Segments:
     )
 
 
+def identification(
+    latent: LatentModel, segments: Segments, held: NDArray[np.bool_]
+) -> dict[str, Any]:
+    """How well held-out segments tell their instance, JSON-ready."""
+    fresh = held[segments.episode]
+    return asdict(identify(latent, pick(segments, ~fresh), pick(segments, fresh)))
+
+
 def novelty_of(
-    known: Knowledge,
+    latent: LatentModel,
+    weights: NDArray[np.float64],
     segments: Segments,
     held: NDArray[np.bool_],
     config: FitConfig,
     seed: int,
 ) -> Novelty | None:
-    """The ELBOs that segments of known instances have under the probe, to compare with."""
-    decoder = known.latent.decoder
+    """The ELBOs that segments of known instances have, to compare with.
+
+    weights `[N]`: how likely each segment is under the policy that acts first.
+    """
+    decoder = latent.decoder
     fresh = held[segments.episode]
     if decoder is None or not fresh.any():
         return None
     own = pick(segments, fresh)
     prior = None
     if config.novelty_prior == "instances":
-        prior = instance_prior(known.latent, pick(segments, ~fresh))
-    elbos = segment_elbo(known.latent.encoder, decoder, own.observations, own.actions, prior)
-    weights = known.weights[fresh]
+        prior = instance_prior(latent, pick(segments, ~fresh))
+    elbos = segment_elbo(latent.encoder, decoder, own.observations, own.actions, prior)
+    likely = weights[fresh]
     # Low-variance resampling: one draw, then even steps through the cumulative weights.
     places = (np.arange(NOVELTY_SAMPLE) + generator(seed, "novelty").random()) / NOVELTY_SAMPLE
-    edges = np.cumsum(weights) / weights.sum()
+    edges = np.cumsum(likely) / likely.sum()
     drawn = np.minimum(np.searchsorted(edges, places), len(elbos) - 1)
     return Novelty(decoder, elbos[drawn], prior=prior)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import Any
 
 import numpy as np
@@ -75,12 +75,16 @@ def control_stage(
     context_instance: NDArray[Any] | None = None,
     context_weights: NDArray[Any] | None = None,
     name: str = "control",
+    replay: Callable[..., Replay] = Replay,
 ) -> Generator[Stage, None, Control]:
-    """Train π(a | s, context) on every logged step; the contexts are already standardised."""
+    """Train π(a | s, context) on every logged step; the contexts are already standardised.
+
+    `replay` may be a kind of its own: another idea of what a minibatch is.
+    """
     steps = data.steps()
     scaler = Standardiser.fit(steps.observations)
     rewards = prepare_rewards(steps.rewards, steps.terminations, steps.instance, config)
-    replay = Replay(
+    logged = replay(
         scaler(steps.observations),
         steps.row,
         steps.actions,
@@ -91,7 +95,7 @@ def control_stage(
         context_instance=context_instance,
         context_weights=context_weights,
     )
-    stage = ControlStage(replay, config, integer(seed, name), data.num_actions)
+    stage = ControlStage(logged, config, integer(seed, name), data.num_actions)
     stage.name = name
     yield stage
     return Control(scaler, stage.result())
