@@ -58,12 +58,16 @@ class FitConfig:
     latent: LatentConfig = field(default_factory=LatentConfig)
     probe: ProbeConfig = field(default_factory=ProbeConfig)
     control: ControlConfig = field(default_factory=ControlConfig)
+    history_steps: int = 4
+    """Steps before the present one that `history` reads."""
     epopt: EpoptConfig = field(default_factory=EpoptConfig)
 
     def __post_init__(self) -> None:
         """Refuse what cannot work, by name."""
         if self.probe_steps < 1:
             raise ConfigError(f"probe_steps is {self.probe_steps}; expected at least 1.")
+        if self.history_steps < 1:
+            raise ConfigError(f"history_steps is {self.history_steps}; expected at least 1.")
         if not 0 < self.held_out <= 0.5:
             raise ConfigError(f"held_out is {self.held_out}; expected above 0 and at most 0.5.")
 

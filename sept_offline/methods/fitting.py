@@ -15,6 +15,7 @@ from sept_offline.family import suggest
 from sept_offline.methods.avg import AVG
 from sept_offline.methods.config import FitConfig, resolve_config
 from sept_offline.methods.epopt import EPOPT
+from sept_offline.methods.history import HISTORY
 from sept_offline.methods.maxent import MAXENT
 from sept_offline.methods.method import Method
 from sept_offline.methods.oracle import ORACLE
@@ -26,7 +27,7 @@ from sept_offline.progress import Progress, Silent
 from sept_offline.versions import versions
 
 METHODS: dict[str, Method] = {
-    method.name: method for method in (SEPT, AVG, ORACLE, EPOPT, TOTALVAR, MAXENT)
+    method.name: method for method in (SEPT, AVG, ORACLE, EPOPT, TOTALVAR, MAXENT, HISTORY)
 }
 EPOCHS = 20
 """Times a stage stops to report."""

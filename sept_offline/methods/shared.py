@@ -76,16 +76,19 @@ def control_stage(
     context_weights: NDArray[Any] | None = None,
     name: str = "control",
     replay: Callable[..., Replay] = Replay,
+    beside: NDArray[np.float32] | None = None,
 ) -> Generator[Stage, None, Control]:
     """Train π(a | s, context) on every logged step; the contexts are already standardised.
 
-    `replay` may be a kind of its own: another idea of what a minibatch is.
+    `replay` may be a kind of its own: another idea of what a minibatch is. `beside[N+E, k]` is a
+    context that every observation of the logs has for itself.
     """
     steps = data.steps()
     scaler = Standardiser.fit(steps.observations)
     rewards = prepare_rewards(steps.rewards, steps.terminations, steps.instance, config)
+    seen = scaler(steps.observations)
     logged = replay(
-        scaler(steps.observations),
+        seen if beside is None else np.concatenate([seen, beside], axis=1),
         steps.row,
         steps.actions,
         rewards,

@@ -35,6 +35,7 @@ CASES: dict[str, dict[str, Any]] = {
     "epopt": {"returns": (0.3, 0.7)},
     "totalvar": {"returns": (1.0, 1.0)},
     "maxent": {"returns": (1.0, 1.0)},
+    "history": {"returns": (1.0, 1.0)},
 }
 
 
