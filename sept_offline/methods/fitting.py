@@ -21,13 +21,14 @@ from sept_offline.methods.method import Method
 from sept_offline.methods.oracle import ORACLE
 from sept_offline.methods.run import RunDirectory
 from sept_offline.methods.sept import SEPT
+from sept_offline.methods.sept_np import SEPT_NP
 from sept_offline.methods.shared import check_data
 from sept_offline.methods.totalvar import TOTALVAR
 from sept_offline.progress import Progress, Silent
 from sept_offline.versions import versions
 
 METHODS: dict[str, Method] = {
-    method.name: method for method in (SEPT, AVG, ORACLE, EPOPT, TOTALVAR, MAXENT, HISTORY)
+    method.name: method for method in (SEPT, AVG, ORACLE, EPOPT, SEPT_NP, TOTALVAR, MAXENT, HISTORY)
 }
 EPOCHS = 20
 """Times a stage stops to report."""

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from sept_offline.agent import (
     Agent,
-    Control,
     InstancePrior,
     NetworkProbe,
     Novelty,
@@ -23,7 +22,7 @@ from sept_offline.data import Dataset, Segments
 from sept_offline.latent import InstanceLatentStage, LatentModel, identify
 from sept_offline.methods.config import FitConfig
 from sept_offline.methods.method import Method
-from sept_offline.methods.shared import control_stage, spaces_of
+from sept_offline.methods.shared import control_stage, fallback_stage, spaces_of
 from sept_offline.probe import PaperLoopStage, ProbePolicy, ProbeStage, segment_rewards
 from sept_offline.seeding import generator, integer
 from sept_offline.stage import Stage
@@ -68,9 +67,7 @@ def probe_infer_control(
         context_instance=segments.instance,
         context_weights=known.weights,
     )
-    fallback: Control | None = None
-    if config.fallback == "avg":
-        fallback = yield from control_stage(data, config.control, seed, name="fallback")
+    fallback = yield from fallback_stage(data, config, seed)
     context = SegmentContext(
         NetworkProbe(known.probe.standardiser, known.probe.network),
         known.latent.encoder,

@@ -13,6 +13,7 @@ from sept_offline.agent.networks import Standardiser
 from sept_offline.control import ControlConfig, ControlStage, Replay, prepare_rewards
 from sept_offline.data import Dataset
 from sept_offline.errors import DataError
+from sept_offline.methods.config import FitConfig
 from sept_offline.seeding import integer
 from sept_offline.stage import Stage
 
@@ -102,3 +103,12 @@ def control_stage(
     stage.name = name
     yield stage
     return Control(scaler, stage.result())
+
+
+def fallback_stage(
+    data: Dataset, config: FitConfig, seed: int
+) -> Generator[Stage, None, Control | None]:
+    """The robust policy for instances that are flagged as new, if there is to be one."""
+    if config.fallback == "none":
+        return None
+    return (yield from control_stage(data, config.control, seed, name="fallback"))

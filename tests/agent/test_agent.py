@@ -16,7 +16,15 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from sept_offline.agent import Agent, Control, SegmentContext, TableProbe, load_agent, save_agent
+from sept_offline.agent import (
+    Agent,
+    Control,
+    HistoryContext,
+    SegmentContext,
+    TableProbe,
+    load_agent,
+    save_agent,
+)
 from sept_offline.agent.networks import MLP, Standardiser
 from sept_offline.errors import AgentError
 
@@ -379,6 +387,6 @@ def test_a_history_of_other_spaces_is_refused(builders: ModuleType) -> None:
     agent = builders.make_agent("history")
     wrong = HistoryContext(2, agent.spaces.num_actions + 1, agent.context.scaler)
     with pytest.raises(AgentError, match="history"):
-        dataclasses.replace(agent, context=wrong)
+        replace(agent, context=wrong)
     with pytest.raises(AgentError, match="at least 1"):
         HistoryContext(0, 3, agent.context.scaler)

@@ -33,6 +33,7 @@ CASES: dict[str, dict[str, Any]] = {
     "avg": {"returns": (0.3, 0.7)},
     "oracle": {"returns": (1.0, 1.0), "needs": frozenset({"hidden"})},
     "epopt": {"returns": (0.3, 0.7)},
+    "sept-np": {"returns": (1.0, 1.0)},
     "totalvar": {"returns": (1.0, 1.0)},
     "maxent": {"returns": (1.0, 1.0)},
     "history": {"returns": (1.0, 1.0)},
