@@ -27,7 +27,8 @@ class WorstReplay(Replay):
     lowest percentile of their returns and draws its minibatch from their transitions. Over updates
     that is what the paper's replay buffer holds, into which it stores each iteration's worst.
 
-    episode `[N]`: of each step; steps of an episode are consecutive.
+    episode `[N]`: of each step; steps of an episode are consecutive. There are no contexts: EPOpt's
+    policy reads the state alone.
     """
 
     def __init__(

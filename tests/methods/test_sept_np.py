@@ -14,7 +14,7 @@ from sept_offline.config import merge
 from sept_offline.data import Segments
 from sept_offline.methods.sept_np import UnprobedReplay, near_greedy
 from sept_offline.probe import Behaviour
-from tests.methods.check_method import SMALL, check_answer
+from tests.methods.check_method import SMALL, check_answer, shortened
 from tests.methods.two_step import log_two_step, two_step
 
 START = np.array([7.0, 8.0], dtype=np.float32)
@@ -114,3 +114,10 @@ def test_the_papers_vae_serves_it_too(tmp_path: Path) -> None:
     # this VAE tells whole segments apart: whose they are is there, if not for a line to find
     assert agent.record["identification"]["neighbours"] > 0.9
     check_answer(agent, two_step(probing=2), (0.4, 1.0))
+
+
+def test_an_estimated_behaviour_is_marked(tmp_path: Path) -> None:
+    path = log_two_step(tmp_path / "two-step.h5")
+    with so.load_dataset(path) as data:
+        agent = so.fit(data.without_propensities(), "sept-np", shortened(SMALL), seed=1)
+    assert agent.record["behaviour_estimated"] is True
