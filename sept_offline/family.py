@@ -81,8 +81,11 @@ def load_object(spec: str, what: str) -> Any:
         found: Any = importlib.import_module(module_name)
         for part in attribute.split("."):
             found = getattr(found, part)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise FamilyError(f"Cannot load the {what} {spec!r}: {error}.") from error
+    # The module is the user's: whatever goes wrong in it is theirs to read about.
+    except Exception as error:
+        raise FamilyError(
+            f"Cannot load the {what} {spec!r}: {type(error).__name__}: {error}."
+        ) from error
     return found
 
 

@@ -58,6 +58,8 @@ def collect(
     """
     from sept_offline.collect import collect_dataset
 
+    if policy is not None and behaviour is not None:
+        raise click.UsageError("Give --behaviour or --policy, not both.")
     given: dict[str, Any] = {
         "behaviour": behaviour,
         "episodes": episodes,

@@ -67,7 +67,10 @@ class ConsoleProgress:
             self._bar.update(self._task, completed=done, metrics=text)
         elif not self.terminal and (now - self._said > PLAIN_INTERVAL or done >= self._total):
             self._said = now
-            click.echo(f"{self._title}: {done:.0f}/{self._total:.0f}  {text}".rstrip(), err=True)
+            left = seconds * (self._total - done) / done if done else 0.0
+            ahead = f"  {left:.0f} s left" if left else ""
+            line = f"{self._title}: {done:.0f}/{self._total:.0f}  {text}".rstrip()
+            click.echo(line + ahead, err=True)
 
     def finish(self) -> None:
         """Leave the bar as it is."""

@@ -93,6 +93,8 @@ def _print_results(results: Results) -> None:
         ["instance", "episodes", "return", "steps", "solved", "normalised", "novelty", "flagged"],
         _rows(results),
     )
+    if results.behaviour_estimated:
+        click.echo("The logs held no probabilities: those of the behaviour were estimated.")
     summary = results.summary()
     parts = [f"{summary['episodes']:,} episodes of at most {results.limit:,} steps"]
     if summary["solved"] is not None:
@@ -126,7 +128,7 @@ def _print_comparison(every: list[Results]) -> None:
         steps, score = summary["steps_to_solve"], summary["normalised"]
         rows.append(
             [
-                results.method,
+                results.method + (" (estimated μ)" if results.behaviour_estimated else ""),
                 ", ".join(results.needs) or "–",
                 summary["episodes"],
                 None if summary["solved"] is None else f"{summary['solved']:.1%}",

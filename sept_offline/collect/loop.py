@@ -115,8 +115,6 @@ def collect_dataset(
             f"{episodes} episodes cannot cover the {len(hiddens)} instances of split "
             f"{recipe.instances!r}; ask for at least one each."
         )
-    if max_steps < 1 or probe_steps < 0:
-        raise ConfigError("max_steps must be at least 1 and probe_steps at least 0.")
     if isinstance(family, Family) and _is_registered(family):
         family = family.name
     if workers > 1 and isinstance(family, Family):
@@ -141,8 +139,25 @@ def collect_dataset(
     }
     staging = Staging(target)
     if resume and target.exists() and not staging.path.exists():
+        finished = load_dataset(target)
+        wanted = (record.name, seed, len(planned), max_steps, probe_steps)
+        metadata = finished.metadata
+        found = (
+            metadata.family,
+            metadata.root_seed,
+            finished.num_episodes,
+            metadata.family_arguments.get("max_episode_steps"),
+            metadata.probe_steps,
+        )
+        names = {policy_name if name == "policy" else name for name in shares}
+        same = finished.instances == _instance_ids(recipe.instances, len(hiddens))
+        if wanted != found or not same or names != set(metadata.behaviours):
+            raise DataError(
+                f"{target} is a finished dataset of another kind ({found[0]}, seed {found[1]}, "
+                f"{found[2]:,} episodes); choose another name, or leave out --resume to replace it."
+            )
         progress.message(f"{target} is complete; nothing to resume.")
-        return load_dataset(target)
+        return finished
     staging.open(plan, resume, restart)
     try:
         expert_file = None
@@ -175,6 +190,10 @@ def collect_dataset(
             progress.update(complete, steps=steps)
         progress.finish()
         behaviours = {name: policy_name if name == "policy" else name for name in shares}
+        ids = _instance_ids(recipe.instances, len(hiddens))
+        extra: dict[str, Any] = {"latent_dim": record.latent_dim}
+        if isinstance(family, str) and ":" in family:
+            extra["family_object"] = family
         with DatasetWriter(
             target,
             num_actions=num_actions,
@@ -185,9 +204,9 @@ def collect_dataset(
             action_names=record.action_names,
             root_seed=seed,
             probe_steps=probe_steps,
-            extra={"latent_dim": record.latent_dim},
-            instances=[f"{recipe.instances}-{index}" for index in range(len(hiddens))],
-            hidden={f"{recipe.instances}-{i}": hidden for i, hidden in enumerate(hiddens)},
+            extra=extra,
+            instances=ids,
+            hidden=dict(zip(ids, hiddens, strict=True)),
         ) as writer:
             for index, shard in enumerate(shards):
                 for planned_episode, logged in zip(
@@ -296,6 +315,10 @@ def _behaviours(
         found["medium"] = expert.medium(epsilon)
         found["expert"] = expert.final(epsilon)
     return found
+
+
+def _instance_ids(split: str, count: int) -> list[str]:
+    return [f"{split}-{index}" for index in range(count)]
 
 
 def _reset_seed(seed: int, split: str, episode: Planned) -> int:

@@ -36,6 +36,23 @@ class ExpertConfig:
     """Exploration of `medium` and `expert`; `replay` uses that of its snapshot."""
     control: ControlConfig = field(default_factory=ControlConfig)
 
+    def __post_init__(self) -> None:
+        """Refuse what cannot work, by name."""
+        least = {"environments": 1, "rounds": 2, "updates_per_step": 1, "snapshots": 1}
+        for name, low in least.items():
+            if getattr(self, name) < low:
+                raise ConfigError(
+                    f"expert.{name} is {getattr(self, name)}; expected at least {low}."
+                )
+        for name in ("epsilon_start", "epsilon_end", "epsilon_fraction", "behaviour_epsilon"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ConfigError(f"expert.{name} is {getattr(self, name)}; expected in [0, 1].")
+        if self.control.reward_form == "instance":
+            raise ConfigError(
+                "expert.control.reward_form is 'instance', which needs all rewards beforehand; "
+                "expected 'raw' or 'log'."
+            )
+
 
 @dataclass(frozen=True)
 class Recipe:
@@ -51,6 +68,13 @@ class Recipe:
     probe_steps: int | None = None
     """Steps at the start of each episode taken uniformly at random; the family's by default."""
     expert: ExpertConfig = field(default_factory=ExpertConfig)
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot work, by name."""
+        for name, low in (("episodes", 1), ("max_steps", 1), ("probe_steps", 0)):
+            value = getattr(self, name)
+            if value is not None and value < low:
+                raise ConfigError(f"{name} is {value}; expected at least {low}.")
 
 
 def load_recipe(

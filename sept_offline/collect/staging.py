@@ -29,10 +29,9 @@ class Staging:
         """Begin, or continue what the same plan began; anything else is refused."""
         plan_file = self.path / "plan.json"
         self._acquire()
-        if restart:
-            for leftover in self.path.iterdir():
-                if leftover.name != "lock":
-                    leftover.unlink()
+        # Without its plan nobody knows what a shard belongs to: whatever is left is worthless.
+        if restart or not plan_file.exists():
+            self._clear()
         if plan_file.exists():
             if not resume:
                 self.release()
@@ -70,14 +69,27 @@ class Staging:
         """The shards that are complete."""
         return {index for index in range(count) if self.shard(index).exists()}
 
+    def _clear(self) -> None:
+        """Delete everything but the lock, the plan first: no shard may outlive it unnoticed."""
+        (self.path / "plan.json").unlink(missing_ok=True)
+        for leftover in self.path.iterdir():
+            if leftover.name != "lock":
+                leftover.unlink()
+
     def discard(self) -> None:
         """The dataset is whole: nothing here is needed any more."""
+        self._clear()
         remove_tree(self.path)
         self.release()
 
 
 def save_shard(path: Path, episodes: Sequence[Logged]) -> None:
-    """Write a shard's episodes as concatenated columns, whole or not at all."""
+    """Write a shard's episodes as concatenated columns, whole or not at all.
+
+    The folder must be there: a worker that outlives its collection must not bring it back.
+    """
+    if not path.parent.is_dir():
+        raise DataError(f"{path.parent} is gone; another process has discarded this collection.")
     columns = {name: np.concatenate([getattr(e, name) for e in episodes]) for name in ARRAYS}
     columns["length"] = np.array([len(e.actions) for e in episodes], dtype=np.int64)
     columns["terminated"] = np.array([e.terminated for e in episodes])

@@ -50,7 +50,8 @@ class Member:
         )
         loss: float = self.impl.inner_update(columns, self.updates)["loss"]
         self.updates += 1
-        if self.updates % self.config.average_every == 0:
+        last = self.updates == self.config.updates
+        if last or self.updates % self.config.average_every == 0:
             self._add_to_average()
         return loss
 

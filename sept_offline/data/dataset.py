@@ -196,6 +196,8 @@ class Dataset:
         """Some of the per-step columns of this view, [N, …] each, without reading the others."""
         if "propensities" in names and not self.has_propensities:
             raise DataError(f"{self.path}: this view knows no propensities.")
+        if "observations" in names:
+            raise DataError("Observations have one row more an episode than steps; use steps().")
         index = self.episode_index
         steps = _ranges(index.offset, index.length)
         return {name: self._read(name, steps) for name in names}

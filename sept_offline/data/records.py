@@ -136,6 +136,13 @@ class HiddenTable:
     values: Float64
     """[I, h], rows in the order of `Dataset.instances`; NaN where a parameter is unknown"""
 
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __getitem__(self, row: int) -> dict[str, float]:
+        """The parameters of one instance by name."""
+        return dict(zip(self.names, self.values[row].tolist(), strict=True))
+
 
 @dataclass(frozen=True)
 class Metadata:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from sept_offline.data.dataset import Dataset, load_dataset
 from sept_offline.data.records import Segments
+from sept_offline.errors import DataError
 
 DEFAULT_PROBE_STEPS = 5
 """Where neither the caller nor the dataset names a probe length."""
@@ -94,6 +95,7 @@ def inspect(data: Dataset | str | Path, probe_steps: int | None = None) -> Summa
         with load_dataset(data) as opened:
             return inspect(opened, probe_steps)
     probe = probe_steps or data.metadata.probe_steps or DEFAULT_PROBE_STEPS
+    _check(data)
     index, names = data.episode_index, data.instances
     segments = data.segments(probe)
     weights = _uniform_weights(segments, data.num_actions)
@@ -132,6 +134,30 @@ def inspect(data: Dataset | str | Path, probe_steps: int | None = None) -> Summa
         warnings=(),
     )
     return Summary(**{**vars(summary), "warnings": tuple(_warnings(summary))})
+
+
+def _check(data: Dataset) -> None:
+    """Refuse values that no summary can be made of; `validate` says where they are."""
+    columns = data.columns("actions", "rewards")
+    outside = (columns["actions"] < 0) | (columns["actions"] >= data.num_actions)
+    for name, bad in (
+        ("actions outside the action space", outside),
+        ("rewards that are not finite", ~np.isfinite(columns["rewards"])),
+    ):
+        if bad.any():
+            raise DataError(
+                f"{data.path} holds {int(bad.sum())} {name}; "
+                "run sept-offline validate to see where."
+            )
+    if data.has_propensities:
+        propensities = data.columns("propensities")["propensities"]
+        logged = np.take_along_axis(propensities, columns["actions"][:, None], axis=1)
+        denied = int((logged <= 0).sum())
+        if denied:
+            raise DataError(
+                f"{data.path} holds {denied} actions to which the behaviour gives probability 0; "
+                "run sept-offline validate to see where."
+            )
 
 
 def _weighted(values: list[float], weights: NDArray[np.float64]) -> float:

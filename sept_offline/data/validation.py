@@ -23,6 +23,8 @@ from sept_offline.errors import DataError
 
 WARNINGS = ("missing propensities", "short episode", "single episode")
 """Kinds that a sound dataset may show; everything else makes it bad."""
+GENERAL = ("changed bytes", "content hash")
+"""Kinds that say something is wrong but not where: they are named last."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +99,7 @@ def validate(
             if found != stored:
                 message = f"the content hashes to {found[:12]}…, the header says {stored[:12]}…"
                 problems.append(Problem("content hash", "header", 1, message))
-        problems.sort(key=lambda problem: problem.kind in WARNINGS)
+        problems.sort(key=lambda p: (p.kind in WARNINGS, p.kind in GENERAL))
         episodes, steps = len(source.index), int(source.index.length.sum())
         return ValidationReport(str(path), stored, episodes, steps, tuple(problems))
     finally:

@@ -50,7 +50,9 @@ def evaluate(
     the times is the same again.
     """
     progress = progress or Silent()
-    record = load_family(agent.family if family is None else family)
+    if family is None:
+        family = agent.record.get("family_object", agent.family)
+    record = load_family(family)
     limit = record.test_steps if max_steps is None else max_steps
     if limit < 1 or episodes_per_instance < 1:
         raise ConfigError(
@@ -84,6 +86,7 @@ def evaluate(
         seed=seed,
         limit=limit,
         episodes=tuple(episodes),
+        behaviour_estimated=bool(agent.record.get("behaviour_estimated", False)),
     )
 
 

@@ -87,9 +87,14 @@ class Results:
     limit: int
     """Steps after which an episode was cut."""
     episodes: tuple[EpisodeResult, ...]
+    behaviour_estimated: bool = False
+    """Whether the agent learned from logs whose probabilities had to be estimated."""
 
     def summary(self) -> dict[str, Any]:
-        """One JSON-ready object: means and standard errors over episodes, null where undefined."""
+        """One JSON-ready object: means and standard errors over instances, null where undefined.
+
+        Several episodes of one instance are averaged first: they share what is hidden about it.
+        """
         solved = [float(e.solved) for e in self.episodes if e.solved is not None]
         actions = sum(e.steps for e in self.episodes)
         agent = math.fsum(e.act_microseconds * e.steps for e in self.episodes)
@@ -99,11 +104,21 @@ class Results:
             "needs": list(self.needs),
             "episodes": len(self.episodes),
             "solved": float(np.mean(solved)) if solved else None,
-            "steps_to_solve": statistics([e.steps_to_solve for e in self.episodes]),
-            "return": statistics([e.total for e in self.episodes]),
-            "normalised": statistics([e.normalised for e in self.episodes]),
+            "steps_to_solve": statistics(self._by_instance("steps_to_solve")),
+            "return": statistics(self._by_instance("total")),
+            "normalised": statistics(self._by_instance("normalised")),
             "act_microseconds": agent / actions if actions else None,
+            "behaviour_estimated": self.behaviour_estimated,
         }
+
+    def _by_instance(self, name: str) -> list[float | None]:
+        """The mean of a field over each instance's episodes, None where it is undefined."""
+        groups: dict[str, list[float]] = {}
+        for episode in self.episodes:
+            own = groups.setdefault(episode.instance, [])
+            if getattr(episode, name) is not None:
+                own.append(float(getattr(episode, name)))
+        return [math.fsum(own) / len(own) if own else None for own in groups.values()]
 
     def episodes_table(self) -> pa.Table:
         """One row an episode, with the steps as lists."""
@@ -161,6 +176,7 @@ class Results:
             "instances": self.instances,
             "seed": self.seed,
             "limit": self.limit,
+            "behaviour_estimated": self.behaviour_estimated,
         }
 
 
@@ -172,8 +188,8 @@ def cumulate(rewards: Sequence[float]) -> tuple[float, ...]:
 def statistics(values: Sequence[float | None]) -> dict[str, float | int | None] | None:
     """Mean, standard error, median and count of what is there; None where nothing is.
 
-    The standard error is that of the mean over episodes, s/√n with n − 1 degrees of freedom; a
-    single episode has none.
+    The standard error is that of the mean, s/√n with n − 1 degrees of freedom; a single value has
+    none.
     """
     there = np.array([value for value in values if value is not None], dtype=np.float64)
     if not len(there):
@@ -212,6 +228,7 @@ def load_results(path: str | Path) -> Results:
             seed=header["seed"],
             limit=header["limit"],
             episodes=tuple(_episode(row) for row in rows),
+            behaviour_estimated=header["behaviour_estimated"],
         )
     except OSError as problem:
         # Arrow's errors for damaged files are OSErrors too, without an errno.

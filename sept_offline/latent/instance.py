@@ -154,6 +154,8 @@ class InstanceLatentStage:
             )
         self._segment_instance = torch.from_numpy(segments.instance.astype(np.int64))
         self._segments = Balanced(segments.instance, segment_weights)
+        self._present = torch.from_numpy(np.unique(segments.instance))
+        self._watched = torch.arange(0, len(segments.actions), max(1, len(segments.actions) // 512))
 
     def advance(self, updates: int) -> dict[str, float]:
         """See Stage; the metrics are means over these updates."""
@@ -166,7 +168,20 @@ class InstanceLatentStage:
         values = (sums / max(count, 1)).tolist()
         metrics = dict(zip(("log_likelihood", "kl", "encoder_kl"), values, strict=True))
         check_finite(metrics, self.name, self.done)
+        # Of a transition: what the instance's latent costs is shared by all it explains.
+        metrics["elbo"] = metrics["log_likelihood"] - metrics["kl"] * float(self._kl_weight.mean())
+        metrics["identification"] = self._identify()
         return metrics
+
+    def _identify(self) -> float:
+        """Share of some of the segments whose encoded mean lies nearest to their own instance's."""
+        with torch.no_grad():
+            mean, _ = self.network.posterior(self._features[self._watched])
+            centres = self.posteriors.mean[self._present]
+            spread = centres.std(dim=0).clamp_min(1e-6)
+            nearest = torch.cdist(mean / spread, centres / spread).argmin(dim=1)
+        own = self._segment_instance[self._watched]
+        return float((self._present[nearest] == own).float().mean())
 
     def _update(self) -> Tensor:
         config, rng = self.config, self.rng

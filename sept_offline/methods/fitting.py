@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +68,8 @@ class Fitter:
         if not isinstance(config, FitConfig):
             config = resolve_config(data, "default", config or {})
         self.config = config
+        if self.config.fallback != "none":
+            _check_fallback(method, self.config)
         check_data(data, self.config.probe_steps)
         self.data = data if self.method.privileged else data.without_hidden()
         self.seed = seed
@@ -100,9 +102,23 @@ class Fitter:
                     self.run.save(number, stage, force=stage.done >= stage.total)
                 yield Epoch(stage.name, stage.done, stage.total, metrics)
             number += 1
+        named = self.data.metadata.extra.get("family_object")
+        if named is not None:
+            agent = replace(agent, record=agent.record | {"family_object": named})
         self.agent = agent
         if self.run is not None:
             self.run.finish(agent)
+
+
+def _check_fallback(method: str, config: FitConfig) -> None:
+    """A fallback acts where a segment is found new: refuse it where that can never be."""
+    if method in ("avg", "oracle", "epopt", "history"):
+        why = f"the method {method!r} infers nothing that could be new"
+    elif config.latent.objective == "segment":
+        why = "the paper's VAE has no measure of novelty"
+    else:
+        return
+    raise ConfigError(f"A fallback would never act, for {why}; leave out --fallback.")
 
 
 def fitter(

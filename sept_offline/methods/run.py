@@ -55,7 +55,7 @@ class RunDirectory:
     def _prepare(self, record: dict[str, Any], resume: bool, restart: bool) -> None:
         description = self.path / "run.json"
         if restart:
-            for leftover in ("checkpoints", "agent"):
+            for leftover in ("checkpoints", "agent", "tensorboard"):
                 remove_tree(self.path / leftover)
             for name in ("run.json", "metrics.csv"):
                 (self.path / name).unlink(missing_ok=True)
@@ -67,7 +67,9 @@ class RunDirectory:
                     "replace it, or choose another -o."
                 )
             found = read_json(description, DataError)
-            changed = [key for key in record if key != "versions" and found.get(key) != record[key]]
+            # The dataset is known by its content, however its path is spelled.
+            free = ("versions", "dataset")
+            changed = [key for key in record if key not in free and found.get(key) != record[key]]
             if changed:
                 raise DataError(
                     f"{self.path} was begun with another {', '.join(changed)}; resume with the "

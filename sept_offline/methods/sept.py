@@ -23,7 +23,7 @@ from sept_offline.latent import InstanceLatentStage, LatentModel, identify
 from sept_offline.methods.config import FitConfig
 from sept_offline.methods.method import Method
 from sept_offline.methods.shared import control_stage, fallback_stage, spaces_of
-from sept_offline.probe import PaperLoopStage, ProbePolicy, ProbeStage, segment_rewards
+from sept_offline.probe import Behaviour, PaperLoopStage, ProbePolicy, ProbeStage, segment_rewards
 from sept_offline.seeding import generator, integer
 from sept_offline.stage import Stage
 
@@ -54,8 +54,9 @@ def probe_infer_control(
     """SEPT with the probe rewarded as `config.probe.reward` says; `name` is the method's."""
     held = held_out_episodes(data, config.held_out, seed)
     segments = data.segments(config.probe_steps)
+    fresh = np.isin(segments.episode, data.episode_index.number[held])
     learn = learn_jointly if config.latent.objective == "segment" else learn_in_turn
-    known = yield from learn(data, segments, held, config, seed)
+    known = yield from learn(data.select(~held), segments, fresh, config, seed)
 
     latent, _ = known.latent.encode(segments)
     scaler = Standardiser.fit(latent)
@@ -72,7 +73,7 @@ def probe_infer_control(
         NetworkProbe(known.probe.standardiser, known.probe.network),
         known.latent.encoder,
         scaler,
-        novelty_of(known.latent, known.weights, segments, held, config, seed),
+        novelty_of(known.latent, known.weights, segments, fresh, config, seed),
     )
     return Agent(
         name,
@@ -81,28 +82,30 @@ def probe_infer_control(
         context,
         control,
         fallback,
-        record=known.record | {"identification": identification(known.latent, segments, held)},
+        record=known.record | {"identification": identification(known.latent, segments, fresh)},
     )
 
 
 def learn_in_turn(
-    data: Dataset, segments: Segments, held: NDArray[np.bool_], config: FitConfig, seed: int
+    fitted: Dataset, segments: Segments, fresh: NDArray[np.bool_], config: FitConfig, seed: int
 ) -> Generator[Stage, None, Knowledge]:
-    """A latent of the instance first, then a probe that makes it plain."""
-    fitted = data.select(~held)
+    """A latent of the instance first, then a probe that makes it plain.
+
+    The latent sees the `fitted` episodes, the probe all `segments`.
+    """
     latent = InstanceLatentStage(
         fitted.steps(),
         fitted.segments(config.probe_steps),
         config.latent,
         integer(seed, "latent"),
-        num_actions=data.num_actions,
-        num_instances=len(data.instances),
+        num_actions=fitted.num_actions,
+        num_instances=len(fitted.instances),
     )
     yield latent
     model = latent.result()
     rewards = segment_rewards(config.probe.reward, model, segments)
     probe = ProbeStage(
-        segments, rewards, config.probe, integer(seed, "probe"), num_actions=data.num_actions
+        segments, rewards, config.probe, integer(seed, "probe"), num_actions=fitted.num_actions
     )
     yield probe
     result = probe.result()
@@ -110,34 +113,44 @@ def learn_in_turn(
         "probe": result.reason,
         "probe_reward": config.probe.reward,
         "probe_accepted": result.accepted,
-        "probe_ess": result.history[-1].ess if result.history else None,
-        "behaviour_estimated": result.estimated,
+        "probe_ess": result.history[-1].ess if result.accepted else float(len(segments.actions)),
+        **describe_behaviour(probe.behaviour),
     }
     return Knowledge(model, result.policy, result.weights, record)
 
 
 def learn_jointly(
-    data: Dataset, segments: Segments, held: NDArray[np.bool_], config: FitConfig, seed: int
+    fitted: Dataset, segments: Segments, fresh: NDArray[np.bool_], config: FitConfig, seed: int
 ) -> Generator[Stage, None, Knowledge]:
     """The paper's loop: the probe makes the VAE's data, the VAE rewards the probe."""
-    fitted = ~held[segments.episode]
     loop = PaperLoopStage(
-        pick(segments, fitted),
+        pick(segments, ~fresh),
         config.latent,
         config.probe,
         integer(seed, "loop"),
-        num_actions=data.num_actions,
-        num_instances=len(data.instances),
+        num_actions=fitted.num_actions,
+        num_instances=len(fitted.instances),
     )
     yield loop
     result = loop.result()
     last = result.history[-1]
     record = {"probe": "the paper's loop", "probe_accepted": True, "probe_ess": last.ess}
     record["probe_reward"] = loop.reward
-    record["behaviour_estimated"] = loop.behaviour.estimated
+    record |= describe_behaviour(loop.behaviour)
     weights = np.zeros(len(segments.actions))
-    weights[fitted] = result.weights
+    weights[~fresh] = result.weights
     return Knowledge(result.latent, result.policy, weights, record)
+
+
+def describe_behaviour(behaviour: Behaviour) -> dict[str, Any]:
+    """Whether the logged probabilities are estimates, and how good those are on held-out steps."""
+    if not behaviour.estimated:
+        return {"behaviour_estimated": False}
+    return {
+        "behaviour_estimated": True,
+        "behaviour_log_loss": behaviour.nll,
+        "behaviour_calibration_error": behaviour.ece,
+    }
 
 
 def held_out_episodes(data: Dataset, share: float, seed: int) -> NDArray[np.bool_]:
@@ -167,10 +180,9 @@ def pick(segments: Segments, rows: NDArray[np.bool_]) -> Segments:
 
 
 def identification(
-    latent: LatentModel, segments: Segments, held: NDArray[np.bool_]
+    latent: LatentModel, segments: Segments, fresh: NDArray[np.bool_]
 ) -> dict[str, Any]:
     """How well held-out segments tell their instance, JSON-ready."""
-    fresh = held[segments.episode]
     return asdict(identify(latent, pick(segments, ~fresh), pick(segments, fresh)))
 
 
@@ -178,7 +190,7 @@ def novelty_of(
     latent: LatentModel,
     weights: NDArray[np.float64],
     segments: Segments,
-    held: NDArray[np.bool_],
+    fresh: NDArray[np.bool_],
     config: FitConfig,
     seed: int,
 ) -> Novelty | None:
@@ -187,7 +199,6 @@ def novelty_of(
     weights `[N]`: how likely each segment is under the policy that acts first.
     """
     decoder = latent.decoder
-    fresh = held[segments.episode]
     if decoder is None or not fresh.any():
         return None
     own = pick(segments, fresh)

@@ -24,7 +24,13 @@ from sept_offline.data import Dataset, Segments
 from sept_offline.latent import InstanceLatentStage, LatentModel, SegmentLatentStage
 from sept_offline.methods.config import FitConfig
 from sept_offline.methods.method import Method
-from sept_offline.methods.sept import held_out_episodes, identification, novelty_of, pick
+from sept_offline.methods.sept import (
+    describe_behaviour,
+    held_out_episodes,
+    identification,
+    novelty_of,
+    pick,
+)
 from sept_offline.methods.shared import control_stage, fallback_stage, spaces_of
 from sept_offline.probe import Behaviour, logged_or_estimated
 from sept_offline.probe.weights import (
@@ -87,18 +93,19 @@ class UnprobedReplay(Replay):
 def _stages(data: Dataset, config: FitConfig, seed: int) -> Generator[Stage, None, Agent]:
     held = held_out_episodes(data, config.held_out, seed)
     segments = data.segments(config.probe_steps)
+    fresh = np.isin(segments.episode, data.episode_index.number[held])
     behaviour = logged_or_estimated(segments, data.num_actions, integer(seed, "behaviour"))
     check_possible(log_behaviour(behaviour.probabilities, segments.actions))
 
     logged = balance(segments.instance)
     short = halved(config)
-    first = yield from learn_round(data, segments, held, logged, short, seed, "-first")
+    first = yield from learn_round(data, segments, fresh, logged, short, seed, "-first")
     floor = config.probe.floor(behaviour.estimated)
     acted = near_greedy(first.control, first.start, segments, behaviour, floor)
-    last = yield from learn_round(data, segments, held, acted.weights, config, seed, "")
+    last = yield from learn_round(data, segments, fresh, acted.weights, config, seed, "")
 
     fallback = yield from fallback_stage(data, config, seed)
-    novelty = novelty_of(last.latent, acted.weights, segments, held, config, seed)
+    novelty = novelty_of(last.latent, acted.weights, segments, fresh, config, seed)
     return Agent(
         "sept-np",
         data.metadata.family or "",
@@ -110,8 +117,8 @@ def _stages(data: Dataset, config: FitConfig, seed: int) -> Generator[Stage, Non
             "probe": "none, control acts from the first step",
             "segment_epsilon": acted.epsilon,
             "segment_ess": acted.ess_share * len(segments.actions),
-            "behaviour_estimated": behaviour.estimated,
-            "identification": identification(last.latent, segments, held),
+            **describe_behaviour(behaviour),
+            "identification": identification(last.latent, segments, fresh),
         },
     )
 
@@ -129,25 +136,25 @@ def halved(config: FitConfig) -> FitConfig:
 def learn_round(
     data: Dataset,
     segments: Segments,
-    held: NDArray[np.bool_],
+    fresh: NDArray[np.bool_],
     weights: NDArray[np.float64],
     config: FitConfig,
     seed: int,
     suffix: str,
 ) -> Generator[Stage, None, Round]:
     """A latent of segments drawn by `weights[N]`, then control that begins with their mean z."""
-    fitted = ~held[segments.episode]
-    own = pick(segments, fitted)
+    own = pick(segments, ~fresh)
     settings: dict[str, Any] = {
         "num_actions": data.num_actions,
         "num_instances": len(data.instances),
-        "segment_weights": weights[fitted],
+        "segment_weights": weights[~fresh],
     }
     number = integer(seed, f"latent{suffix}")
     stage: InstanceLatentStage | SegmentLatentStage
     if config.latent.objective == "segment":
         stage = SegmentLatentStage(own, config.latent, number, **settings)
     else:
+        held = np.isin(data.episode_index.number, segments.episode[fresh])
         steps = data.select(~held).steps()
         stage = InstanceLatentStage(steps, own, config.latent, number, **settings)
     stage.name = f"latent{suffix}"

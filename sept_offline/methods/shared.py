@@ -36,15 +36,21 @@ def check_data(data: Dataset, probe_steps: int) -> None:
             f"with {index.length[first]} steps); choose --set probe_steps={index.length.min()} or "
             "leave them out."
         )
-    columns = data.columns("actions", "rewards", "observations")
-    for name in ("observations", "rewards"):
-        bad = ~np.isfinite(columns[name])
+    steps = data.steps()
+    outside = np.flatnonzero((steps.actions < 0) | (steps.actions >= data.num_actions))
+    if len(outside):
+        raise DataError(
+            f"{data.path}: {len(outside)} actions are outside 0 … {data.num_actions - 1}; "
+            "run sept-offline validate to see where."
+        )
+    for name, values in (("observations", steps.observations), ("rewards", steps.rewards)):
+        bad = ~np.isfinite(values)
         if bad.any():
             raise DataError(
                 f"{data.path}: {int(bad.sum())} values of {name} are not finite; "
                 "run sept-offline validate to see where."
             )
-    counts = np.bincount(columns["actions"], minlength=data.num_actions)
+    counts = np.bincount(steps.actions, minlength=data.num_actions)
     taken = np.flatnonzero(counts)
     if len(taken) < 2:
         raise DataError(
@@ -61,10 +67,12 @@ def check_data(data: Dataset, probe_steps: int) -> None:
 
 def spaces_of(data: Dataset) -> Spaces:
     """What the agent observes and does, by the dataset's names."""
-    observations = data.columns("observations")["observations"]
     metadata = data.metadata
     return Spaces.of(
-        observations, data.num_actions, metadata.observation_names, metadata.action_names
+        data.steps().observations,
+        data.num_actions,
+        metadata.observation_names,
+        metadata.action_names,
     )
 
 

@@ -224,3 +224,49 @@ def test_recipes_ship_and_stay_within_the_paper_s_episodes() -> None:
         assert recipe.instances == "train"
         assert recipe.episodes is not None
         assert recipe.episodes <= most
+
+
+def test_shards_without_their_plan_are_not_taken_over(tmp_path: Path) -> None:
+    """A kill while an old collection was being discarded must not leak into another one."""
+
+    def stops(observations: np.ndarray) -> np.ndarray:
+        stops.calls += 1  # type: ignore[attr-defined]
+        if stops.calls > 150:  # type: ignore[attr-defined]
+            raise KeyboardInterrupt
+        return np.full((len(observations), 4), 0.25)
+
+    stops.calls = 0  # type: ignore[attr-defined]
+    target, overrides = tmp_path / "a.h5", random_recipe(600)
+    with pytest.raises(KeyboardInterrupt):
+        so.collect_dataset("navigation2d", target, overrides=overrides, policy=stops, seed=1)
+    assert list((tmp_path / "a.h5.partial").glob("shard-*"))
+    (tmp_path / "a.h5.partial" / "plan.json").unlink()
+    made = so.collect_dataset("navigation2d", target, overrides=overrides, seed=2)
+    clean = so.collect_dataset("navigation2d", tmp_path / "b.h5", overrides=overrides, seed=2)
+    assert made.content_hash == clean.content_hash
+
+
+def test_resume_does_not_pass_off_another_dataset(tmp_path: Path) -> None:
+    target = tmp_path / "a.h5"
+    made = so.collect_dataset("navigation2d", target, overrides=random_recipe(20), seed=1)
+    again = so.collect_dataset(
+        "navigation2d", target, overrides=random_recipe(20), seed=1, resume=True
+    )
+    assert again.content_hash == made.content_hash
+    for arguments in ({"seed": 2}, {"seed": 1, "overrides": random_recipe(30)}):
+        given = {"overrides": random_recipe(20), **arguments}
+        with pytest.raises(DataError, match="another kind"):
+            so.collect_dataset("navigation2d", target, resume=True, **given)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "setting", [{"rounds": 1}, {"snapshots": 0}, {"epsilon_end": 2.0}, {"environments": 0}]
+)
+def test_wrong_expert_settings_are_named(tmp_path: Path, setting: dict[str, float]) -> None:
+    with pytest.raises(ConfigError, match=f"expert.{next(iter(setting))}"):
+        so.collect_dataset(
+            "navigation2d",
+            tmp_path / "a.h5",
+            overrides={"behaviour": "expert", "episodes": 4, "expert": setting},
+        )
+    assert not list(tmp_path.iterdir())

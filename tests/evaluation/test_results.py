@@ -38,6 +38,7 @@ KEYS = [
     "return",
     "normalised",
     "act_microseconds",
+    "behaviour_estimated",
 ]
 
 
@@ -69,8 +70,8 @@ def results_of(*episodes: EpisodeResult) -> Results:
 def test_the_summary_by_hand() -> None:
     results = results_of(
         episode(0, (1.0, 1.0), solved=True, steps_to_solve=2, act_microseconds=10.0),
-        episode(1, (1.0, 2.0, 1.0), normalised=0.5, act_microseconds=20.0),
-        episode(2, (9.0,), normalised=1.0, act_microseconds=40.0),
+        episode(0, (1.0, 2.0, 1.0), instance="test-1", normalised=0.5, act_microseconds=20.0),
+        episode(0, (9.0,), instance="test-2", normalised=1.0, act_microseconds=40.0),
     )
     summary = results.summary()
     assert list(summary) == KEYS
@@ -91,6 +92,19 @@ def test_the_summary_by_hand() -> None:
     assert summary["normalised"]["count"] == 2
     # (2·10 + 3·20 + 1·40) / 6
     assert summary["act_microseconds"] == pytest.approx(20.0)
+
+
+def test_episodes_of_one_instance_are_averaged_first() -> None:
+    """They share what is hidden: four episodes of two instances are two observations, not four."""
+    results = results_of(
+        episode(0, (1.0,)),
+        episode(1, (3.0,)),
+        episode(0, (5.0,), instance="test-1"),
+        episode(1, (7.0,), instance="test-1"),
+    )
+    # instance means 2 and 6: mean 4, s² = 8, se = 2
+    found = results.summary()["return"]
+    assert found == {"mean": 4.0, "se": pytest.approx(2.0), "median": 4.0, "count": 2}
 
 
 def test_one_episode_has_no_standard_error_and_none_no_mean() -> None:

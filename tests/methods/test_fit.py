@@ -272,3 +272,43 @@ def test_enormous_rewards_are_named_as_the_cause(data: Dataset) -> None:
     huge = {"reward_form": "raw", "reward_scale": 3e35, "updates": 200, "goal_shift": None}
     with pytest.raises(TrainingError, match=r"control stage.*rewards as large as"):
         so.fit(data, "avg", merge(TINY, {"control": huge}))
+
+
+def test_a_view_fits_like_the_same_episodes_in_a_file(data: Dataset, tmp_path: Path) -> None:
+    """Episodes keep their numbers in a view: nothing may take them for positions."""
+    keep = np.arange(data.num_episodes) % 3 == 1
+    view = data.select(keep)
+    path = tmp_path / "part.h5"
+    with DatasetWriter(path, num_actions=4, family="navigation2d", probe_steps=2) as writer:
+        for episode in view.episodes():
+            writer.append(
+                instance=episode.instance,
+                observations=episode.observations,
+                actions=episode.actions,
+                rewards=episode.rewards,
+                propensities=episode.propensities,
+                terminated=episode.terminated,
+                truncated=episode.truncated,
+            )
+    first, second = (so.fit(d, "sept", TINY, seed=0) for d in (view, so.load_dataset(path)))
+    so.save_agent(first, tmp_path / "first")
+    so.save_agent(second, tmp_path / "second")
+    weights = [(tmp_path / n / "weights.safetensors").read_bytes() for n in ("first", "second")]
+    assert weights[0] == weights[1]
+
+
+@pytest.mark.parametrize("method", ["avg", "oracle"])
+def test_a_fallback_that_could_never_act_is_refused(data: Dataset, method: str) -> None:
+    with pytest.raises(ConfigError, match="fallback"):
+        so.fit(data, method, merge(TINY, {"fallback": "avg"}), seed=0)
+
+
+def test_few_updates_are_not_lost(data: Dataset) -> None:
+    """Without an average the last weights act, also when their number is odd."""
+    agents = [
+        so.fit(data, "avg", merge(TINY, {"control": {"updates": n, "average_decay": 0.0}}), seed=0)
+        for n in (1, 9)
+    ]
+    rows = data.steps().observations[:50]
+    values = [agent.control.values(agent.control.scaler(rows)) for agent in agents]
+    assert not np.allclose(*values)
