@@ -1,7 +1,13 @@
 """What is deployed: small networks that act, without torch, d3rlpy or a simulator."""
 
 from sept_offline.agent.agent import Agent, Control, Spaces
-from sept_offline.agent.contexts import HiddenContext, NoContext, SegmentContext
+from sept_offline.agent.contexts import (
+    HiddenContext,
+    HistoryContext,
+    NoContext,
+    SegmentContext,
+    UnprobedContext,
+)
 from sept_offline.agent.episode import AgentEpisode, BatchEpisode
 from sept_offline.agent.novelty import InstancePrior, Novelty, segment_elbo
 from sept_offline.agent.probes import NetworkProbe, TableProbe, UniformProbe
@@ -13,6 +19,7 @@ __all__ = [
     "BatchEpisode",
     "Control",
     "HiddenContext",
+    "HistoryContext",
     "InstancePrior",
     "NetworkProbe",
     "NoContext",
@@ -21,6 +28,7 @@ __all__ = [
     "Spaces",
     "TableProbe",
     "UniformProbe",
+    "UnprobedContext",
     "load_agent",
     "save_agent",
     "segment_elbo",

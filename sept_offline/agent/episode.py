@@ -84,20 +84,23 @@ class AgentEpisode:
                 f"The observation at step {self.steps} is not finite: {value.tolist()}."
             )
         if not self._settled:
-            action = self._track(value)
-            if action is not None:
-                return action
+            own = self._track(value)
+            if own is not None:
+                return own
         self.steps += 1
         np.subtract(value, self._mean, out=self._state)
         np.multiply(self._state, self._inverse, out=self._state)
-        return int(self._row(self._inputs).argmax())
+        action = int(self._row(self._inputs).argmax())
+        if not self._settled:
+            self._tracker.took(action)
+        return action
 
     def _track(self, observation: Array) -> int | None:
         """Show the tracker an observation; its action, or None with the control's input ready."""
-        action = self._tracker.step(observation)
-        if action is not None:
+        own = self._tracker.step(observation)
+        if own is not None:
             self.steps += 1
-            return action
+            return own
         fallback = self.agent.fallback
         if self._tracker.flagged and fallback is not None:
             self._prepare(fallback, self._tracker.vector[:0])

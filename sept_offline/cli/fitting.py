@@ -13,7 +13,12 @@ from sept_offline.cli.console import ConsoleProgress, interrupted, print_json
 
 @click.command()
 @click.argument("dataset", type=Path)
-@click.option("--method", default="sept", show_default=True, help="sept, avg or oracle.")
+@click.option(
+    "--method",
+    default="sept",
+    show_default=True,
+    help="sept, avg, oracle, epopt, sept-np, totalvar, maxent or history.",
+)
 @click.option(
     "--preset", default="default", show_default=True, help="default, or paper: as in the paper."
 )

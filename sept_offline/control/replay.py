@@ -169,6 +169,15 @@ class Replay:
         """`batch_size` transitions, drawn with replacement."""
         return self.gather(*self.draw(batch_size, rng))
 
+    def minibatches(
+        self, first: int, count: int, batch_size: int, rng: np.random.Generator
+    ) -> list[Batch]:
+        """Those of the updates `first` … `first + count − 1`, gathered at once.
+
+        Nothing but `rng` and `first` may decide them, so that a fit resumed anywhere repeats them.
+        """
+        return list(self.sample(count * batch_size, rng).split(count))
+
 
 def _tensor(values: NDArray[Any]) -> torch.Tensor:
     return torch.as_tensor(np.array(values, dtype=np.float32, order="C"))

@@ -61,7 +61,8 @@ class ControlStage:
 
     def _fill(self) -> None:
         size = self.config.batch_size * self.config.members
-        self._chunk = list(self._replay.sample(size * CHUNK, self._rng).split(CHUNK))
+        first = self.done - self.done % CHUNK
+        self._chunk = self._replay.minibatches(first, CHUNK, size, self._rng)
 
     @property
     def bound(self) -> float:

@@ -20,6 +20,29 @@ PRESETS = ("default", "paper")
 
 
 @dataclass(frozen=True)
+class EpoptConfig:
+    """What `epopt` calls the worst."""
+
+    percentile: float = 10.0
+    """ε: the share of an iteration's episodes that is learned from, in percent."""
+    episodes: int = 100
+    """Episodes an iteration draws."""
+    everything: float = 0.5
+    """The first share of the updates, which learn from all episodes."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot work, by name."""
+        if not 0 < self.percentile <= 100:
+            raise ConfigError(
+                f"epopt.percentile is {self.percentile}; expected above 0 and at most 100."
+            )
+        if self.episodes < 1:
+            raise ConfigError(f"epopt.episodes is {self.episodes}; expected at least 1.")
+        if not 0 <= self.everything <= 1:
+            raise ConfigError(f"epopt.everything is {self.everything}; expected between 0 and 1.")
+
+
+@dataclass(frozen=True)
 class FitConfig:
     """Settings of all stages; `--set a.b=c` names them as they stand here."""
 
@@ -35,11 +58,16 @@ class FitConfig:
     latent: LatentConfig = field(default_factory=LatentConfig)
     probe: ProbeConfig = field(default_factory=ProbeConfig)
     control: ControlConfig = field(default_factory=ControlConfig)
+    history_steps: int = 4
+    """Steps before the present one that `history` reads."""
+    epopt: EpoptConfig = field(default_factory=EpoptConfig)
 
     def __post_init__(self) -> None:
         """Refuse what cannot work, by name."""
         if self.probe_steps < 1:
             raise ConfigError(f"probe_steps is {self.probe_steps}; expected at least 1.")
+        if self.history_steps < 1:
+            raise ConfigError(f"history_steps is {self.history_steps}; expected at least 1.")
         if not 0 < self.held_out <= 0.5:
             raise ConfigError(f"held_out is {self.held_out}; expected above 0 and at most 0.5.")
 

@@ -14,15 +14,22 @@ from sept_offline.errors import ConfigError
 from sept_offline.family import suggest
 from sept_offline.methods.avg import AVG
 from sept_offline.methods.config import FitConfig, resolve_config
+from sept_offline.methods.epopt import EPOPT
+from sept_offline.methods.history import HISTORY
+from sept_offline.methods.maxent import MAXENT
 from sept_offline.methods.method import Method
 from sept_offline.methods.oracle import ORACLE
 from sept_offline.methods.run import RunDirectory
 from sept_offline.methods.sept import SEPT
+from sept_offline.methods.sept_np import SEPT_NP
 from sept_offline.methods.shared import check_data
+from sept_offline.methods.totalvar import TOTALVAR
 from sept_offline.progress import Progress, Silent
 from sept_offline.versions import versions
 
-METHODS: dict[str, Method] = {method.name: method for method in (SEPT, AVG, ORACLE)}
+METHODS: dict[str, Method] = {
+    method.name: method for method in (SEPT, AVG, ORACLE, EPOPT, SEPT_NP, TOTALVAR, MAXENT, HISTORY)
+}
 EPOCHS = 20
 """Times a stage stops to report."""
 
@@ -61,10 +68,8 @@ class Fitter:
         if not isinstance(config, FitConfig):
             config = resolve_config(data, "default", config or {})
         self.config = config
-        if self.config.fallback != "none" and method in ("avg", "oracle"):
-            raise ConfigError(
-                f"A fallback acts where the probe finds an instance new; {method!r} does not probe."
-            )
+        if self.config.fallback != "none":
+            _check_fallback(method, self.config)
         check_data(data, self.config.probe_steps)
         self.data = data if self.method.privileged else data.without_hidden()
         self.seed = seed
@@ -103,6 +108,17 @@ class Fitter:
         self.agent = agent
         if self.run is not None:
             self.run.finish(agent)
+
+
+def _check_fallback(method: str, config: FitConfig) -> None:
+    """A fallback acts where a segment is found new: refuse it where that can never be."""
+    if method in ("avg", "oracle", "epopt", "history"):
+        why = f"the method {method!r} infers nothing that could be new"
+    elif config.latent.objective == "segment":
+        why = "the paper's VAE has no measure of novelty"
+    else:
+        return
+    raise ConfigError(f"A fallback would never act, for {why}; leave out --fallback.")
 
 
 def fitter(

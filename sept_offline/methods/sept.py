@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from sept_offline.agent import (
     Agent,
-    Control,
     InstancePrior,
     NetworkProbe,
     Novelty,
@@ -20,11 +19,10 @@ from sept_offline.agent import (
 )
 from sept_offline.agent.networks import Standardiser
 from sept_offline.data import Dataset, Segments
-from sept_offline.errors import ConfigError
 from sept_offline.latent import InstanceLatentStage, LatentModel, identify
 from sept_offline.methods.config import FitConfig
 from sept_offline.methods.method import Method
-from sept_offline.methods.shared import control_stage, spaces_of
+from sept_offline.methods.shared import control_stage, fallback_stage, spaces_of
 from sept_offline.probe import Behaviour, PaperLoopStage, ProbePolicy, ProbeStage, segment_rewards
 from sept_offline.seeding import generator, integer
 from sept_offline.stage import Stage
@@ -47,11 +45,13 @@ class Knowledge:
 
 
 def _stages(data: Dataset, config: FitConfig, seed: int) -> Generator[Stage, None, Agent]:
-    if config.fallback != "none" and config.latent.objective == "segment":
-        raise ConfigError(
-            "A fallback acts where novelty flags an instance, and the paper's VAE has no novelty; "
-            "leave out --fallback."
-        )
+    return (yield from probe_infer_control("sept", data, config, seed))
+
+
+def probe_infer_control(
+    name: str, data: Dataset, config: FitConfig, seed: int
+) -> Generator[Stage, None, Agent]:
+    """SEPT with the probe rewarded as `config.probe.reward` says; `name` is the method's."""
     held = held_out_episodes(data, config.held_out, seed)
     segments = data.segments(config.probe_steps)
     fresh = np.isin(segments.episode, data.episode_index.number[held])
@@ -68,24 +68,21 @@ def _stages(data: Dataset, config: FitConfig, seed: int) -> Generator[Stage, Non
         context_instance=segments.instance,
         context_weights=known.weights,
     )
-    fallback: Control | None = None
-    if config.fallback == "avg":
-        fallback = yield from control_stage(data, config.control, seed, name="fallback")
+    fallback = yield from fallback_stage(data, config, seed)
     context = SegmentContext(
         NetworkProbe(known.probe.standardiser, known.probe.network),
         known.latent.encoder,
         scaler,
-        novelty_of(known, segments, fresh, config, seed),
+        novelty_of(known.latent, known.weights, segments, fresh, config, seed),
     )
-    found = identify(known.latent, pick(segments, ~fresh), pick(segments, fresh))
     return Agent(
-        "sept",
+        name,
         data.metadata.family or "",
         spaces_of(data),
         context,
         control,
         fallback,
-        record=known.record | {"identification": asdict(found)},
+        record=known.record | {"identification": identification(known.latent, segments, fresh)},
     )
 
 
@@ -114,6 +111,7 @@ def learn_in_turn(
     result = probe.result()
     record = {
         "probe": result.reason,
+        "probe_reward": config.probe.reward,
         "probe_accepted": result.accepted,
         "probe_ess": result.history[-1].ess if result.accepted else float(len(segments.actions)),
         **describe_behaviour(probe.behaviour),
@@ -137,6 +135,7 @@ def learn_jointly(
     result = loop.result()
     last = result.history[-1]
     record = {"probe": "the paper's loop", "probe_accepted": True, "probe_ess": last.ess}
+    record["probe_reward"] = loop.reward
     record |= describe_behaviour(loop.behaviour)
     weights = np.zeros(len(segments.actions))
     weights[~fresh] = result.weights
@@ -180,26 +179,37 @@ def pick(segments: Segments, rows: NDArray[np.bool_]) -> Segments:
     )
 
 
+def identification(
+    latent: LatentModel, segments: Segments, fresh: NDArray[np.bool_]
+) -> dict[str, Any]:
+    """How well held-out segments tell their instance, JSON-ready."""
+    return asdict(identify(latent, pick(segments, ~fresh), pick(segments, fresh)))
+
+
 def novelty_of(
-    known: Knowledge,
+    latent: LatentModel,
+    weights: NDArray[np.float64],
     segments: Segments,
     fresh: NDArray[np.bool_],
     config: FitConfig,
     seed: int,
 ) -> Novelty | None:
-    """The ELBOs that segments of known instances have under the probe, to compare with."""
-    decoder = known.latent.decoder
+    """The ELBOs that segments of known instances have, to compare with.
+
+    weights `[N]`: how likely each segment is under the policy that acts first.
+    """
+    decoder = latent.decoder
     if decoder is None or not fresh.any():
         return None
     own = pick(segments, fresh)
     prior = None
     if config.novelty_prior == "instances":
-        prior = instance_prior(known.latent, pick(segments, ~fresh))
-    elbos = segment_elbo(known.latent.encoder, decoder, own.observations, own.actions, prior)
-    weights = known.weights[fresh]
+        prior = instance_prior(latent, pick(segments, ~fresh))
+    elbos = segment_elbo(latent.encoder, decoder, own.observations, own.actions, prior)
+    likely = weights[fresh]
     # Low-variance resampling: one draw, then even steps through the cumulative weights.
     places = (np.arange(NOVELTY_SAMPLE) + generator(seed, "novelty").random()) / NOVELTY_SAMPLE
-    edges = np.cumsum(weights) / weights.sum()
+    edges = np.cumsum(likely) / likely.sum()
     drawn = np.minimum(np.searchsorted(edges, places), len(elbos) - 1)
     return Novelty(decoder, elbos[drawn], prior=prior)
 

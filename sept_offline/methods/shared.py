@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from sept_offline.agent.networks import Standardiser
 from sept_offline.control import ControlConfig, ControlStage, Replay, prepare_rewards
 from sept_offline.data import Dataset
 from sept_offline.errors import DataError
+from sept_offline.methods.config import FitConfig
 from sept_offline.seeding import integer
 from sept_offline.stage import Stage
 
@@ -83,13 +84,20 @@ def control_stage(
     context_instance: NDArray[Any] | None = None,
     context_weights: NDArray[Any] | None = None,
     name: str = "control",
+    replay: Callable[..., Replay] = Replay,
+    beside: NDArray[np.float32] | None = None,
 ) -> Generator[Stage, None, Control]:
-    """Train π(a | s, context) on every logged step; the contexts are already standardised."""
+    """Train π(a | s, context) on every logged step; the contexts are already standardised.
+
+    `replay` may be a kind of its own: another idea of what a minibatch is. `beside[N+E, k]` is a
+    context that every observation of the logs has for itself.
+    """
     steps = data.steps()
     scaler = Standardiser.fit(steps.observations)
     rewards = prepare_rewards(steps.rewards, steps.terminations, steps.instance, config)
-    replay = Replay(
-        scaler(steps.observations),
+    seen = scaler(steps.observations)
+    logged = replay(
+        seen if beside is None else np.concatenate([seen, beside], axis=1),
         steps.row,
         steps.actions,
         rewards,
@@ -99,7 +107,16 @@ def control_stage(
         context_instance=context_instance,
         context_weights=context_weights,
     )
-    stage = ControlStage(replay, config, integer(seed, name), data.num_actions)
+    stage = ControlStage(logged, config, integer(seed, name), data.num_actions)
     stage.name = name
     yield stage
     return Control(scaler, stage.result())
+
+
+def fallback_stage(
+    data: Dataset, config: FitConfig, seed: int
+) -> Generator[Stage, None, Control | None]:
+    """The robust policy for instances that are flagged as new, if there is to be one."""
+    if config.fallback == "none":
+        return None
+    return (yield from control_stage(data, config.control, seed, name="fallback"))

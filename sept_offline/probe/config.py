@@ -62,3 +62,7 @@ class ProbeConfig:
                 f"probe.estimated_floor_factor is {self.estimated_floor_factor}; "
                 "expected at least 1."
             )
+
+    def floor(self, estimated: bool) -> float:
+        """The least effective share, given whether the behaviour's probabilities are estimated."""
+        return min(1.0, self.ess_floor * (self.estimated_floor_factor if estimated else 1.0))

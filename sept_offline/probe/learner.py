@@ -6,7 +6,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sept_offline.errors import DataError
 from sept_offline.latent.arrays import Integers, SegmentsLike, fit_scaling
 from sept_offline.latent.training import load_module, load_optimiser, save_module, save_optimiser
 from sept_offline.probe.behaviour import Behaviour
@@ -15,6 +14,7 @@ from sept_offline.probe.policy import PolicyNetwork, segment_log_probability
 from sept_offline.probe.weights import (
     Diagnostics,
     balance,
+    check_possible,
     diagnose,
     effective,
     log_behaviour,
@@ -53,19 +53,13 @@ class ProbeLearner:
         self.retreat = torch.optim.Adam(
             self.policy.parameters(), lr=config.learning_rate, fused=True
         )
-        factor = config.estimated_floor_factor if behaviour.estimated else 1.0
-        self.floor = min(1.0, config.ess_floor * factor)
+        self.floor = config.floor(behaviour.estimated)
         self.inputs = self.policy.inputs(seen)
         self.actions = torch.from_numpy(segments.actions.astype(np.int64))
         self.behaviour = torch.from_numpy(behaviour.probabilities.astype(np.float32))
-        denied = log_behaviour(behaviour.probabilities, segments.actions)
-        impossible = np.flatnonzero(~np.isfinite(denied))
-        if len(impossible):
-            raise DataError(
-                f"Segment {impossible[0]} holds an action that the behaviour's own probabilities "
-                "call impossible; check the propensities, or drop them to have them estimated."
-            )
-        self.log_mu = torch.from_numpy(denied)
+        log_mu = log_behaviour(behaviour.probabilities, segments.actions)
+        check_possible(log_mu)
+        self.log_mu = torch.from_numpy(log_mu)
         self.rows = torch.from_numpy(np.asarray(rows, dtype=np.int64))
         self.instance = segments.instance
         self.shares = torch.from_numpy(balance(segments.instance[rows]))

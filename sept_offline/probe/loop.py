@@ -23,9 +23,10 @@ from sept_offline.latent.training import (
     save_module,
 )
 from sept_offline.probe.behaviour import Behaviour, logged_or_estimated
-from sept_offline.probe.config import ProbeConfig
+from sept_offline.probe.config import ProbeConfig, Reward
 from sept_offline.probe.learner import ProbeLearner
 from sept_offline.probe.policy import ProbePolicy
+from sept_offline.probe.rewards import total_variation
 from sept_offline.probe.weights import Diagnostics, balance, normalised
 from sept_offline.seeding import torch_generator
 from sept_offline.stage import StageState
@@ -48,7 +49,11 @@ class PaperLoopResult:
 
 
 class PaperLoopStage:
-    """VAE steps weighted by the probe alternate with probe steps on the ELBO of a tracking copy."""
+    """VAE steps weighted by the probe alternate with probe steps on the ELBO of a tracking copy.
+
+    `probe.reward` may replace the ELBO by its negative or by total variation. `information` needs
+    posteriors of instances, which this VAE does not have: the ELBO stands in for it.
+    """
 
     def __init__(
         self,
@@ -72,6 +77,8 @@ class PaperLoopStage:
         everything = np.arange(len(segments.actions))
         self.learner = ProbeLearner(segments, self.behaviour, probe, seed, everything)
         self.rng = torch_generator(seed, "probe", "train")
+        self.reward: Reward = "elbo" if probe.reward == "information" else probe.reward
+        self._variation = torch.from_numpy(total_variation(segments, final_state=False))
         self._draws = Balanced(segments.instance)
         self.history: list[Diagnostics] = []
 
@@ -112,7 +119,7 @@ class PaperLoopStage:
                 slow.lerp_(fast, self.probe.tracking_rate)
         for _ in range(self.probe.minibatches):
             rows = self._draws.draw(self.probe.batch, self.rng)
-            rewards = self._elbo(rows)
+            rewards = self._rewards(rows)
             mean = float(rewards.mean())
             scaled = (rewards - mean) / rewards.std().clamp(min=1e-6)
             alike = torch.full((len(rows),), 1 / len(rows), dtype=torch.float64)
@@ -121,6 +128,12 @@ class PaperLoopStage:
         reached = self.learner.diagnostics(self.learner.rows, unweighted)
         self.history.append(dataclasses.replace(reached, reward=mean))
         return sums / config.minibatches
+
+    def _rewards(self, rows: Tensor) -> Tensor:
+        if self.reward == "total-variation":
+            return self._variation[rows]
+        elbo = self._elbo(rows)
+        return -elbo if self.reward == "negative-elbo" else elbo
 
     def _elbo(self, rows: Tensor) -> Tensor:
         pairs = self.vae.pairs[rows]

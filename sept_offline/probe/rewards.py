@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from sept_offline.errors import ConfigError
-from sept_offline.latent.arrays import Doubles, SegmentsLike, fit_scaling
+from sept_offline.latent.arrays import Doubles, SegmentsLike
 from sept_offline.latent.model import LatentModel
 from sept_offline.probe.config import REWARDS, Reward
 
@@ -14,7 +14,7 @@ def segment_rewards(kind: Reward, model: LatentModel, segments: SegmentsLike) ->
     """The reward of each segment, [N].
 
     elbo: how well the VAE knows it (the paper's); negative-elbo: how badly (maximum entropy);
-    total-variation: how far the state moves, feature by feature in standard deviations;
+    total-variation: how far the state moves, the paper's TotalVar;
     information: log q(m_i|segment), how surely it gives its instance's latent away.
     """
     if kind == "elbo":
@@ -28,9 +28,12 @@ def segment_rewards(kind: Reward, model: LatentModel, segments: SegmentsLike) ->
     raise ConfigError(f"probe.reward is {kind!r}; expected one of {', '.join(REWARDS)}.")
 
 
-def total_variation(segments: SegmentsLike) -> Doubles:
-    """Σ_t Σ_j |Δs_j| in standard deviations of the states' feature j, [N]."""
-    length, width = segments.actions.shape[1], segments.observations.shape[-1]
-    seen = segments.observations[:, : length + 1]
-    scale = fit_scaling(seen.reshape(-1, width)).scale
-    return np.asarray((np.abs(np.diff(seen, axis=1)) / scale).sum(axis=(1, 2)), dtype=np.float64)
+def total_variation(segments: SegmentsLike, final_state: bool = True) -> Doubles:
+    """1/T_p Σ_t Σ_i |s_{t+1,i} − s_{t,i}|, [N]: the paper's, in the observations' own units.
+
+    The paper's trajectory ends before the state that the last action leads to; with `final_state`
+    that change counts as well.
+    """
+    length = segments.actions.shape[1]
+    seen = segments.observations[:, : length + final_state].astype(np.float64)
+    return np.asarray(np.abs(np.diff(seen, axis=1)).sum(axis=(1, 2)) / length)

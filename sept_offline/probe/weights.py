@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sept_offline.errors import DataError
 from sept_offline.latent.arrays import Doubles, Integers
 
 
@@ -42,6 +43,16 @@ def log_behaviour(probabilities: Doubles, actions: Integers) -> Doubles:
     """Σ_t log μ(a_t|s_t), [N]; −inf where μ denies an action that was logged."""
     with np.errstate(divide="ignore"):
         return np.asarray(np.log(taken(probabilities, actions)).sum(axis=1))
+
+
+def check_possible(log_mu: Doubles) -> None:
+    """Refuse segments that the behaviour itself could not have logged; log_mu[N]."""
+    impossible = np.flatnonzero(~np.isfinite(log_mu))
+    if len(impossible):
+        raise DataError(
+            f"Segment {impossible[0]} holds an action that the behaviour's own probabilities "
+            "call impossible; check the propensities, or drop them to have them estimated."
+        )
 
 
 def normalised(log_ratio: Tensor, shares: Tensor) -> Tensor:

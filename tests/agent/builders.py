@@ -10,11 +10,13 @@ from sept_offline.agent import (
     Agent,
     Control,
     HiddenContext,
+    HistoryContext,
     NetworkProbe,
     NoContext,
     Novelty,
     SegmentContext,
     Spaces,
+    UnprobedContext,
     segment_elbo,
 )
 from sept_offline.agent.contexts import Context
@@ -77,12 +79,18 @@ def make_agent(method: str = "sept", seed: int = 0, fallback: bool = False) -> A
         context = NoContext()
     elif method == "oracle":
         context = HiddenContext(("mass", "length"), scaler(rng, 2))
+    elif method == "history":
+        context = HistoryContext(2, ACTIONS, scaler(rng, DIM))
     else:
         encoder = flat_encoder(rng) if method == "sept" else lstm_encoder(rng)
         dynamics = decoder(rng)
         held_out = segment_elbo(encoder, dynamics, *segments(rng, 400))
         probe = NetworkProbe(scaler(rng, DIM), mlp(rng, [DIM, 8, ACTIONS]))
-        context = SegmentContext(probe, encoder, scaler(rng, LATENT), Novelty(dynamics, held_out))
+        novelty = Novelty(dynamics, held_out)
+        context = SegmentContext(probe, encoder, scaler(rng, LATENT), novelty)
+        if method == "sept-np":
+            start = rng.normal(size=LATENT)
+            context = UnprobedContext(start, encoder, context.latent_scaler, novelty)
     networks = [
         mlp(rng, [DIM + context.dim, 48, 40, ACTIONS], norm=True, norm_first=False)
         for _ in range(2)

@@ -16,11 +16,19 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from sept_offline.agent import Agent, Control, SegmentContext, TableProbe, load_agent, save_agent
+from sept_offline.agent import (
+    Agent,
+    Control,
+    HistoryContext,
+    SegmentContext,
+    TableProbe,
+    load_agent,
+    save_agent,
+)
 from sept_offline.agent.networks import MLP, Standardiser
 from sept_offline.errors import AgentError
 
-METHODS = ["sept", "lstm", "avg", "oracle"]
+METHODS = ["sept", "lstm", "avg", "oracle", "history", "sept-np"]
 HIDDEN = {"mass": 0.4, "length": 1.2}
 
 
@@ -348,3 +356,37 @@ def test_acting_needs_neither_torch_nor_d3rlpy(builders: ModuleType, tmp_path: P
         [sys.executable, "-c", program], capture_output=True, text=True, cwd=root, check=True
     )
     assert result.stdout.strip() == "[]"
+
+
+def test_without_a_probe_control_acts_at_once_and_the_latent_comes_later(
+    builders: ModuleType,
+) -> None:
+    agent = builders.make_agent("sept-np")
+    context, control = agent.context, agent.control
+    rows = states(1)[0]
+    episode = agent.begin(seed=1)
+    assert agent.probe_steps == 0
+    taken: list[int] = []
+    for time, row in enumerate(rows):
+        assert episode.phase == "control"
+        taken.append(episode.act(row))
+        if time < builders.STEPS:
+            assert episode.latent is None
+            vector = context.start
+        else:
+            steps = builders.STEPS
+            mean, _ = context.encoder.encode(rows[None, : steps + 1], np.array([taken[:steps]]))
+            assert episode.latent is not None and np.array_equal(episode.latent, mean[0])
+            vector = context.latent_scaler(mean[0])
+        inputs = np.concatenate([control.scaler(row), vector])
+        assert taken[-1] == control.network(inputs).argmax()
+    assert episode.novelty is not None
+
+
+def test_a_history_of_other_spaces_is_refused(builders: ModuleType) -> None:
+    agent = builders.make_agent("history")
+    wrong = HistoryContext(2, agent.spaces.num_actions + 1, agent.context.scaler)
+    with pytest.raises(AgentError, match="history"):
+        replace(agent, context=wrong)
+    with pytest.raises(AgentError, match="at least 1"):
+        HistoryContext(0, 3, agent.context.scaler)

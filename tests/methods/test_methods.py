@@ -5,10 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+import sept_offline as so
+from sept_offline.agent import Agent, SegmentContext
+from sept_offline.config import merge
 from sept_offline.methods import METHODS
-from tests.methods.check_method import check_method
+from tests.methods.check_method import SMALL, check_answer, check_method
+from tests.methods.two_step import log_two_step, two_step
 
 PAPER_LOOP = {
     "latent": {
@@ -27,6 +32,11 @@ CASES: dict[str, dict[str, Any]] = {
     "sept": {"returns": (1.0, 1.0)},
     "avg": {"returns": (0.3, 0.7)},
     "oracle": {"returns": (1.0, 1.0), "needs": frozenset({"hidden"})},
+    "epopt": {"returns": (0.3, 0.7)},
+    "sept-np": {"returns": (1.0, 1.0)},
+    "totalvar": {"returns": (1.0, 1.0)},
+    "maxent": {"returns": (1.0, 1.0)},
+    "history": {"returns": (1.0, 1.0)},
 }
 
 
@@ -41,3 +51,30 @@ def test_method(name: str, tmp_path: Path) -> None:
 
 def test_the_papers_loop(tmp_path: Path) -> None:
     check_method("sept", tmp_path, returns=(1.0, 1.0), settings=PAPER_LOOP, probing=2)
+
+
+def probe_of(name: str, path: Path, **probe: Any) -> tuple[float, Agent]:
+    """How likely the fitted probe is to take action 1 at first, and its agent."""
+    settings = merge(SMALL, {"probe": {"steps": 100, **probe}})
+    agent = so.fit(path, name, settings, seed=3)
+    assert isinstance(agent.context, SegmentContext)
+    first = agent.context.probe.probabilities(np.array([1.0, 0.0], dtype=np.float32), 0)
+    return float(first[1]), agent
+
+
+def test_maxent_wants_the_opposite_of_the_elbo(tmp_path: Path) -> None:
+    path = log_two_step(tmp_path / "shy.h5", shy=True)
+    likely, _ = probe_of("sept", path, reward="elbo")
+    unlikely, agent = probe_of("maxent", path)
+    assert agent.record["probe_reward"] == "negative-elbo"
+    assert min(likely, unlikely) < 0.1 and max(likely, unlikely) > 0.9
+
+
+def test_totalvar_does_not_look_for_the_instance(tmp_path: Path) -> None:
+    """The face moves by 1 on average whatever a shy coin's probe does, so chance chooses."""
+    path = log_two_step(tmp_path / "shy.h5", shy=True)
+    informed, _ = probe_of("sept", path)
+    uninformed, agent = probe_of("totalvar", path)
+    assert informed > 0.9 and 0.3 < uninformed < 0.7
+    # shown in half of the episodes, guessed in the others: 3/4
+    check_answer(agent, two_step(shy=True), (0.6, 0.9))

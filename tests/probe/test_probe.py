@@ -20,6 +20,7 @@ from sept_offline.probe import (
     ProbeStage,
     estimate_behaviour,
 )
+from sept_offline.probe.config import Reward
 from sept_offline.probe.learner import ProbeLearner
 from sept_offline.probe.rewards import total_variation
 from sept_offline.probe.stage import combined, split
@@ -261,6 +262,33 @@ def test_total_variation_counts_movement() -> None:
     still = (SEGMENTS.actions == 0).all(axis=1)
     moved = total_variation(SEGMENTS)
     assert moved[still].max() < moved[(SEGMENTS.actions == 1).any(axis=1)].mean() / 3
+
+
+def test_total_variation_is_the_papers() -> None:
+    observations = np.array([[[0, 10], [1, 8], [0.5, 8]]], dtype=np.float32)
+    segments = dataclasses.replace(
+        SEGMENTS,
+        observations=observations,
+        actions=np.zeros((1, 2), dtype=np.int64),
+        propensities=None,
+        instance=np.zeros(1, dtype=np.int64),
+    )
+    assert total_variation(segments).tolist() == [(1 + 2 + 0.5) / 2]
+    assert total_variation(segments, final_state=False).tolist() == [(1 + 2) / 2]
+
+
+@pytest.mark.parametrize("reward", ["total-variation", "negative-elbo"])
+def test_the_papers_loop_rewards_what_it_is_told_to(reward: Reward) -> None:
+    def first(config: ProbeConfig) -> float:
+        stage = PaperLoopStage(SEGMENTS, LOOP, config, 0, num_actions=ACTIONS, num_instances=4)
+        stage.advance(1)
+        return stage.history[0].reward
+
+    told, usual = first(ProbeConfig(reward=reward)), first(ProbeConfig(reward="elbo"))
+    if reward == "negative-elbo":
+        assert told == -usual
+    else:
+        assert told == pytest.approx(total_variation(SEGMENTS, final_state=False).mean(), rel=0.2)
 
 
 def test_mistakes_are_named() -> None:

@@ -1,0 +1,104 @@
+"""EPOpt-adv: one policy π(a | s), in the end trained on the episodes that went worst."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from sept_offline.agent import Agent, NoContext
+from sept_offline.control import Batch, Replay
+from sept_offline.control.rewards import scale_by_instance
+from sept_offline.data import Dataset
+from sept_offline.methods.config import EpoptConfig, FitConfig
+from sept_offline.methods.method import Method
+from sept_offline.methods.shared import control_stage, spaces_of
+from sept_offline.stage import Stage
+
+
+class WorstReplay(Replay):
+    """All transitions first; from update `turn` on, those of each iteration's worst episodes.
+
+    Each such update is an iteration of its own: it draws episodes, every instance alike, keeps the
+    lowest percentile of their returns and draws its minibatch from their transitions. Over updates
+    that is what the paper's replay buffer holds, into which it stores each iteration's worst.
+
+    episode `[N]`: of each step; steps of an episode are consecutive. There are no contexts: EPOpt's
+    policy reads the state alone.
+    """
+
+    def __init__(
+        self,
+        *columns: Any,
+        episode: NDArray[np.int64],
+        raw_rewards: NDArray[np.float64],
+        config: EpoptConfig,
+        turn: int,
+        **contexts: Any,
+    ) -> None:
+        super().__init__(*columns, **contexts)
+        _, self._start, which, self._length = np.unique(
+            episode, return_index=True, return_inverse=True, return_counts=True
+        )
+        instance = self._instance[self._start]
+        # each instance's returns in units of their own, or the hardest instance is all that is kept
+        self.returns = scale_by_instance(np.bincount(which, weights=raw_rewards), instance)
+        order = np.argsort(instance, kind="stable")
+        self._by_instance = np.split(order, np.flatnonzero(np.diff(instance[order])) + 1)
+        self._episodes, self._turn = config.episodes, turn
+        self._kept = max(1, round(config.percentile / 100 * config.episodes))
+
+    def minibatches(
+        self, first: int, count: int, batch_size: int, rng: np.random.Generator
+    ) -> list[Batch]:
+        """See Replay."""
+        early = min(max(self._turn - first, 0), count)
+        batches = super().minibatches(first, early, batch_size, rng) if early else []
+        if early < count:
+            index = self.draw_worst(count - early, batch_size, rng)
+            chosen = torch.from_numpy(index.reshape(-1))
+            batches += self.gather(chosen, None).split(count - early)
+        return batches
+
+    def draw_worst(
+        self, iterations: int, batch_size: int, rng: np.random.Generator
+    ) -> NDArray[np.int64]:
+        """Transitions `[iterations, batch_size]` of each iteration's worst episodes."""
+        drawn = self._draw_episodes((iterations, self._episodes), rng)
+        worst = np.argsort(self.returns[drawn], axis=1, kind="stable")[:, : self._kept]
+        kept = np.take_along_axis(drawn, worst, axis=1)
+        ends = np.cumsum(self._length[kept], axis=1)
+        place = rng.integers(0, ends[:, -1:], size=(iterations, batch_size))
+        which = (place[:, :, None] >= ends[:, None, :]).sum(axis=2)
+        begin = np.take_along_axis(ends - self._length[kept], which, axis=1)
+        chosen = np.take_along_axis(kept, which, axis=1)
+        transitions: NDArray[np.int64] = self._start[chosen] + place - begin
+        return transitions
+
+    def _draw_episodes(self, shape: tuple[int, int], rng: np.random.Generator) -> NDArray[np.int64]:
+        counts = np.array([len(own) for own in self._by_instance])
+        instance = rng.integers(0, len(counts), size=shape)
+        place = (rng.random(shape) * counts[instance]).astype(np.int64)
+        offsets = np.cumsum(counts) - counts
+        drawn: NDArray[np.int64] = np.concatenate(self._by_instance)[offsets[instance] + place]
+        return drawn
+
+
+def _stages(data: Dataset, config: FitConfig, seed: int) -> Generator[Stage, None, Agent]:
+    steps = data.steps()
+    replay = partial(
+        WorstReplay,
+        episode=steps.episode,
+        raw_rewards=steps.rewards,
+        config=config.epopt,
+        turn=round(config.epopt.everything * config.control.updates),
+    )
+    control = yield from control_stage(data, config.control, seed, replay=replay)
+    return Agent("epopt", data.metadata.family or "", spaces_of(data), NoContext(), control)
+
+
+EPOPT = Method("epopt", _stages, "One policy, in the end trained on the worst episodes only.")

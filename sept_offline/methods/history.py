@@ -1,0 +1,41 @@
+"""History: π(a | the last k observations and actions); not in the paper, but tried first."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+import numpy as np
+
+from sept_offline.agent import Agent, HistoryContext
+from sept_offline.agent.networks import Array, Standardiser
+from sept_offline.data import Dataset
+from sept_offline.data.records import Steps
+from sept_offline.methods.config import FitConfig
+from sept_offline.methods.method import Method
+from sept_offline.methods.shared import control_stage, spaces_of
+from sept_offline.stage import Stage
+
+
+def histories(steps: Steps, context: HistoryContext) -> Array:
+    """What the agent would remember at each logged observation, `[N+E, context.dim]`."""
+    rows = len(steps.observations)
+    time = np.zeros(rows, dtype=np.int64)
+    time[steps.row + 1] = steps.time + 1
+    actions = np.zeros(rows, dtype=np.int64)
+    actions[steps.row] = steps.actions
+    lag = np.arange(1, context.steps + 1)
+    seen = time[:, None] >= lag
+    before = np.where(seen, np.arange(rows)[:, None] - lag, 0)
+    return context.features(steps.observations[before], actions[before], seen)
+
+
+def _stages(data: Dataset, config: FitConfig, seed: int) -> Generator[Stage, None, Agent]:
+    steps = data.steps()
+    scaler = Standardiser.fit(steps.observations)
+    context = HistoryContext(config.history_steps, data.num_actions, scaler)
+    beside = histories(steps, context)
+    control = yield from control_stage(data, config.control, seed, beside=beside)
+    return Agent("history", data.metadata.family or "", spaces_of(data), context, control)
+
+
+HISTORY = Method("history", _stages, "One policy on the last observations and actions.")

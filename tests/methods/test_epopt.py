@@ -1,0 +1,84 @@
+"""EPOpt-adv learns from everything first, then from the worst episodes only."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from sept_offline.errors import ConfigError
+from sept_offline.methods.config import EpoptConfig
+from sept_offline.methods.epopt import WorstReplay
+
+TURN = 70
+LENGTHS = np.tile([1, 2, 3, 4], 20)
+INSTANCE = np.repeat([0, 1], [20, 60])
+"""Of each episode: an instance with few episodes and one with many."""
+
+
+def replay(returns: np.ndarray, **settings: float) -> WorstReplay:
+    """Episodes of the given returns; a transition's observation is its episode's number."""
+    episode = np.repeat(np.arange(80), LENGTHS)
+    first = np.r_[True, np.diff(episode) > 0]
+    rows = np.arange(len(episode)) + episode
+    observations = np.zeros((rows[-1] + 2, 1))
+    observations[rows, 0] = episode
+    rewards = np.where(first, returns[episode], 0.0)
+    return WorstReplay(
+        observations,
+        rows,
+        np.zeros(len(rows)),
+        rewards,
+        np.zeros(len(rows)),
+        INSTANCE[episode],
+        episode=episode,
+        raw_rewards=rewards,
+        config=EpoptConfig(**settings),  # type: ignore[arg-type]
+        turn=TURN,
+    )
+
+
+def seen(replay: WorstReplay, first: int) -> list[np.ndarray]:
+    """The episodes that each of 64 minibatches holds transitions of."""
+    batches = replay.minibatches(first, 64, 512, np.random.default_rng(0))
+    assert len(batches) == 64
+    return [np.unique(batch.inputs[:, 0].numpy()).astype(int) for batch in batches]
+
+
+def test_the_first_updates_learn_from_everything_the_others_from_the_worst() -> None:
+    plain = replay(np.random.default_rng(1).normal(size=80))
+    early, late = seen(plain, 64)[: TURN - 64], seen(plain, 64)[TURN - 64 :]
+    assert all(len(episodes) > 70 for episodes in early + seen(plain, 0))
+    assert all(len(episodes) <= 10 for episodes in late)
+    # ten of a hundred drawn: seldom above the lowest fifth
+    tenth, fifth = np.quantile(plain.returns, [0.1, 0.2])
+    chosen = np.concatenate(late)
+    assert (plain.returns[chosen] <= fifth).mean() > 0.9
+    assert (plain.returns[chosen] <= tenth).mean() > 0.6
+
+
+def test_transitions_of_the_worst_are_drawn_alike() -> None:
+    everything = replay(np.arange(80.0), percentile=100.0, episodes=3000)
+    drawn = everything.draw_worst(1, 200_000, np.random.default_rng(0))
+    counts = np.bincount(drawn[0], minlength=everything.size)
+    episode = np.repeat(np.arange(80), LENGTHS)
+    # instances alike, so each of the 20 episodes of the first counts as three of the second's
+    shares = np.bincount(INSTANCE[episode], weights=counts) / counts.sum()
+    assert shares == pytest.approx([0.5, 0.5], abs=0.05)
+    last = np.cumsum(LENGTHS) - 1
+    assert counts[last].min() > 0 and counts[last + 1 - LENGTHS].min() > 0
+
+
+def test_a_hard_instance_does_not_decide_alone() -> None:
+    spread = np.random.default_rng(2).uniform(0.5, 1.5, size=80)
+    hard = replay(np.where(INSTANCE == 0, 1.0, 1e6) * spread)
+    chosen = np.concatenate(seen(hard, 128))
+    assert set(INSTANCE[chosen]) == {0, 1}
+
+
+def test_mistakes_are_named() -> None:
+    with pytest.raises(ConfigError, match=r"epopt\.percentile"):
+        EpoptConfig(percentile=0)
+    with pytest.raises(ConfigError, match=r"epopt\.episodes"):
+        EpoptConfig(episodes=0)
+    with pytest.raises(ConfigError, match=r"epopt\.everything"):
+        EpoptConfig(everything=2)
