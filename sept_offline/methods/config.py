@@ -55,6 +55,9 @@ class FitConfig:
     latents of the training instances."""
     fallback: Literal["none", "avg"] = "none"
     """A robust policy to act where an instance is flagged as new."""
+    oracle_noise: float = 0.0
+    """Standard deviation, in those of the training instances, of noise on the parameters the oracle
+    learns with: a few dozen points in twelve dimensions are otherwise learned by heart."""
     latent: LatentConfig = field(default_factory=LatentConfig)
     probe: ProbeConfig = field(default_factory=ProbeConfig)
     control: ControlConfig = field(default_factory=ControlConfig)
@@ -68,6 +71,8 @@ class FitConfig:
             raise ConfigError(f"probe_steps is {self.probe_steps}; expected at least 1.")
         if self.history_steps < 1:
             raise ConfigError(f"history_steps is {self.history_steps}; expected at least 1.")
+        if self.oracle_noise < 0:
+            raise ConfigError(f"oracle_noise is {self.oracle_noise}; expected 0 or more.")
         if not 0 < self.held_out <= 0.5:
             raise ConfigError(f"held_out is {self.held_out}; expected above 0 and at most 0.5.")
 

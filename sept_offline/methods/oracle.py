@@ -13,7 +13,11 @@ from sept_offline.errors import DataError
 from sept_offline.methods.config import FitConfig
 from sept_offline.methods.method import Method
 from sept_offline.methods.shared import control_stage, spaces_of
+from sept_offline.seeding import generator
 from sept_offline.stage import Stage
+
+COPIES = 50
+"""Noisy versions of each instance's parameters, where there is noise."""
 
 
 def _stages(data: Dataset, config: FitConfig, seed: int) -> Generator[Stage, None, Agent]:
@@ -24,12 +28,15 @@ def _stages(data: Dataset, config: FitConfig, seed: int) -> Generator[Stage, Non
             "'oracle' needs; fit 'sept' or 'avg'."
         )
     scaler = Standardiser.fit(hidden.values)
+    copies = COPIES if config.oracle_noise else 1
+    contexts = np.repeat(scaler(hidden.values), copies, axis=0)
+    noise = generator(seed, "oracle", "noise").standard_normal(contexts.shape)
     control = yield from control_stage(
         data,
         config.control,
         seed,
-        contexts=scaler(hidden.values),
-        context_instance=np.arange(len(hidden.values)),
+        contexts=contexts + config.oracle_noise * noise,
+        context_instance=np.repeat(np.arange(len(hidden.values)), copies),
     )
     context = HiddenContext(hidden.names, scaler)
     return Agent("oracle", data.metadata.family or "", spaces_of(data), context, control)

@@ -142,7 +142,7 @@ def test_control_c_leaves_a_resumable_run_and_says_how(
         ([], "a finished run"),
         (["--resume", "--set", "control.batch_size=7"], "another config"),
         (["--resume", "--seed", "5"], "another seed"),
-        (["--resume", "--method", "avg"], "another method"),
+        (["--resume", "--method", "totalvar"], "another method"),
     ],
 )
 def test_a_run_is_not_replaced_or_mixed_by_accident(

@@ -105,11 +105,10 @@ def test_the_papers_vae_serves_it_too(tmp_path: Path) -> None:
             "beta": 0.1,
             "entropy": 0.0,
         },
-        "fallback": "avg",
     }
     path = log_two_step(tmp_path / "two-step.h5", probing=2)
     agent = so.fit(path, "sept-np", merge(SMALL, settings), seed=3)
-    assert isinstance(agent.context, UnprobedContext) and agent.fallback is not None
+    assert isinstance(agent.context, UnprobedContext)
     assert agent.context.novelty is None
     # this VAE tells whole segments apart: whose they are is there, if not for a line to find
     assert agent.record["identification"]["neighbours"] > 0.9
