@@ -130,10 +130,8 @@ def run_shard(
         lengths = np.zeros(n, dtype=np.int64)
         ended = np.zeros(n, dtype=bool)
         for step in range(max_steps):
-            if step < probe_steps:
-                chances = np.full((n, num_actions), 1.0 / num_actions)
-            else:
-                chances = np.full((n, num_actions), 1.0 / num_actions)
+            chances = np.full((n, num_actions), 1.0 / num_actions)
+            if step >= probe_steps:
                 for behaviour, rows in members:
                     mine = rows[active[rows]]
                     if len(mine):
