@@ -1,6 +1,6 @@
 """What is deployed: small networks that act, without torch, d3rlpy or a simulator."""
 
-from sept_offline.agent.agent import Agent, Control, Spaces
+from sept_offline.agent.agent import Agent, Spaces
 from sept_offline.agent.contexts import (
     HiddenContext,
     HistoryContext,
@@ -8,6 +8,7 @@ from sept_offline.agent.contexts import (
     SegmentContext,
     UnprobedContext,
 )
+from sept_offline.agent.control import Control
 from sept_offline.agent.episode import AgentEpisode, BatchEpisode
 from sept_offline.agent.novelty import InstancePrior, Novelty, segment_elbo
 from sept_offline.agent.probes import NetworkProbe, TableProbe, UniformProbe

@@ -10,15 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sept_offline.agent.contexts import Context
-from sept_offline.agent.networks import Array, Network, Standardiser
+from sept_offline.agent.control import Control
+from sept_offline.agent.networks import Array
 from sept_offline.errors import AgentError
 from sept_offline.family import Hidden
 
 if TYPE_CHECKING:
     from sept_offline.agent.episode import AgentEpisode, BatchEpisode
-
-NEARLY_TIED = np.float32(3e-5)
-"""Values this close, relative to their size, may be ordered by rounding alone."""
 
 
 @dataclass(frozen=True)
@@ -68,44 +66,6 @@ class Spaces:
 
 
 @dataclass(frozen=True)
-class Control:
-    """Values of the actions on [standardised state, context]: `network` takes d + k inputs."""
-
-    scaler: Standardiser
-    network: Network
-
-    def values(self, inputs: Array) -> Array:
-        """`[n, num_actions]` of prepared `inputs[n, d + k]`."""
-        return self.network(inputs)
-
-    def greedy(self, inputs: Array) -> NDArray[np.int64]:
-        """The best action `[n]` of each row of prepared `inputs[n, d + k]`.
-
-        Products of matrices round differently from those of a matrix and a vector, and with the
-        number of rows. Where that could change the order of the best two, the row is valued alone,
-        so that an action depends neither on the rows beside it nor on there being any.
-        """
-        values = self.network(inputs)
-        best: NDArray[np.int64] = values.argmax(axis=1)
-        if values.shape[1] > 1:
-            top = np.partition(values, -2, axis=1)[:, -2:]
-            size = np.abs(values).max(axis=1) + np.float32(1)
-            for row in np.flatnonzero(top[:, 1] - top[:, 0] <= NEARLY_TIED * size):
-                best[row] = self.network.row(inputs[row]).argmax()
-        return best
-
-    def check(self, name: str, observation_dim: int, context_dim: int, num_actions: int) -> None:
-        """Raise unless it fits these spaces and this context."""
-        expected = (observation_dim, observation_dim + context_dim, num_actions)
-        found = (self.scaler.dim, self.network.input_dim, self.network.output_dim)
-        if found != expected:
-            raise AgentError(
-                f"The agent's {name} scales {found[0]} columns and maps {found[1]} inputs to "
-                f"{found[2]} actions, expected {expected[0]}, {expected[1]} and {expected[2]}."
-            )
-
-
-@dataclass(frozen=True)
 class Agent:
     """What is deployed. Agents are shared and never change; each episode has its own state.
 
@@ -133,6 +93,11 @@ class Agent:
     def needs(self) -> frozenset[str]:
         """What it must be given beside observations: a subset of {"hidden", "reward"}."""
         return self.context.needs
+
+    @property
+    def learns(self) -> bool:
+        """Whether it takes gradient steps during its episode."""
+        return self.context.learns
 
     @property
     def probe_steps(self) -> int:

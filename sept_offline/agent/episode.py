@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sept_offline.agent.agent import Agent, Control
+from sept_offline.agent.agent import Agent
+from sept_offline.agent.control import Control
 from sept_offline.agent.networks import Array
 from sept_offline.errors import AgentError
 from sept_offline.family import Hidden
@@ -23,7 +24,7 @@ class AgentEpisode:
         self.agent = agent
         self.steps = 0
         self.ended = False
-        self._tracker = agent.context.begin(seed, hidden)
+        self._tracker = agent.context.begin(seed, hidden, agent.control)
         self._wants_reward = "reward" in agent.needs
         self._shape = (agent.spaces.observation_dim,)
         self._prepare(agent.control, self._tracker.vector)
@@ -84,7 +85,7 @@ class AgentEpisode:
                 f"The observation at step {self.steps} is not finite: {value.tolist()}."
             )
         if not self._settled:
-            own = self._track(value)
+            own = self._track(value, reward)
             if own is not None:
                 return own
         self.steps += 1
@@ -95,9 +96,9 @@ class AgentEpisode:
             self._tracker.took(action)
         return action
 
-    def _track(self, observation: Array) -> int | None:
+    def _track(self, observation: Array, reward: float | None) -> int | None:
         """Show the tracker an observation; its action, or None with the control's input ready."""
-        own = self._tracker.step(observation)
+        own = self._tracker.step(observation, reward)
         if own is not None:
             self.steps += 1
             return own
@@ -105,7 +106,7 @@ class AgentEpisode:
         if self._tracker.flagged and fallback is not None:
             self._prepare(fallback, self._tracker.vector[:0])
         else:
-            self._prepare(self.agent.control, self._tracker.vector)
+            self._prepare(self._tracker.control or self.agent.control, self._tracker.vector)
         self._settled = self._tracker.settled
         return None
 
@@ -144,16 +145,18 @@ class BatchEpisode:
         self._falling_back = np.zeros(count, dtype=bool)
         self._ended = np.zeros(count, dtype=bool)
         for index, episode in enumerate(self.episodes):
-            if episode._settled:
-                self._settle(index)
+            self._settle(index, episode)
 
     def __len__(self) -> int:
         return len(self.episodes)
 
-    def _settle(self, index: int) -> None:
-        episode = self.episodes[index]
+    def _settle(self, index: int, episode: AgentEpisode) -> None:
+        """Let it act together with the others from here on, if its control is one they share."""
+        control, shared = episode._control, (self.agent.control, self.agent.fallback)
+        if not episode._settled or not any(control is one for one in shared):
+            return
         self._settled[index] = True
-        self._falling_back[index] = episode._control is not self.agent.control
+        self._falling_back[index] = control is not self.agent.control
         if not self._falling_back[index]:
             self._inputs[index] = episode._inputs
 
@@ -183,8 +186,7 @@ class BatchEpisode:
             episode = self.episodes[index]
             reward = None if rewards is None else float(rewards[index])
             actions[index] = episode.act(values[index], reward)
-            if episode._settled:
-                self._settle(int(index))
+            self._settle(int(index), episode)
         control = np.flatnonzero(settled & ~self._falling_back)
         if len(control):
             dim = shape[1]

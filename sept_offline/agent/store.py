@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 
 from sept_offline import __version__
-from sept_offline.agent.agent import Agent, Control, Spaces
+from sept_offline.agent.agent import Agent, Spaces
 from sept_offline.agent.contexts import context_from_arrays
+from sept_offline.agent.control import Control
 from sept_offline.agent.networks import Standardiser, network_from_arrays, take
 from sept_offline.agent.reading import field, strings
 from sept_offline.errors import AgentError
@@ -92,6 +93,7 @@ def _describe(agent: Agent, weights: bytes) -> dict[str, Any]:
         "method": agent.method,
         "family": agent.family,
         "needs": sorted(agent.needs),
+        "learns": agent.learns,
         "probe_steps": agent.probe_steps,
         "observation_names": list(agent.spaces.observation_names),
         "action_names": list(agent.spaces.action_names),
@@ -164,6 +166,9 @@ def _assemble(description: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> A
     )
     if sorted(agent.needs) != list(strings(description, "needs")):
         raise AgentError(f"It declares the needs {description['needs']}, its parts have others.")
+    # agents of earlier versions never learn, and do not say so
+    if agent.learns != description.get("learns", False):
+        raise AgentError("It declares otherwise than its parts whether it learns in its episode.")
     if agent.probe_steps != field(description, "probe_steps", int):
         raise AgentError("It declares another number of probe steps than its encoder reads.")
     return agent

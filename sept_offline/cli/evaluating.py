@@ -88,6 +88,8 @@ def _print_results(results: Results) -> None:
     from sept_offline.evaluation.results import statistics
 
     needs = ", ".join(results.needs) or "nothing but observations"
+    if results.learns:
+        needs += " · learns in its episode"
     print_table(
         f"{results.method} · {results.family} · {results.instances} · needs {needs}",
         ["instance", "episodes", "return", "steps", "solved", "normalised", "novelty", "flagged"],
@@ -130,6 +132,7 @@ def _print_comparison(every: list[Results]) -> None:
             [
                 results.method + (" (estimated μ)" if results.behaviour_estimated else ""),
                 ", ".join(results.needs) or "–",
+                "yes" if results.learns else "–",
                 summary["episodes"],
                 None if summary["solved"] is None else f"{summary['solved']:.1%}",
                 _with_error(steps),
@@ -141,10 +144,24 @@ def _print_comparison(every: list[Results]) -> None:
         )
     print_table(
         f"{every[0].family} · {every[0].instances} · one episode each",
-        ["method", "needs", "episodes", "solved", "steps", "paper", "return", "normalised", "µs"],
+        [
+            "method",
+            "needs",
+            "learns",
+            "episodes",
+            "solved",
+            "steps",
+            "paper",
+            "return",
+            "normalised",
+            "µs",
+        ],
         rows,
     )
-    click.echo("steps: to solve, the limit where unsolved; paper: the same figure as published")
+    click.echo(
+        "steps: to solve, the limit where unsolved; paper: the same figure as published; "
+        "learns: takes gradient steps in the episode"
+    )
 
 
 def _with_error(found: dict[str, Any] | None) -> str | None:

@@ -82,6 +82,7 @@ def evaluate(
         method=agent.method,
         family=record.name,
         needs=tuple(sorted(agent.needs)),
+        learns=agent.learns,
         instances=instances,
         seed=seed,
         limit=limit,

@@ -87,6 +87,8 @@ class Results:
     limit: int
     """Steps after which an episode was cut."""
     episodes: tuple[EpisodeResult, ...]
+    learns: bool = False
+    """Whether the agent took gradient steps during its episodes."""
     behaviour_estimated: bool = False
     """Whether the agent learned from logs whose probabilities had to be estimated."""
 
@@ -102,6 +104,7 @@ class Results:
             "method": self.method,
             "family": self.family,
             "needs": list(self.needs),
+            "learns": self.learns,
             "episodes": len(self.episodes),
             "solved": float(np.mean(solved)) if solved else None,
             "steps_to_solve": statistics(self._by_instance("steps_to_solve")),
@@ -173,6 +176,7 @@ class Results:
             "method": self.method,
             "family": self.family,
             "needs": list(self.needs),
+            "learns": self.learns,
             "instances": self.instances,
             "seed": self.seed,
             "limit": self.limit,
@@ -228,6 +232,7 @@ def load_results(path: str | Path) -> Results:
             seed=header["seed"],
             limit=header["limit"],
             episodes=tuple(_episode(row) for row in rows),
+            learns=header.get("learns", False),
             behaviour_estimated=header["behaviour_estimated"],
         )
     except OSError as problem:

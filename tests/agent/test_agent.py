@@ -307,6 +307,7 @@ FORGERIES: dict[str, tuple[Any, Any]] = {
     "novelty": (lambda d: d["context"].update(novelty=[1]), None),
     "names": (lambda d: d.update(action_names=["a"]), None),
     "needs": (lambda d: d.update(needs=["reward"]), None),
+    "learns": (lambda d: d.update(learns=True), None),
     "fallback": (lambda d: d.update(fallback=True), None),
     "probe_steps": (lambda d: d.update(probe_steps=2), None),
     "missing": (None, lambda w: w.pop("control.scaler.mean")),
@@ -326,6 +327,14 @@ def test_a_forged_agent_is_refused(builders: ModuleType, tmp_path: Path, name: s
     forge(folder, *FORGERIES[name])
     with pytest.raises(AgentError):
         load_agent(folder)
+
+
+def test_an_agent_that_does_not_say_whether_it_learns_does_not(
+    builders: ModuleType, tmp_path: Path
+) -> None:
+    folder = save_agent(builders.make_agent("sept"), tmp_path / "agent")
+    forge(folder, lambda description: description.pop("learns"))
+    assert not load_agent(folder).learns
 
 
 @pytest.mark.parametrize(

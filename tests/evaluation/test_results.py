@@ -32,6 +32,7 @@ KEYS = [
     "method",
     "family",
     "needs",
+    "learns",
     "episodes",
     "solved",
     "steps_to_solve",

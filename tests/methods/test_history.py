@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import sept_offline as so
-from sept_offline.agent import HistoryContext
-from sept_offline.agent.networks import Standardiser
+from sept_offline.agent import Control, HistoryContext
+from sept_offline.agent.networks import MLP, Standardiser
 from sept_offline.data import Dataset
 from sept_offline.errors import ConfigError
 from sept_offline.methods import resolve_config
@@ -23,9 +23,12 @@ def test_offline_and_online_features_are_the_same_bits(tmp_path: Path) -> None:
         steps = data.steps()
         context = HistoryContext(3, data.num_actions, Standardiser.fit(steps.observations))
         offline = histories(steps, context)
+        width = data.observation_dim + context.dim
+        network = MLP([(np.zeros((data.num_actions, width)), np.zeros(data.num_actions))])
+        control = Control(context.scaler, network)
         row = 0
         for episode in data.episodes():
-            tracker = context.begin(0, None)
+            tracker = context.begin(0, None, control)
             for time, observation in enumerate(episode.observations):
                 assert tracker.step(observation) is None and not tracker.settled
                 assert np.array_equal(tracker.vector, offline[row])

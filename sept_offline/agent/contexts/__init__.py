@@ -1,0 +1,52 @@
+"""Contexts: what an agent's control sees beside the state, and how it comes by it in an episode.
+
+A context makes one tracker an episode. A tracker is shown each observation and either answers with
+an action of its own, as a probe does, or leaves the step to control, which then reads its vector;
+it may also hand over another control, which it has learned in the episode.
+A method with another idea of context (a window of steps, an adapted belief) adds one file here and
+names its class in `KINDS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from sept_offline.agent.contexts.base import Context, Tracker
+from sept_offline.agent.contexts.hidden import HiddenContext
+from sept_offline.agent.contexts.history import HistoryContext
+from sept_offline.agent.contexts.none import NoContext
+from sept_offline.agent.contexts.segment import SegmentContext
+from sept_offline.agent.contexts.unprobed import UnprobedContext
+from sept_offline.agent.networks import Arrays
+from sept_offline.agent.reading import field
+from sept_offline.errors import AgentError
+
+KINDS: dict[str, Callable[[Arrays, Any, str], Context]] = {
+    NoContext.kind: NoContext.from_arrays,
+    HiddenContext.kind: HiddenContext.from_arrays,
+    HistoryContext.kind: HistoryContext.from_arrays,
+    SegmentContext.kind: SegmentContext.from_arrays,
+    UnprobedContext.kind: UnprobedContext.from_arrays,
+}
+"""How each kind is read from weights, description and the weights' prefix."""
+
+
+def context_from_arrays(arrays: Arrays, description: Any, prefix: str) -> Context:
+    """Whichever context `description` names."""
+    kind = field(description, "kind", str)
+    if kind not in KINDS:
+        raise AgentError(f"The agent names an unknown context {kind!r}; is it of a later version?")
+    return KINDS[kind](arrays, description, prefix)
+
+
+__all__ = [
+    "Context",
+    "HiddenContext",
+    "HistoryContext",
+    "NoContext",
+    "SegmentContext",
+    "Tracker",
+    "UnprobedContext",
+    "context_from_arrays",
+]

@@ -1,0 +1,114 @@
+"""What contexts that encode the first steps of an episode have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sept_offline.agent.contexts.base import Tracker, check_sizes
+from sept_offline.agent.encoder import SegmentEncoder, encoder_from_arrays
+from sept_offline.agent.networks import Array, Arrays, Standardiser
+from sept_offline.agent.novelty import Novelty
+from sept_offline.agent.reading import field
+from sept_offline.errors import AgentError
+
+
+class EncodedContext:
+    """The latent of the episode's first steps, encoded once; who takes them is left open."""
+
+    needs: frozenset[str] = frozenset()
+    learns = False
+
+    def __init__(
+        self, encoder: SegmentEncoder, latent_scaler: Standardiser, novelty: Novelty | None
+    ) -> None:
+        self.encoder, self.latent_scaler, self.novelty = encoder, latent_scaler, novelty
+        self.dim = encoder.latent_dim
+        if latent_scaler.dim != self.dim:
+            raise AgentError(
+                f"The latent has {self.dim} columns, but its scaler {latent_scaler.dim}."
+            )
+
+    def check(self, observation_dim: int, num_actions: int) -> None:
+        """Encoder and decoder must be for these spaces, and the latent alike in both."""
+        encoder, expected = self.encoder, (observation_dim, num_actions)
+        check_sizes("encoder", (encoder.observation_dim, encoder.num_actions), expected)
+        if self.novelty is not None:
+            decoder = self.novelty.decoder
+            check_sizes("decoder", (decoder.observation_dim, decoder.num_actions), expected)
+            if decoder.latent_dim != self.dim:
+                raise AgentError(
+                    f"The decoder's latent has {decoder.latent_dim} columns, "
+                    f"the encoder's {self.dim}."
+                )
+
+    def to_arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
+        """All parts' weights."""
+        arrays = {
+            **self.encoder.to_arrays(f"{prefix}.encoder"),
+            **self.latent_scaler.to_arrays(f"{prefix}.latent"),
+        }
+        if self.novelty is not None:
+            arrays |= self.novelty.to_arrays(f"{prefix}.novelty")
+        return arrays
+
+    def describe(self) -> dict[str, Any]:
+        """All parts' descriptions."""
+        return {
+            "latent_dim": self.dim,
+            "encoder": self.encoder.describe(),
+            "novelty": None if self.novelty is None else self.novelty.describe(),
+        }
+
+
+class Encoding(Tracker):
+    """Gathers T steps; with the state they end in, it encodes them."""
+
+    def __init__(self, context: EncodedContext, vector: Array) -> None:
+        super().__init__(vector, settled=False)
+        self._encoded = context
+        self._time = 0
+        steps, dim = context.encoder.steps, context.encoder.observation_dim
+        self._observations = np.empty((1, steps + 1, dim), dtype=np.float32)
+        self._actions = np.empty((1, steps), dtype=np.int64)
+
+    def took(self, action: int) -> None:
+        """One more step, whoever chose it."""
+        self._actions[0, self._time] = action
+        self._time += 1
+
+    def _complete(self, observation: Array) -> bool:
+        """Whether `observation[d]` completes the segment; the latent is then inferred, once."""
+        if not self.settled:
+            self._observations[0, self._time] = observation
+            if self._time == self._encoded.encoder.steps:
+                self._infer()
+        return self.settled
+
+    def _infer(self) -> None:
+        context = self._encoded
+        mean, log_var = context.encoder.encode(self._observations, self._actions)
+        self.latent = mean[0]
+        self.uncertainty = float(np.exp(0.5 * log_var[0]).mean())
+        self.vector = context.latent_scaler(mean[0])
+        if context.novelty is not None:
+            share = context.novelty.quantile(self._observations, self._actions, mean, log_var)
+            self.novelty = float(share[0])
+            self.flagged = self.novelty < context.novelty.flagged_below
+        self.settled = True
+
+
+def encoded_parts(
+    arrays: Arrays, description: Any, prefix: str
+) -> tuple[SegmentEncoder, Standardiser, Novelty | None]:
+    """The encoder, the latent's scaler and the measure of novelty an `EncodedContext` wrote."""
+    encoder = field(description, "encoder", dict)
+    novelty = description.get("novelty") if isinstance(description, Mapping) else None
+    return (
+        encoder_from_arrays(arrays, encoder, f"{prefix}.encoder"),
+        Standardiser.from_arrays(arrays, f"{prefix}.latent"),
+        None if novelty is None else Novelty.from_arrays(arrays, novelty, f"{prefix}.novelty"),
+    )

@@ -1,0 +1,101 @@
+"""The last observations and actions as context."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sept_offline.agent.contexts.base import EMPTY, Tracker, check_sizes
+from sept_offline.agent.encoder import one_hot
+from sept_offline.agent.networks import Array, Arrays, Standardiser
+from sept_offline.agent.reading import field
+from sept_offline.errors import AgentError
+from sept_offline.family import Hidden
+
+if TYPE_CHECKING:
+    from sept_offline.agent.control import Control
+
+
+class HistoryContext:
+    """The last `steps` observations and actions before the present one: `history`.
+
+    From the newest to the oldest, each is the standardised observation, the one-hot action taken in
+    it and a 1; all zeros where the episode had not begun. `dim` is steps · (d + num_actions + 1).
+    """
+
+    kind = "history"
+    needs: frozenset[str] = frozenset()
+    learns = False
+    probe_steps = 0
+
+    def __init__(self, steps: int, num_actions: int, scaler: Standardiser) -> None:
+        if steps < 1:
+            raise AgentError(f"A history needs at least 1 step, found {steps}.")
+        self.steps, self.num_actions, self.scaler = steps, num_actions, scaler
+        self.dim = steps * (scaler.dim + num_actions + 1)
+
+    def features(
+        self, observations: NDArray[Any], actions: NDArray[Any], seen: NDArray[np.bool_]
+    ) -> Array:
+        """`[n, dim]` of `observations[n, steps, d]`, `actions[n, steps]`, newest first.
+
+        `seen[n, steps]` says which of them there were; the others may hold anything.
+        """
+        there = seen[..., None]
+        taken = one_hot(actions, self.num_actions)
+        columns = np.concatenate([self.scaler(observations), taken, there], axis=2)
+        whole = np.where(there, columns, np.float32(0)).astype(np.float32)
+        return whole.reshape(len(whole), self.dim)
+
+    def begin(self, seed: int, hidden: Hidden | None, control: Control) -> Tracker:
+        """A tracker that remembers nothing yet."""
+        return _Remembering(self)
+
+    def check(self, observation_dim: int, num_actions: int) -> None:
+        """It must remember these spaces."""
+        check_sizes("history", (self.scaler.dim, self.num_actions), (observation_dim, num_actions))
+
+    def to_arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
+        """The scaler."""
+        return self.scaler.to_arrays(f"{prefix}.scaler")
+
+    def describe(self) -> dict[str, Any]:
+        """Its kind, length and number of actions."""
+        return {"kind": self.kind, "steps": self.steps, "num_actions": self.num_actions}
+
+    @classmethod
+    def from_arrays(cls, arrays: Arrays, description: Any, prefix: str) -> HistoryContext:
+        """What `to_arrays(prefix)` and `describe()` wrote."""
+        return cls(
+            field(description, "steps", int),
+            field(description, "num_actions", int),
+            Standardiser.from_arrays(arrays, f"{prefix}.scaler"),
+        )
+
+
+class _Remembering(Tracker):
+    """Keeps the last steps; control acts at every one."""
+
+    def __init__(self, context: HistoryContext) -> None:
+        super().__init__(np.zeros(context.dim, dtype=np.float32), settled=False)
+        self._context = context
+        self._observations = np.zeros((1, context.steps, context.scaler.dim), dtype=np.float32)
+        self._actions = np.zeros((1, context.steps), dtype=np.int64)
+        self._seen = np.zeros((1, context.steps), dtype=bool)
+        self._present: Array = EMPTY
+
+    def step(self, observation: Array, reward: float | None = None) -> int | None:
+        """Control acts, with what came before `observation[d]` beside it."""
+        self._present = observation
+        features = self._context.features(self._observations, self._actions, self._seen)
+        self.vector = features[0]
+        return None
+
+    def took(self, action: int) -> None:
+        """The present becomes the newest of the past, the oldest is forgotten."""
+        newest = ((self._observations, self._present), (self._actions, action), (self._seen, True))
+        for past, value in newest:
+            past[0, 1:] = past[0, :-1].copy()
+            past[0, 0] = value

@@ -1,0 +1,83 @@
+"""The latent of a probed segment as context."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sept_offline.agent.contexts.base import EMPTY, Tracker, check_sizes
+from sept_offline.agent.contexts.encoded import EncodedContext, Encoding, encoded_parts
+from sept_offline.agent.encoder import SegmentEncoder
+from sept_offline.agent.networks import Array, Arrays, Standardiser
+from sept_offline.agent.novelty import Novelty
+from sept_offline.agent.probes import Probe, probe_from_arrays
+from sept_offline.agent.reading import field
+from sept_offline.family import Hidden
+from sept_offline.seeding import generator
+
+if TYPE_CHECKING:
+    from sept_offline.agent.control import Control
+
+
+class SegmentContext(EncodedContext):
+    """Probe, encode once, keep the posterior mean: SEPT."""
+
+    kind = "segment"
+
+    def __init__(
+        self,
+        probe: Probe,
+        encoder: SegmentEncoder,
+        latent_scaler: Standardiser,
+        novelty: Novelty | None = None,
+    ) -> None:
+        super().__init__(encoder, latent_scaler, novelty)
+        self.probe, self.probe_steps = probe, encoder.steps
+
+    def begin(self, seed: int, hidden: Hidden | None, control: Control) -> Tracker:
+        """A tracker that probes first."""
+        return _Probing(self, seed)
+
+    def check(self, observation_dim: int, num_actions: int) -> None:
+        """Probe, encoder and decoder must be for these spaces, and the latent alike in all."""
+        super().check(observation_dim, num_actions)
+        sizes = (observation_dim, self.probe.num_actions)
+        check_sizes("probe", sizes, (observation_dim, num_actions))
+
+    def to_arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
+        """All parts' weights."""
+        return self.probe.to_arrays(f"{prefix}.probe") | super().to_arrays(prefix)
+
+    def describe(self) -> dict[str, Any]:
+        """All parts' descriptions."""
+        own = {"kind": self.kind, "probe_steps": self.probe_steps, "probe": self.probe.describe()}
+        return own | super().describe()
+
+    @classmethod
+    def from_arrays(cls, arrays: Arrays, description: Any, prefix: str) -> SegmentContext:
+        """What `to_arrays(prefix)` and `describe()` wrote."""
+        probe = probe_from_arrays(arrays, field(description, "probe", dict), f"{prefix}.probe")
+        return cls(probe, *encoded_parts(arrays, description, prefix))
+
+
+class _Probing(Encoding):
+    """The probe acts for T steps."""
+
+    def __init__(self, context: SegmentContext, seed: int) -> None:
+        super().__init__(context, EMPTY)
+        self._probe = context.probe
+        self._rng = generator(seed, "agent", "probe")
+
+    def step(self, observation: Array, reward: float | None = None) -> int | None:
+        """A sampled action while the probe lasts."""
+        if self._complete(observation):
+            return None
+        probabilities = self._probe.probabilities(observation, self._time)
+        edges = np.cumsum(probabilities)
+        place = int(np.searchsorted(edges, self._rng.random() * edges[-1], side="right"))
+        # rounding may carry a draw past the last action that can be taken at all
+        action = min(place, int(np.flatnonzero(probabilities)[-1]))
+        self.took(action)
+        return action

@@ -1,0 +1,74 @@
+"""The latent of control's own first steps as context."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sept_offline.agent.contexts.base import Tracker
+from sept_offline.agent.contexts.encoded import EncodedContext, Encoding, encoded_parts
+from sept_offline.agent.encoder import SegmentEncoder
+from sept_offline.agent.networks import Array, Arrays, Standardiser, take
+from sept_offline.agent.novelty import Novelty
+from sept_offline.errors import AgentError
+from sept_offline.family import Hidden
+
+if TYPE_CHECKING:
+    from sept_offline.agent.control import Control
+
+
+class UnprobedContext(EncodedContext):
+    """Control acts from the first step, at first with `start[k]` for a latent: `sept-np`.
+
+    `start` is what control reads, standardised: the mean of the latents it was trained with.
+    """
+
+    kind = "unprobed"
+    probe_steps = 0
+
+    def __init__(
+        self,
+        start: NDArray[Any],
+        encoder: SegmentEncoder,
+        latent_scaler: Standardiser,
+        novelty: Novelty | None = None,
+    ) -> None:
+        super().__init__(encoder, latent_scaler, novelty)
+        self.start: Array = np.ascontiguousarray(start, dtype=np.float32)
+        if self.start.shape != (self.dim,):
+            raise AgentError(
+                f"The latent has {self.dim} columns, the one to start with the shape "
+                f"{list(self.start.shape)}."
+            )
+
+    def begin(self, seed: int, hidden: Hidden | None, control: Control) -> Tracker:
+        """A tracker that watches control first."""
+        return _Watching(self)
+
+    def to_arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
+        """All parts' weights."""
+        return {f"{prefix}.start": self.start} | super().to_arrays(prefix)
+
+    def describe(self) -> dict[str, Any]:
+        """All parts' descriptions."""
+        return {"kind": self.kind} | super().describe()
+
+    @classmethod
+    def from_arrays(cls, arrays: Arrays, description: Any, prefix: str) -> UnprobedContext:
+        """What `to_arrays(prefix)` and `describe()` wrote."""
+        start = take(arrays, f"{prefix}.start", 1)
+        return cls(start, *encoded_parts(arrays, description, prefix))
+
+
+class _Watching(Encoding):
+    """Control acts for T steps, and on."""
+
+    def __init__(self, context: UnprobedContext) -> None:
+        super().__init__(context, context.start)
+
+    def step(self, observation: Array, reward: float | None = None) -> int | None:
+        """Control acts, always."""
+        self._complete(observation)
+        return None
