@@ -27,3 +27,7 @@ class HarnessError(SeptError):
 
 class TrainingError(SeptError):
     """Training cannot go on: a loss is not finite, or the data do not support the task."""
+
+
+class EngineError(SeptError):
+    """A piece of work could not be run: its worker died, or there is nothing to run it on."""

@@ -20,7 +20,7 @@ from sept_offline.collect.rollout import Start, run_shard, spaces
 from sept_offline.collect.staging import Staging, load_shard, save_shard
 from sept_offline.config import to_plain
 from sept_offline.data import Dataset, DatasetWriter, load_dataset
-from sept_offline.engines import run_local
+from sept_offline.engines import run_tasks
 from sept_offline.errors import ConfigError, DataError, FamilyError
 from sept_offline.family import Family, load_family, load_object
 from sept_offline.files import load_state, save_state
@@ -184,9 +184,9 @@ def collect_dataset(
         progress.start("episodes", len(planned), "steps")
         complete = len(planned) - sum(len(job.episodes) for job in jobs)
         steps = 0
-        for job, made in run_local(run, jobs, workers):
-            complete += len(job.episodes)
-            steps += made
+        for outcome in run_tasks(run, jobs, workers=workers):
+            steps += outcome.result()
+            complete += len(outcome.task.episodes)
             progress.update(complete, steps=steps)
         progress.finish()
         behaviours = {name: policy_name if name == "policy" else name for name in shares}

@@ -1,5 +1,50 @@
-"""Where independent pieces of work run."""
+"""Where independent pieces of work run: here, on a few processes, or on a Ray cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
 
 from sept_offline.engines.local import run_local
+from sept_offline.engines.outcome import Outcome, Result, Task
+from sept_offline.errors import ConfigError
+from sept_offline.family import suggest
 
-__all__ = ["run_local"]
+__all__ = ["ENGINES", "Outcome", "check_engine", "run_tasks"]
+
+ENGINES = ("local", "ray")
+
+
+def check_engine(engine: str) -> None:
+    """Refuse an engine that does not exist or is not installed, before any work is begun."""
+    if engine not in ENGINES:
+        raise ConfigError(
+            f"There is no engine {engine!r}{suggest(engine, ENGINES)}; known are local and ray."
+        )
+    if engine == "ray":
+        from sept_offline.engines.cluster import check_ray
+
+        check_ray()
+
+
+def run_tasks(
+    function: Callable[[Task], Result],
+    tasks: Sequence[Task],
+    *,
+    engine: str = "local",
+    workers: int = 1,
+    retries: int = 1,
+) -> Iterator[Outcome[Task, Result]]:
+    """Each task with what became of it, in the order in which they end; one thread a task.
+
+    A task that fails is run again up to `retries` times, in another process if its own has died
+    and elsewhere if its machine has; then it is reported, and the others go on. A `SeptError` is
+    reported at once: what was asked for is wrong, and would be wrong again. `function` must be
+    importable and the tasks picklable wherever they leave this process.
+    """
+    check_engine(engine)
+    if engine == "ray":
+        from sept_offline.engines.cluster import run_ray
+
+        yield from run_ray(function, tasks, workers, retries)
+        return
+    yield from run_local(function, tasks, workers, retries)

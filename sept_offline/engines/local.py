@@ -1,47 +1,160 @@
-"""Independent tasks on this machine: in this process, or on a few others."""
+"""Independent tasks on this machine: in this process, or on a few others that may die."""
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
+import os
+import signal
+import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from typing import Any
 
-Task = TypeVar("Task")
-Result = TypeVar("Result")
+from sept_offline.engines.outcome import Attempt, Outcome, Result, Task, attempt
+
+_LIBRARIES = ("OMP", "MKL", "OPENBLAS", "NUMBA")
+THREADS = {f"{library}_NUM_THREADS": "1" for library in _LIBRARIES}
+"""One thread a worker, said before a library could start its own."""
 
 
 def run_local(
-    function: Callable[[Task], Result], tasks: Sequence[Task], workers: int = 1
-) -> Iterator[tuple[Task, Result]]:
-    """Each task with its result, in the order in which they finish.
+    function: Callable[[Task], Result], tasks: Sequence[Task], workers: int = 1, retries: int = 1
+) -> Iterator[Outcome[Task, Result]]:
+    """Each task with what became of it, in the order in which they end.
 
     Workers are fresh processes (a fork would inherit torch's and HDF5's locks), so `function` and
     the tasks must be importable and picklable; with one worker everything stays in this process.
     """
-    if workers <= 1 or len(tasks) <= 1:
+    if workers <= 1:
         for task in tasks:
-            yield task, function(task)
+            attempts, tried = 1, attempt(function, task)
+            while not tried.final and attempts <= retries:
+                attempts, tried = attempts + 1, attempt(function, task)
+            yield _outcome(task, tried, attempts)
         return
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(min(workers, len(tasks)), mp_context=context) as pool:
-        # A bounded window keeps finished results from piling up behind a slow reader.
-        queue = iter(tasks)
-        running: dict[Future[Any], Task] = {}
+    yield from _run_processes(function, tasks, min(workers, len(tasks)), retries)
+
+
+def _outcome(task: Task, tried: Attempt, attempts: int) -> Outcome[Task, Any]:
+    return Outcome(task, tried.value, tried.error, attempts, tried.exception)
+
+
+@dataclass
+class _Worker:
+    """A process, this end of its pipe, and the number of the task it is at."""
+
+    process: BaseProcess
+    pipe: Connection
+    at: int = -1
+
+    def receive(self) -> Attempt:
+        """What came of its task; a worker that died instead is told from its exit code."""
         try:
-            for task in queue:
-                running[pool.submit(function, task)] = task
-                if len(running) < 2 * workers:
-                    continue
-                yield from _finished(running)
-            while running:
-                yield from _finished(running)
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+            found: Attempt = self.pipe.recv()
+        except (EOFError, OSError):
+            self.process.join()
+            code = self.process.exitcode or 0
+            how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+            return Attempt(None, f"The worker process died at this task ({how}).", final=False)
+        return found
+
+    def stop(self) -> None:
+        self.pipe.close()
+        self.process.kill()
+        self.process.join()
 
 
-def _finished(running: dict[Future[Any], Task]) -> Iterator[tuple[Task, Any]]:
-    done, _ = wait(running, return_when=FIRST_COMPLETED)
-    for future in done:
-        yield running.pop(future), future.result()
+def _run_processes(
+    function: Callable[[Task], Result], tasks: Sequence[Task], workers: int, retries: int
+) -> Iterator[Outcome[Task, Result]]:
+    waiting = deque(range(len(tasks)))
+    begun = [0] * len(tasks)
+    idle: list[_Worker] = []
+    busy: dict[Connection, _Worker] = {}
+
+    def begin() -> None:
+        worker = idle.pop() if idle else _start()
+        worker.at = waiting.popleft()
+        begun[worker.at] += 1
+        busy[worker.pipe] = worker
+        # A worker that is already dead is found out when its answer is read.
+        with contextlib.suppress(BrokenPipeError):
+            worker.pipe.send((function, tasks[worker.at]))
+
+    try:
+        while waiting or busy:
+            while waiting and len(busy) < workers:
+                begin()
+            ended: list[tuple[int, Attempt]] = []
+            answered = set(wait(list(busy)))
+            for pipe in [pipe for pipe in busy if pipe in answered]:
+                worker = busy.pop(pipe)
+                tried = worker.receive()
+                if worker.process.exitcode is None:
+                    idle.append(worker)
+                else:
+                    worker.stop()
+                if tried.final or begun[worker.at] > retries:
+                    ended.append((worker.at, tried))
+                else:
+                    waiting.append(worker.at)
+            # Before the caller is given anything to do, so that no worker waits for the caller.
+            while waiting and idle:
+                begin()
+            for number, tried in ended:
+                yield _outcome(tasks[number], tried, begun[number])
+    finally:
+        for worker in [*idle, *busy.values()]:
+            worker.stop()
+
+
+def _start() -> _Worker:
+    context = multiprocessing.get_context("spawn")
+    here, there = context.Pipe()
+    process = context.Process(target=_serve, args=(there,), daemon=True)
+    before = {name: os.environ.get(name) for name in THREADS}
+    os.environ.update(THREADS)
+    try:
+        process.start()
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+    # The only other copy: its end shows when the worker dies.
+    there.close()
+    return _Worker(process, here)
+
+
+def _serve(pipe: Connection) -> None:
+    """A worker's life: tasks in, attempts out, until this end or the other is closed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_follow_parent, daemon=True).start()
+    while True:
+        try:
+            function, task = pipe.recv()
+        except (EOFError, OSError):
+            return
+        # What cannot be unpickled here ends the process, which the other end reports.
+        tried = attempt(function, task)
+        try:
+            pipe.send(tried)
+        except Exception as error:
+            pipe.send(attempt(_refuse, error))
+
+
+def _refuse(error: Exception) -> None:
+    raise TypeError(f"the result cannot be sent between processes: {error}")
+
+
+def _follow_parent() -> None:
+    """End at once when the parent was killed: its successor will run the task again."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)

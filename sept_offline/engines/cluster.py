@@ -1,0 +1,120 @@
+"""Independent tasks on a Ray cluster: Ray places them, and runs them elsewhere if one dies."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import logging
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from sept_offline.engines.outcome import Attempt, Outcome, Result, Task, attempt
+from sept_offline.errors import EngineError
+
+PENDING = 1000
+"""Tasks handed to Ray at once: enough for an autoscaler to see, few enough to wait on quickly."""
+OBJECT_STORE = 256 << 20
+"""Bytes of a local cluster's store: tasks hand back records, their data go to files."""
+
+
+class Again(Exception):
+    """Raised inside Ray so that it runs the task once more; carries the attempt that failed."""
+
+
+def check_ray() -> None:
+    """Refuse where Ray is missing."""
+    if importlib.util.find_spec("ray") is None:
+        raise EngineError(
+            'The engine ray needs Ray, which is not installed: pip install "sept-offline[ray]".'
+        )
+
+
+@contextlib.contextmanager
+def cluster(workers: int) -> Iterator[None]:
+    """The cluster this process is connected to, that of RAY_ADDRESS, or a local one for a while."""
+    import ray
+
+    if ray.is_initialized():
+        yield
+        return
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    # Ray warns of a default to come that concerns accelerators, which no task here asks for.
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    address = os.environ.get("RAY_ADDRESS")
+    local: dict[str, Any] = {
+        "address": "local",
+        "num_cpus": workers,
+        "include_dashboard": False,
+        "object_store_memory": OBJECT_STORE,
+    }
+    try:
+        ray.init(
+            **({"address": address} if address else local),
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+        )
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        where = f"the Ray cluster at {address}" if address else "a local Ray cluster"
+        raise EngineError(f"Cannot reach {where}: {' '.join(str(error).split())}") from error
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def run_ray(
+    function: Callable[[Task], Result], tasks: Sequence[Task], workers: int = 1, retries: int = 1
+) -> Iterator[Outcome[Task, Result]]:
+    """Each task with what became of it, in the order in which they end.
+
+    `workers` is the size of a cluster started here; one that was running before keeps its own.
+    """
+    import ray
+    from ray.exceptions import RayError, RayTaskError
+
+    with cluster(workers):
+        remote = ray.remote(num_cpus=1, max_retries=retries, retry_exceptions=True)(_attempt)
+        # Once into the store, not once a task: it may close over a good deal.
+        shared = ray.put(function)
+        queue = iter(range(len(tasks)))
+        running: dict[Any, int] = {}
+        try:
+            while True:
+                while len(running) < PENDING and (number := next(queue, None)) is not None:
+                    running[remote.remote(shared, tasks[number])] = number
+                if not running:
+                    return
+                ready, _ = ray.wait(list(running), num_returns=1)
+                number = running.pop(ready[0])
+                attempts = retries + 1
+                try:
+                    attempts, tried = ray.get(ready[0])
+                except RayTaskError as error:
+                    cause = getattr(error, "cause", error)
+                    # Anything but Again broke before the task was begun: it could not be unpickled.
+                    words = " ".join(str(cause).split())
+                    tried = cause.args[0] if isinstance(cause, Again) else Attempt(None, words)
+                except RayError as error:
+                    words = f"{type(error).__name__}: {str(error).strip().splitlines()[0]}"
+                    tried = Attempt(None, f"The worker died at this task ({words}).")
+                yield Outcome(tasks[number], tried.value, tried.error, attempts, tried.exception)
+        finally:
+            for reference in running:
+                ray.cancel(reference, force=True)
+
+
+def _attempt(function: Callable[[Any], Any], task: Any) -> tuple[int, Attempt]:
+    """On a worker: which try this was, and what came of it."""
+    tried = attempt(function, task)
+    if not tried.final:
+        raise Again(tried)
+    return _tries(), tried
+
+
+def _tries() -> int:
+    """How often Ray has begun the current task; Ray counts, but tells nobody through its API."""
+    from ray._private.worker import global_worker
+
+    core: Any = getattr(global_worker, "core_worker")  # noqa: B009 - set once Ray has connected
+    return int(core.get_current_task_attempt_number()) + 1

@@ -1,0 +1,77 @@
+"""What became of a task, and how an engine tells it."""
+
+from __future__ import annotations
+
+import pickle
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from sept_offline.errors import EngineError, SeptError
+from sept_offline.threads import one_thread
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Outcome(Generic[Task, Result]):
+    """One task, done or given up."""
+
+    task: Task
+    value: Result | None
+    """What the function returned; None where it failed."""
+    error: str | None
+    """One line that says what went wrong, None where nothing did."""
+    attempts: int
+    """How often the task was begun."""
+    exception: Exception | None = field(default=None, repr=False, compare=False)
+    """The error itself, where the worker lived to hand it over."""
+
+    def result(self) -> Result:
+        """The value, or the error raised."""
+        if self.error is not None:
+            raise self.exception or EngineError(self.error)
+        return self.value  # type: ignore[return-value]
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One try at a task: picklable, whatever the function raised."""
+
+    value: Any
+    error: str | None = None
+    exception: Exception | None = None
+    final: bool = True
+    """Whether another try is pointless: it succeeded, or what was asked for is wrong."""
+
+
+def attempt(function: Callable[[Any], Any], task: Any) -> Attempt:
+    """Call `function` on one thread; whatever it raises is caught and described."""
+    try:
+        with one_thread():
+            return Attempt(function(task))
+    except Exception as error:
+        return Attempt(None, describe(error), portable(error), final=isinstance(error, SeptError))
+
+
+def describe(error: BaseException) -> str:
+    """One line: a mistake of the user's in its own words, anything else with its place."""
+    if isinstance(error, SeptError):
+        return str(error)
+    words = " ".join(str(error).split())
+    text = f"{type(error).__name__}: {words}" if words else type(error).__name__
+    frames = traceback.extract_tb(error.__traceback__)
+    if not frames:
+        return text
+    return f"{text} (in {frames[-1].name}, {frames[-1].filename}:{frames[-1].lineno})"
+
+
+def portable(error: Exception) -> Exception | None:
+    """The error if it survives a trip between processes, else None."""
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        return None
+    return error
