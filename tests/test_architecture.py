@@ -29,6 +29,7 @@ ORDER = [
     "collect",
     "methods",
     "evaluation",
+    "bench",
     "report",
     "cli",
 ]

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from sept_offline.cli.benching import bench
 from sept_offline.cli.collecting import collect
 from sept_offline.cli.dataset import convert, inspect, validate
 from sept_offline.cli.evaluating import evaluate
@@ -62,7 +63,7 @@ def cli() -> None:
     """
 
 
-for command in (collect, inspect, validate, convert, fit, evaluate):
+for command in (collect, inspect, validate, convert, fit, evaluate, bench):
     cli.add_command(command)
 
 

@@ -1,0 +1,238 @@
+"""One cell: fit a seed of a method, let its last weights play the test episodes, keep all of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sept_offline import __version__
+from sept_offline.agent import Agent
+from sept_offline.bench.plan import Cell
+from sept_offline.bench.store import Finished, write_cell
+from sept_offline.config import to_plain
+from sept_offline.data import Dataset, load_dataset
+from sept_offline.errors import TrainingError
+from sept_offline.evaluation import Results, evaluate
+from sept_offline.family import Family, load_family
+from sept_offline.latent.identification import vote
+from sept_offline.methods import FitConfig, fitter, resolve_config
+from sept_offline.seeding import integer
+from sept_offline.threads import one_thread
+from sept_offline.versions import versions
+
+SEGMENTS = 400
+"""Encoded training segments kept of a cell, and at most `OF_AN_INSTANCE` of each instance."""
+OF_AN_INSTANCE = 50
+FRESH = 200
+"""Fresh probes of training instances in all, and at least `FRESH_LEAST` of each."""
+FRESH_LEAST = 5
+
+
+@dataclass(frozen=True)
+class CellTask:
+    """All that a worker needs to run a cell, wherever it is."""
+
+    cell: Cell
+    logs: Path
+    split: str
+    episodes: int | None
+    target: Path
+
+
+def tested(task: CellTask) -> Family:
+    """The family, with the test instances that the cell's agent plays in."""
+    family, count = load_family(task.cell.spec), task.cell.variant.test_instances
+    if count is None:
+        return family
+    few = family.instances(task.split)[:count]
+    return dataclasses.replace(family, splits={**family.splits, task.split: few})
+
+
+def resolve(task: CellTask, data: Dataset) -> FitConfig:
+    """Every setting of the cell's fit."""
+    return resolve_config(data, task.cell.preset, task.cell.variant.settings)
+
+
+def identity(task: CellTask, data: Dataset) -> dict[str, Any]:
+    """All that decides the cell's figures, nested and JSON-ready."""
+    return {
+        "family": task.cell.spec,
+        "data_seed": task.cell.data_seed,
+        "content_hash": data.content_hash,
+        "config": to_plain(resolve(task, data)),
+        "split": task.split,
+        "episodes": per_instance(task) * len(tested(task).instances(task.split)),
+        "sept-offline": __version__,
+    }
+
+
+def per_instance(task: CellTask) -> int:
+    """Test episodes in each instance, so that there are enough in all."""
+    count = len(tested(task).instances(task.split))
+    return max(1, -(-(task.episodes or 1) // count))
+
+
+def run_cell(task: CellTask) -> float:
+    """Fit, test, write the cell's file; the seconds that took."""
+    import torch  # noqa: F401  # loaded here, so that `one_thread` can hold it
+
+    began = time.monotonic()
+    with one_thread(), load_dataset(task.logs) as data:
+        write_cell(task.target, make_cell(task, data))
+    return time.monotonic() - began
+
+
+def make_cell(task: CellTask, data: Dataset) -> Finished:
+    """The cell itself."""
+    cell, family, config = task.cell, tested(task), resolve(task, data)
+    wall, processor = time.perf_counter(), time.process_time()
+    work = fitter(data, cell.method, config, cell.seed)
+    training = [
+        {"stage": epoch.stage, "update": epoch.done, "metric": name, "value": float(value)}
+        for epoch in work
+        for name, value in epoch.metrics.items()
+    ]
+    fit_seconds, fit_cpu_seconds = time.perf_counter() - wall, time.process_time() - processor
+    agent = work.agent
+    if agent is None:
+        raise TrainingError(f"The fit of {cell.name} ended without an agent.")
+    wall = time.perf_counter()
+    results = evaluate(
+        agent, family, task.split, seed=cell.seed, episodes_per_instance=per_instance(task)
+    )
+    test_seconds = time.perf_counter() - wall
+    made_from = identity(task, data)
+    budget = agent.record.get("budget")
+    return Finished(
+        results=[cell.row() | row for row in episode_rows(results)],
+        cell=cell.row()
+        | {
+            "key": hashlib.sha256(json.dumps(made_from, sort_keys=True).encode()).hexdigest()[:16],
+            "content_hash": data.content_hash,
+            "split": task.split,
+            "limit": results.limit,
+            "episodes": len(results.episodes),
+            "needs": list(results.needs),
+            "learns": bool(getattr(agent, "learns", False)),
+            "budget": budget if budget is None or isinstance(budget, str) else json.dumps(budget),
+            "behaviour_estimated": results.behaviour_estimated,
+            "fit_seconds": round(fit_seconds, 3),
+            "fit_cpu_seconds": round(fit_cpu_seconds, 3),
+            "test_seconds": round(test_seconds, 3),
+            "identification": fresh_identification(agent, family, data, cell.seed),
+            "record": json.dumps(agent.record, sort_keys=True),
+            "config": json.dumps(to_plain(config), sort_keys=True),
+            "versions": json.dumps(versions(), sort_keys=True),
+        },
+        identity=made_from,
+        training=training,
+        latents=latent_rows(agent, data),
+    )
+
+
+def episode_rows(results: Results) -> list[dict[str, Any]]:
+    """A row an episode, with every reward; what the agent did at each step is not kept."""
+    return [
+        {
+            "instance": episode.instance,
+            "episode": episode.episode,
+            "return": episode.total,
+            "steps": episode.steps,
+            "probe_steps": episode.phases.count("probe"),
+            "solved": episode.solved,
+            "steps_to_solve": episode.steps_to_solve,
+            "terminated": episode.terminated,
+            "normalised": episode.normalised,
+            "latent": None if episode.latent is None else list(episode.latent),
+            "uncertainty": episode.uncertainty,
+            "novelty": episode.novelty,
+            "flagged": episode.flagged,
+            "act_microseconds": episode.act_microseconds,
+            "seconds": episode.seconds,
+            "reward": list(episode.rewards),
+        }
+        for episode in results.episodes
+    ]
+
+
+def fresh_identification(agent: Agent, family: Family, data: Dataset, seed: int) -> float | None:
+    """Share of fresh first steps in training instances whose latent has its neighbours at home.
+
+    None for an agent without an encoder, or where no first steps were survived.
+    """
+    encoder = getattr(agent.context, "encoder", None)
+    if encoder is None:
+        return None
+    segments = data.segments(encoder.steps)
+    known, _ = encoder.encode(segments.observations, segments.actions)
+    hiddens = dict(zip(family.instance_ids("train"), family.instances("train"), strict=True))
+    asked, truth = [], []
+    for code, name in enumerate(data.instances):
+        if name not in hiddens:
+            continue
+        for number in range(max(FRESH_LEAST, FRESH // len(data.instances))):
+            latent = _probe(agent, family, hiddens[name], encoder.steps, (seed, name, number))
+            if latent is not None:
+                asked.append(latent)
+                truth.append(code)
+    if not asked:
+        return None
+    spread = np.maximum(known.std(axis=0), 1e-6)
+    named = vote(known / spread, segments.instance, np.stack(asked) / spread)
+    return float((named == np.array(truth)).mean())
+
+
+def _probe(
+    agent: Agent,
+    family: Family,
+    hidden: dict[str, float],
+    steps: int,
+    names: tuple[int, str, int],
+) -> Any:
+    """The latent after the first `steps` of a new episode; None if it ended before."""
+    seed, instance, number = names
+    env = family.make(hidden)
+    try:
+        observation, _ = env.reset(seed=integer(seed, "bench", instance, number, "environment"))
+        episode = agent.begin(
+            seed=integer(seed, "bench", instance, number, "agent"),
+            hidden=hidden if "hidden" in agent.needs else None,
+        )
+        reward = None
+        for _ in range(steps):
+            action = episode.act(observation, reward)
+            observation, paid, terminated, truncated, _ = env.step(action)
+            if terminated or truncated:
+                return None
+            reward = float(paid) if "reward" in agent.needs else None
+        episode.act(observation, reward)
+        return episode.latent
+    finally:
+        env.close()  # type: ignore[no-untyped-call]
+
+
+def latent_rows(agent: Agent, data: Dataset) -> list[dict[str, Any]]:
+    """Where training segments lie in latent space, evenly many of each instance."""
+    encoder = getattr(agent.context, "encoder", None)
+    if encoder is None:
+        return []
+    segments = data.segments(encoder.steps)
+    mean, _ = encoder.encode(segments.observations, segments.actions)
+    each = max(1, min(OF_AN_INSTANCE, SEGMENTS // len(data.instances)))
+    rows = []
+    for code, name in enumerate(data.instances):
+        hidden = None
+        if data.hidden is not None:
+            pairs = zip(data.hidden.names, data.hidden.values[code].tolist(), strict=True)
+            hidden = json.dumps(dict(pairs))
+        own = np.flatnonzero(segments.instance == code)
+        for place in own[np.linspace(0, len(own) - 1, min(each, len(own))).astype(np.int64)]:
+            rows.append({"instance": name, "hidden": hidden, "z": mean[place].tolist()})
+    return rows

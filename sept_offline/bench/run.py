@@ -1,0 +1,167 @@
+"""The driver of a bench: logs first, then the cells that are missing, gathered as they come."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sept_offline.bench.cell import CellTask, identity, run_cell
+from sept_offline.bench.logs import Logs, logs_of, provide
+from sept_offline.bench.plan import Plan
+from sept_offline.bench.store import differences, gather, read_identity
+from sept_offline.data import load_dataset
+from sept_offline.engines import check_engine, run_tasks
+from sept_offline.errors import DataError, SeptError
+from sept_offline.files import lock_file, write_json
+from sept_offline.progress import Progress, Silent
+
+GATHER_SECONDS = 30.0
+"""Between two gatherings while cells run, so that a look at the tables is never far behind."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A cell, or the logs of some, that could not be made."""
+
+    name: str
+    error: str
+    attempts: int
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a call of `run_bench` did."""
+
+    planned: int
+    found: int
+    """Cells that were finished before."""
+    ran: int
+    failed: tuple[Failure, ...]
+    seconds: float
+
+
+def run_bench(
+    plan: Plan,
+    out: str | Path,
+    *,
+    engine: str = "local",
+    workers: int = 1,
+    replace: bool = False,
+    progress: Progress | None = None,
+) -> Report:
+    """Run the cells of `plan` that `out` does not hold yet, and gather all that it holds.
+
+    Whatever is killed can be called again: a finished cell is never run twice. A finished cell of
+    the same name that was made from anything else is refused, or run again with `replace`.
+    """
+    progress, folder, began = progress or Silent(), Path(out), time.monotonic()
+    check_engine(engine)
+    (folder / "cells").mkdir(parents=True, exist_ok=True)
+    busy = DataError(f"Another bench is running in {folder}; wait for it to end.")
+    with lock_file(folder / ".lock", busy):
+        for leftover in (folder / "cells").glob(".*.tmp"):
+            leftover.unlink()
+        tasks = _tasks(plan, folder)
+        failed = list(_provide([logs for _, logs in tasks], engine, workers, progress))
+        lost = {failure.name for failure in failed}
+        ready = [task for task, logs in tasks if logs.path.name not in lost]
+        failed += [
+            Failure(task.cell.name, f"Its logs, {logs.path.name}, could not be made.", 0)
+            for task, logs in tasks
+            if logs.path.name in lost
+        ]
+        missing = _missing(ready, folder, replace)
+        progress.start("cells", len(missing), "cells")
+        progress.update(0, running=min(workers, len(missing)), failed=0)
+        gathered = time.monotonic()
+        running = run_tasks(run_cell, missing, engine=engine, workers=workers)
+        for done, outcome in enumerate(running, 1):
+            if outcome.error is not None:
+                name = outcome.task.cell.name
+                failed.append(Failure(name, outcome.error, outcome.attempts))
+                progress.message(f"{name} failed after {outcome.attempts} tries: {outcome.error}")
+            if time.monotonic() - gathered > GATHER_SECONDS:
+                gather(folder)
+                gathered = time.monotonic()
+            left = len(missing) - done
+            progress.update(done, running=min(workers, left), failed=len(failed))
+        progress.finish()
+        gather(folder)
+        write_json(folder / "failures.json", [vars(failure) for failure in failed])
+    finished = sum((folder / "cells" / f"{cell.name}.parquet").exists() for cell in plan.cells)
+    return Report(
+        planned=len(plan.cells),
+        found=len(ready) - len(missing),
+        ran=finished - (len(ready) - len(missing)),
+        failed=tuple(failed),
+        seconds=time.monotonic() - began,
+    )
+
+
+def _tasks(plan: Plan, folder: Path) -> list[tuple[CellTask, Logs]]:
+    tasks = []
+    for cell in plan.cells:
+        logs = logs_of(cell, folder / "datasets")
+        target = folder / "cells" / f"{cell.name}.parquet"
+        tasks.append((CellTask(cell, logs.path, plan.split, plan.episodes, target), logs))
+    return tasks
+
+
+def _provide(
+    wanted: list[Logs], engine: str, workers: int, progress: Progress
+) -> Iterable[Failure]:
+    """Have all logs made, collections before what is a part of them; yields those that failed."""
+    parts = [logs for logs in wanted if logs.whole is not None]
+    wholes = [logs.whole or logs for logs in wanted]
+    lost: set[Path] = set()
+    for title, group in (("collect", wholes), ("thin", parts)):
+        unique = list({logs.path: logs for logs in group}.values())
+        unique = [logs for logs in unique if logs.whole is None or logs.whole.path not in lost]
+        for logs in group:
+            if logs.whole is not None and logs.whole.path in lost and logs.path not in lost:
+                lost.add(logs.path)
+                yield Failure(logs.path.name, "The collection it is a part of failed.", 0)
+        if not unique:
+            continue
+        unique[0].path.parent.mkdir(parents=True, exist_ok=True)
+        progress.start(title, len(unique), "datasets")
+        for done, outcome in enumerate(run_tasks(provide, unique, engine=engine, workers=workers)):
+            if isinstance(outcome.exception, SeptError):
+                raise outcome.exception
+            if outcome.error is not None:
+                lost.add(outcome.task.path)
+                yield Failure(outcome.task.path.name, outcome.error, outcome.attempts)
+            progress.update(done + 1)
+        progress.finish()
+
+
+def _missing(tasks: list[CellTask], folder: Path, replace: bool) -> list[CellTask]:
+    """The tasks that have no finished cell; one made from anything else is refused."""
+    opened: dict[Path, Any] = {}
+    missing: set[Path] = set()
+    other: list[tuple[CellTask, list[str]]] = []
+    try:
+        for task in tasks:
+            if not task.target.exists():
+                missing.add(task.target)
+                continue
+            if task.logs not in opened:
+                opened[task.logs] = load_dataset(task.logs)
+            changed = differences(read_identity(task.target), identity(task, opened[task.logs]))
+            if changed:
+                other.append((task, changed))
+    finally:
+        for data in opened.values():
+            data.close()
+    if other and not replace:
+        task, changed = other[0]
+        raise DataError(
+            f"{len(other)} finished cells in {folder} were made otherwise (the first, "
+            f"{task.cell.name}, with another {', '.join(changed[:3])}); choose another --out, or "
+            "add --replace to run them again."
+        )
+    missing |= {task.target for task, _ in other}
+    return [task for task in tasks if task.target in missing]

@@ -1,0 +1,196 @@
+"""A bench on disk: a file a finished cell, and the four tables gathered from them.
+
+OUT/datasets/            logs, collected once
+OUT/cells/<cell>.parquet one finished cell, whole or absent
+OUT/results.parquet      a row a test episode
+OUT/cells.parquet        a row a cell
+OUT/training.parquet     a row a metric of an epoch
+OUT/latents.parquet      a row an encoded training segment
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sept_offline.errors import DataError
+from sept_offline.files import write_atomically
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+PARTS = ("cell", "identity", "training", "latents")
+TABLES = ("results", "cells", "training", "latents")
+KEYS = ("family", "method", "preset", "variant", "seed")
+"""What the rows of every table are sorted by, and told apart by."""
+
+
+@dataclass(frozen=True)
+class Finished:
+    """What is kept of a cell; every row names it by the columns of `Cell.row`.
+
+    results: a row a test episode; training: (stage, update, metric, value); latents: (instance,
+    hidden, z `[k]`) of training segments; identity: what the cell was made from, nested.
+    """
+
+    results: list[dict[str, Any]]
+    cell: dict[str, Any]
+    identity: dict[str, Any]
+    training: list[dict[str, Any]]
+    latents: list[dict[str, Any]]
+
+
+def write_cell(path: Path, finished: Finished) -> None:
+    """Write a whole cell or nothing: its episodes as Parquet, the rest as JSON in the metadata."""
+    import pyarrow as pa
+
+    values = {f"bench.{part}": json.dumps(getattr(finished, part)) for part in PARTS}
+    table = pa.Table.from_pylist(finished.results, schema=schema("results"))
+    _write(path, table.replace_schema_metadata(values))
+
+
+def read_identity(path: Path) -> dict[str, Any]:
+    """What a finished cell was made from; only the file's footer is read."""
+    import pyarrow.parquet as pq
+
+    try:
+        found: dict[str, Any] = json.loads(pq.read_schema(path).metadata[b"bench.identity"])
+    except (OSError, KeyError, TypeError, ValueError) as problem:
+        raise _damaged(path, problem) from problem
+    return found
+
+
+def gather(out: Path) -> dict[str, int]:
+    """Write the four tables from all finished cells; the rows of each, always in one order."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    results: list[pa.Table] = []
+    rows: dict[str, list[dict[str, Any]]] = {"cells": [], "training": [], "latents": []}
+    found = []
+    for path in sorted((out / "cells").glob("*.parquet")):
+        try:
+            table = pq.read_table(path)
+            parts = {
+                part: json.loads(table.schema.metadata[f"bench.{part}".encode()]) for part in PARTS
+            }
+        except (OSError, KeyError, TypeError, ValueError) as problem:
+            raise _damaged(path, problem) from problem
+        found.append((tuple(parts["cell"][key] for key in KEYS), table, parts))
+    for _, table, parts in sorted(found, key=lambda one: one[0]):
+        results.append(table.replace_schema_metadata(None))
+        rows["cells"].append(parts["cell"])
+        rows["training"] += _named(parts["cell"], parts["training"])
+        rows["latents"] += _named(parts["cell"], parts["latents"])
+    tables = {name: pa.Table.from_pylist(own, schema=schema(name)) for name, own in rows.items()}
+    empty = schema("results").empty_table()
+    tables["results"] = pa.concat_tables(results) if results else empty
+    for name in TABLES:
+        _write(out / f"{name}.parquet", tables[name])
+    return {name: tables[name].num_rows for name in TABLES}
+
+
+def read_table(out: Path, name: str) -> list[dict[str, Any]]:
+    """The rows of one of the four tables."""
+    import pyarrow.parquet as pq
+
+    path = out / f"{name}.parquet"
+    if not path.exists():
+        raise DataError(f"There is no {path}; `sept-offline bench --out {out}` writes it.")
+    try:
+        rows: list[dict[str, Any]] = pq.read_table(path).to_pylist()
+    except (OSError, ValueError) as problem:
+        raise _damaged(path, problem) from problem
+    return rows
+
+
+def differences(found: Mapping[str, Any], wanted: Mapping[str, Any], where: str = "") -> list[str]:
+    """Dotted names whose values differ; a name that only one of them knows is no difference.
+
+    A cell stays valid when a later version of the library has one setting more.
+    """
+    names: list[str] = []
+    for key in [key for key in found if key in wanted]:
+        path = f"{where}.{key}" if where else key
+        if isinstance(found[key], Mapping) and isinstance(wanted[key], Mapping):
+            names += differences(found[key], wanted[key], path)
+        elif found[key] != wanted[key]:
+            names.append(path)
+    return names
+
+
+def schema(name: str) -> pa.Schema:
+    """The columns of a table, and their types."""
+    import pyarrow as pa
+
+    text, whole, real, flag = pa.string(), pa.int32(), pa.float64(), pa.bool_()
+    named: list[tuple[str, pa.DataType]] = [
+        *((key, text) for key in ("family", "method", "preset", "variant")),
+        *((key, whole) for key in ("data_seed", "seed")),
+    ]
+    own: dict[str, Sequence[tuple[str, pa.DataType]]] = {
+        "results": [
+            ("instance", text),
+            ("episode", whole),
+            ("return", real),
+            ("steps", whole),
+            ("probe_steps", whole),
+            ("solved", flag),
+            ("steps_to_solve", whole),
+            ("terminated", flag),
+            ("normalised", real),
+            ("latent", pa.list_(pa.float32())),
+            ("uncertainty", pa.float32()),
+            ("novelty", pa.float32()),
+            ("flagged", flag),
+            ("act_microseconds", pa.float32()),
+            ("seconds", pa.float32()),
+            ("reward", pa.list_(pa.float32())),
+        ],
+        "cells": [
+            ("key", text),
+            ("content_hash", text),
+            ("split", text),
+            ("limit", whole),
+            ("episodes", whole),
+            ("needs", pa.list_(text)),
+            ("learns", flag),
+            ("budget", text),
+            ("behaviour_estimated", flag),
+            ("fit_seconds", real),
+            ("fit_cpu_seconds", real),
+            ("test_seconds", real),
+            ("identification", real),
+            ("record", text),
+            ("config", text),
+            ("versions", text),
+        ],
+        "training": [("stage", text), ("update", whole), ("metric", text), ("value", real)],
+        "latents": [("instance", text), ("hidden", text), ("z", pa.list_(pa.float32()))],
+    }
+    return pa.schema([*named, *own[name]])
+
+
+def _named(cell: Mapping[str, Any], rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    keys = {key: cell[key] for key in (*KEYS, "data_seed")}
+    return [keys | row for row in rows]
+
+
+def _write(path: Path, table: pa.Table) -> None:
+    write_atomically(path, partial(_write_table, table=table))
+
+
+def _write_table(path: Path, table: pa.Table) -> None:
+    import pyarrow.parquet as pq
+
+    pq.write_table(table, path, compression="zstd")
+
+
+def _damaged(path: Path, problem: Exception) -> DataError:
+    return DataError(
+        f"{path} is damaged ({problem}); delete it, and the same command makes it again."
+    )
