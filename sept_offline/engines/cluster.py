@@ -6,9 +6,11 @@ import contextlib
 import importlib.util
 import logging
 import os
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from sept_offline.engines.environment import THREADS, environment
 from sept_offline.engines.outcome import Attempt, Outcome, Result, Task, attempt
 from sept_offline.errors import EngineError
 
@@ -38,9 +40,6 @@ def cluster(workers: int) -> Iterator[None]:
     if ray.is_initialized():
         yield
         return
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    # Ray warns of a default to come that concerns accelerators, which no task here asks for.
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     address = os.environ.get("RAY_ADDRESS")
     local: dict[str, Any] = {
         "address": "local",
@@ -48,12 +47,21 @@ def cluster(workers: int) -> Iterator[None]:
         "include_dashboard": False,
         "object_store_memory": OBJECT_STORE,
     }
+    started = {
+        **THREADS,
+        "RAY_USAGE_STATS_ENABLED": "0",
+        # Ray warns of a default to come that concerns accelerators; no task here asks for one.
+        "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+        # A family or policy of the user's is found by the workers wherever it is found here.
+        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+    }
     try:
-        ray.init(
-            **({"address": address} if address else local),
-            log_to_driver=False,
-            logging_level=logging.ERROR,
-        )
+        with environment({} if address else started):
+            ray.init(
+                **({"address": address} if address else local),
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+            )
     except (ConnectionError, RuntimeError, ValueError) as error:
         where = f"the Ray cluster at {address}" if address else "a local Ray cluster"
         raise EngineError(f"Cannot reach {where}: {' '.join(str(error).split())}") from error

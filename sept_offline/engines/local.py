@@ -14,11 +14,8 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any
 
+from sept_offline.engines.environment import THREADS, environment
 from sept_offline.engines.outcome import Attempt, Outcome, Result, Task, attempt
-
-_LIBRARIES = ("OMP", "MKL", "OPENBLAS", "NUMBA")
-THREADS = {f"{library}_NUM_THREADS": "1" for library in _LIBRARIES}
-"""One thread a worker, said before a library could start its own."""
 
 
 def run_local(
@@ -116,16 +113,8 @@ def _start() -> _Worker:
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe()
     process = context.Process(target=_serve, args=(there,), daemon=True)
-    before = {name: os.environ.get(name) for name in THREADS}
-    os.environ.update(THREADS)
-    try:
+    with environment(THREADS):
         process.start()
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
     # The only other copy: its end shows when the worker dies.
     there.close()
     return _Worker(process, here)
