@@ -115,23 +115,34 @@ def _propensities(
     array = np.asarray(values, dtype=np.float64)
     if array.shape != shape:
         raise DataError(f"propensities of {place}: expected shape {shape}, found {array.shape}.")
-    unknown = np.isnan(array).all(axis=1)
+    missing = np.isnan(array)
+    unknown = missing.all(axis=1)
     logged = array[np.arange(len(actions)), actions]
+    alone = only_logged(array, actions)
     with np.errstate(invalid="ignore"):
+        whole = np.abs(array.sum(axis=1) - 1) <= SUM_TOLERANCE
         for bad, expected in (
-            (~(np.abs(array.sum(axis=1) - 1) <= SUM_TOLERANCE), "probabilities that sum to 1"),
-            (~(array >= 0).all(axis=1), "probabilities of at least 0"),
+            (~(whole | (alone & (logged <= 1))), "probabilities that sum to 1"),
+            (~((array >= 0) | missing).all(axis=1), "probabilities of at least 0"),
             (~(logged > 0), "a probability above 0 for the logged action"),
         ):
             bad = bad & ~unknown
             if bad.any():
                 step = int(np.argmax(bad))
                 raise DataError(
-                    f"propensities of {place}, step {step}: expected {expected} (NaN in the whole "
-                    f"row where unknown), found {array[step].tolist()} for action {actions[step]}."
+                    f"propensities of {place}, step {step}: expected {expected} (NaN where "
+                    "unknown: in the whole row, or for all but the logged action), found "
+                    f"{array[step].tolist()} for action {actions[step]}."
                 )
     # One NaN and not another: a payload would show in the content hash.
     return np.where(np.isnan(array), np.nan, array)
+
+
+def only_logged(propensities: NDArray[Any], actions: NDArray[Any]) -> NDArray[np.bool_]:
+    """[T], where the logged action's probability is known and no other's; of [T, A] and [T]."""
+    known = ~np.isnan(propensities)
+    logged = known[np.arange(len(actions)), actions]
+    return np.asarray(logged & (known.sum(axis=1) == 1) & (propensities.shape[1] > 1))
 
 
 def hidden_table(

@@ -124,7 +124,7 @@ def _table(source: Source, header: Header, schema: pa.Schema, low: int, high: in
         spread[~final] = values
         if values.ndim == 1:
             return pa.array(spread, mask=final)
-        unknown = final | np.isnan(spread).any(axis=1)
+        unknown = final | np.isnan(spread).all(axis=1)
         return pa.FixedSizeListArray.from_arrays(
             pa.array(spread.reshape(-1)), values.shape[1], mask=pa.array(unknown)
         )

@@ -45,7 +45,8 @@ class Episode:
     rewards: Float64
     """[T]"""
     propensities: Float64 | None
-    """[T, A], the behaviour's probability of every action; NaN rows are unknown, None if all"""
+    """[T, A], the behaviour's probability of every action; NaN where unknown: in a whole row or in
+    all of it but the logged action; None if all are"""
     terminated: bool
     """Of the last step; no other step ends an episode."""
     truncated: bool

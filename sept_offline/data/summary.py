@@ -129,7 +129,7 @@ def inspect(data: Dataset | str | Path, probe_steps: int | None = None) -> Summa
         short_episodes=segments.skipped,
         coverage_min=min((row.coverage for row in table), default=0.0),
         effective_sample_size=None if weights is None else _effective(weights),
-        leak=_leak(segments, data.num_actions),
+        leak=instance_leak(segments, data.num_actions),
         table=table,
         warnings=(),
     )
@@ -215,7 +215,7 @@ def _effective(weights: NDArray[np.float64]) -> float:
     return float(known.sum() ** 2 / (known**2).sum()) if len(known) else 0.0
 
 
-def _leak(segments: Segments, num_actions: int) -> InstanceLeak | None:
+def instance_leak(segments: Segments, num_actions: int) -> InstanceLeak | None:
     """Tell instances by a chain P(a_t | a_{t-1}, t) fitted to each, on episodes it has not seen."""
     codes, instance = np.unique(segments.instance, return_inverse=True)
     counts = np.bincount(instance)

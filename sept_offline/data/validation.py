@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sept_offline.data.checks import SUM_TOLERANCE
+from sept_offline.data.checks import SUM_TOLERANCE, only_logged
 from sept_offline.data.dataset import open_source
 from sept_offline.data.hashing import content_hash
 from sept_offline.data.hdf5 import hdf5_bytes_intact
@@ -21,7 +21,7 @@ from sept_offline.data.records import Problem
 from sept_offline.data.source import BLOCK_ROWS, DTYPES, Source, structural_problems
 from sept_offline.errors import DataError
 
-WARNINGS = ("missing propensities", "short episode", "single episode")
+WARNINGS = ("missing propensities", "partial propensities", "short episode", "single episode")
 """Kinds that a sound dataset may show; everything else makes it bad."""
 GENERAL = ("changed bytes", "content hash")
 """Kinds that say something is wrong but not where: they are named last."""
@@ -233,14 +233,18 @@ class _ValueCheck:
         total = np.abs(np.where(known[:, None], probabilities, 1).sum(axis=1) - 1)
         inside = np.clip(actions, 0, probabilities.shape[1] - 1)
         logged = probabilities[np.arange(len(actions)), inside]
+        alone = only_logged(probabilities, inside)
+        some = missing.any(axis=1) & ~unknown & ~alone
         for kind, bad, message in (
             ("missing propensities", unknown, "the behaviour's probabilities are unknown"),
-            ("NaN", missing.any(axis=1) & ~unknown, "some probabilities of a step are NaN"),
+            ("partial propensities", alone, "only the logged action's probability is known"),
+            ("NaN", some, "some probabilities of a step are NaN"),
             ("infinite", np.isinf(probabilities).any(axis=1), "probabilities hold inf"),
             (
                 "propensity range",
-                known & (probabilities < 0).any(axis=1),
-                "a probability is below 0",
+                (known & (probabilities < 0).any(axis=1))
+                | (alone & ~((logged >= 0) & (logged <= 1))),
+                "a probability is below 0 or above 1",
             ),
             (
                 "propensity sum",
@@ -249,7 +253,7 @@ class _ValueCheck:
             ),
             (
                 "impossible action",
-                known & (logged <= 0),
+                (known | alone) & (logged <= 0),
                 "the logged action has probability 0",
             ),
         ):

@@ -105,7 +105,8 @@ class DatasetWriter:
         """Log one whole episode: T+1 observations [T+1, d], T actions and rewards [T].
 
         `propensities` [T, A] are the behaviour's probabilities of every action; leave them out, or
-        a row NaN, where they are unknown. The last step ends in `terminated` or `truncated`.
+        a row NaN, where they are unknown, or all of a row but the logged action where only that one
+        is known. The last step ends in `terminated` or `truncated`.
         """
         if not self._files:
             raise DataError(f"The writer of {self.path} is closed; open another.")
@@ -254,12 +255,24 @@ class Spool:
 
     def take(self, name: str, rows: NDArray[np.int64]) -> NDArray[Any]:
         """The given rows of the sorted column."""
+        if not len(rows):
+            return np.asarray(self._raw[name][:0])
         if name == "observations":
             starts, written = self._first_rows, self._written["observations"]
         else:
             starts, written = self.index.offset, self._written["steps"]
-        episode = np.searchsorted(starts, rows, side="right") - 1
-        return np.asarray(self._raw[name][written[episode] + rows - starts[episode]])
+        low, high = int(rows[0]), int(rows[-1]) + 1
+        if high - low != len(rows):
+            episode = np.searchsorted(starts, rows, side="right") - 1
+            return np.asarray(self._raw[name][written[episode] + rows - starts[episode]])
+        # Rows without a gap, as every pass over a column asks for, are found by their episodes.
+        first = int(np.searchsorted(starts, low, side="right")) - 1
+        last = int(np.searchsorted(starts, high - 1, side="right"))
+        moved = written[first:last] - starts[first:last]
+        if (moved == moved[0]).all():
+            return np.asarray(self._raw[name][low + moved[0] : high + moved[0]])
+        counts = np.diff(np.append(np.maximum(starts[first:last], low), high))
+        return np.asarray(self._raw[name][rows + np.repeat(moved, counts)])
 
     def close(self) -> None:
         """Let go of the maps."""

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from sept_offline.latent.arrays import Doubles, Floats, Integers, SegmentsLike, fit_scaling
 from sept_offline.latent.training import initialise, perceptron
+from sept_offline.probe.weights import taken
 from sept_offline.seeding import generator, torch_generator
 from sept_offline.threads import one_thread
 
@@ -24,8 +25,9 @@ LEAST = 0.01
 class Behaviour:
     """μ(a|s) along logged segments.
 
-    probabilities[N, n, A]; estimated: whether they are a classifier's and not the log's own;
-    nll, ece: the classifier's held-out log-loss and calibration error (None when logged).
+    probabilities[N, n, A]; estimated: whether those of the actions taken are a classifier's and not
+    the log's own; nll, ece: the classifier's held-out log-loss and calibration error (None when
+    every probability is logged).
     """
 
     probabilities: Doubles
@@ -40,7 +42,11 @@ class Behaviour:
 
 
 def logged_or_estimated(segments: SegmentsLike, num_actions: int, seed: int) -> Behaviour:
-    """The logged probabilities; where there are none, an estimate, which marks the whole."""
+    """The logged probabilities; where there are none, an estimate, which marks the whole.
+
+    Where only the taken action's is known it stays, for it is all that a weight needs; what is left
+    is shared among the others as the estimate shares it.
+    """
     logged = segments.propensities
     if logged is None:
         return estimate_behaviour(segments, num_actions, seed)
@@ -49,7 +55,21 @@ def logged_or_estimated(segments: SegmentsLike, num_actions: int, seed: int) -> 
         return Behaviour(logged, estimated=False)
     guess = estimate_behaviour(segments, num_actions, seed)
     filled = np.where(known[..., None], logged, guess.probabilities)
-    return Behaviour(filled, estimated=True, nll=guess.nll, ece=guess.ece)
+    chance = taken(logged, segments.actions)
+    alone = np.isfinite(chance) & ~known
+    filled[alone] = _around(filled[alone], segments.actions[alone], chance[alone])
+    estimated = not bool(np.isfinite(chance).all())
+    return Behaviour(filled, estimated=estimated, nll=guess.nll, ece=guess.ece)
+
+
+def _around(guess: Doubles, actions: Integers, chance: Doubles) -> Doubles:
+    """[K, A], `chance` [K] for the actions taken and the rest shared as `guess` [K, A] does."""
+    rows = np.arange(len(actions))
+    others = guess.copy()
+    others[rows, actions] = 0
+    others *= ((1 - chance) / others.sum(axis=1))[:, None]
+    others[rows, actions] = chance
+    return others
 
 
 def estimate_behaviour(

@@ -22,15 +22,20 @@ def datasets(draw: st.DrawFn) -> tuple[int, list[dict[str, Any]]]:
     episodes = []
     for steps in draw(st.lists(st.integers(1, 30), min_size=1, max_size=12)):
         terminated = draw(st.booleans())
-        known = draw(st.sampled_from(["all", "some", "none"]))
+        known = draw(st.sampled_from(["all", "some", "logged", "none"]))
         propensities = rng.dirichlet(np.ones(num_actions) * 9, size=steps)
+        actions = rng.integers(num_actions, size=steps)
         if known == "some":
             propensities[rng.random(steps) < 0.5] = np.nan
+        if known == "logged":
+            propensities[np.arange(num_actions) != actions[:, None]] = np.nan
+            if num_actions == 1:
+                propensities[:] = 1
         episodes.append(
             {
                 "instance": draw(st.sampled_from(["a", "b/ü", "c=1"])),
                 "observations": (rng.normal(size=(steps + 1, dim)) * 10.0 ** rng.integers(-30, 30)),
-                "actions": rng.integers(num_actions, size=steps),
+                "actions": actions,
                 "rewards": rng.normal(size=steps) * 10.0 ** rng.integers(-200, 200),
                 "terminated": terminated,
                 "truncated": not terminated,

@@ -98,7 +98,9 @@ BAD = {
     "probabilities' sum": ({"propensities": np.full((5, 4), 0.3)}, "sum to 1"),
     "negative probability": ({"propensities": [[0.5, 0.7, -0.2, 0.0]] * 5}, "at least 0"),
     "impossible action": ({"propensities": [[0.0, 0.5, 0.5, 0.0]] * 5}, "above 0"),
-    "half-known row": ({"propensities": [[np.nan, 0.5, 0.5, 0.0]] * 5}, "NaN in the whole"),
+    "half-known row": ({"propensities": [[np.nan, 0.5, 0.5, 0.0]] * 5}, "all but the logged"),
+    "another action alone": ({"propensities": [[np.nan, 0.5, np.nan, np.nan]] * 5}, "sum to 1"),
+    "a chance above 1": ({"propensities": [[1.5, np.nan, np.nan, np.nan]] * 5}, "sum to 1"),
     "seed": ({"seed": -1}, "seed"),
 }
 

@@ -19,12 +19,13 @@ from sept_offline.probe import (
     ProbePolicy,
     ProbeStage,
     estimate_behaviour,
+    logged_or_estimated,
 )
 from sept_offline.probe.config import Reward
 from sept_offline.probe.learner import ProbeLearner
 from sept_offline.probe.rewards import total_variation
 from sept_offline.probe.stage import combined, split
-from sept_offline.probe.weights import balance, diagnose, effective, estimate, normalised
+from sept_offline.probe.weights import balance, diagnose, effective, estimate, normalised, taken
 from sept_offline.stage import StageState
 from tests.latent.tiny import ACTIONS, cut, episodes
 
@@ -304,3 +305,16 @@ def test_mistakes_are_named() -> None:
     wrong: Segments = dataclasses.replace(SEGMENTS, propensities=denied)
     with pytest.raises(DataError, match="Segment 4"):
         ProbeStage(wrong, REWARD, CONFIG, 0, num_actions=ACTIONS)
+
+
+def test_the_taken_action_s_probability_alone_is_enough_for_weights() -> None:
+    assert SEGMENTS.propensities is not None
+    actions = SEGMENTS.actions[..., None]
+    chance = np.take_along_axis(SEGMENTS.propensities, actions, axis=-1)
+    alone = np.full_like(SEGMENTS.propensities, np.nan)
+    np.put_along_axis(alone, actions, chance, axis=-1)
+    found = logged_or_estimated(dataclasses.replace(SEGMENTS, propensities=alone), ACTIONS, seed=0)
+    assert not found.estimated
+    np.testing.assert_array_equal(taken(found.probabilities, SEGMENTS.actions), chance[..., 0])
+    np.testing.assert_allclose(found.probabilities.sum(axis=-1), 1)
+    assert (found.probabilities >= 0).all()
