@@ -1,0 +1,134 @@
+"""What an episode comes to believe of w, and of the network, from the steps it has seen."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from sept_offline.dynamics.energy import alpha_energy, log_ratio
+from sept_offline.dynamics.model import Model
+from sept_offline.dynamics.network import draw
+from sept_offline.latent.arrays import Floats
+from sept_offline.latent.networks import Gaussian
+from sept_offline.seeding import torch_generator
+
+ROWS = 64
+"""Steps a gradient step looks at; of more than that a sample is drawn."""
+
+
+class Belief:
+    """q(w) and q(W) of one episode; the model itself is never changed.
+
+    The prior of w is that of a new instance (the training instances' spread), the prior of W the
+    posterior that the logs have left.
+    """
+
+    def __init__(self, model: Model, seed: int, samples: int) -> None:
+        self.model, self.samples = model, samples
+        self._rng = torch_generator(seed, "agent", "belief")
+        mean, log_variance = (torch.from_numpy(part.copy()) for part in model.prior())
+        self._prior: Gaussian = (mean, log_variance)
+        self._w = [mean.clone(), log_variance.clone()]
+        network = model.dynamics.network
+        self._fitted: Gaussian = (network.mean.detach(), network.log_variance.detach())
+        self._weights = list(self._fitted)
+        means = torch.from_numpy(model.w_mean.copy())
+        self._candidates = torch.cat((mean.unsqueeze(0), means))
+        self._seen: list[tuple[Floats, int, Floats]] = []
+        self._known, self._change = torch.empty(0), torch.empty(0)
+
+    @property
+    def mean(self) -> Floats:
+        """Of w, [k]."""
+        mean: Floats = self._w[0].detach().numpy().copy()
+        return mean
+
+    @property
+    def spread(self) -> float:
+        """The standard deviation of w, mean over columns."""
+        return float(torch.exp(0.5 * self._w[1].detach()).mean())
+
+    def see(self, before: Floats, action: int, after: Floats) -> None:
+        """Remember one step: `before[d]`, `after[d]`."""
+        self._seen.append((before.copy(), action, after.copy()))
+
+    def states(self) -> Floats:
+        """All states seen so far but the first, [n, d]."""
+        states: Floats = np.stack([after for _, _, after in self._seen])
+        return states
+
+    def infer(self, steps: int, rate: float) -> None:
+        """Gradient steps on q(w), from the likeliest of where it is and where instances were."""
+        self._read()
+        self._restart()
+        self._descend(self._w, steps, rate)
+
+    def tune(self, steps: int, rate: float) -> None:
+        """Gradient steps on q(W), which begin at what the logs have left."""
+        if steps:
+            self._read()
+            self._weights = [part.clone() for part in self._weights]
+            self._descend(self._weights, steps, rate)
+
+    def draw(self, count: int) -> tuple[Tensor, Tensor]:
+        """Draws of w [count, k] and of all weights [count, P]."""
+        with torch.no_grad():
+            w = draw((self._w[0], self._w[1]), count, self._rng)
+            return w, draw((self._weights[0], self._weights[1]), count, self._rng)
+
+    def _read(self) -> None:
+        if len(self._known) == len(self._seen):
+            return
+        before, after = (
+            torch.from_numpy(np.stack([step[place] for step in self._seen])) for place in (0, 2)
+        )
+        actions: NDArray[np.int64] = np.array([action for _, action, _ in self._seen])
+        dynamics = self.model.dynamics
+        self._known = dynamics.known(before, torch.from_numpy(actions))
+        self._change = dynamics.reader.change(before, after)
+
+    def _restart(self) -> None:
+        """Begin at an instance's w where that explains what was seen better than the present one.
+
+        Where instances are of a few kinds, w has a mode at each, and no gradient leads across.
+        """
+        with torch.no_grad():
+            points = torch.cat((self._w[0].detach().unsqueeze(0), self._candidates))
+            count = len(points)
+            weights = self._weights[0].detach().unsqueeze(0).expand(count, -1)
+            w = points.unsqueeze(1).expand(-1, len(self._known), -1)
+            fits = self.model.dynamics.log_likelihood(self._change, self._known, w, weights)
+            deviation = (points - self._prior[0]) ** 2 * torch.exp(-self._prior[1])
+            best = int((fits.sum(1) - 0.5 * deviation.sum(1)).argmax())
+        if best > 0:
+            self._w[0] = points[best].clone()
+
+    def _descend(self, parts: list[Tensor], steps: int, rate: float) -> None:
+        for part in parts:
+            part.requires_grad_(True)
+        optimiser = torch.optim.Adam(parts, lr=rate, fused=True)
+        for step in range(steps):
+            # the last steps are small: w comes to rest instead of circling
+            optimiser.param_groups[0]["lr"] = rate * (1 - step / steps)
+            optimiser.zero_grad()
+            torch.autograd.backward(self._energy())
+            optimiser.step()
+        for part in parts:
+            part.requires_grad_(False)
+
+    def _energy(self) -> Tensor:
+        seen = len(self._known)
+        known, change = self._known, self._change
+        if seen > ROWS:
+            rows = torch.randint(seen, (ROWS,), generator=self._rng)
+            known, change = known[rows], change[rows]
+        q_w, q_weights = (self._w[0], self._w[1]), (self._weights[0], self._weights[1])
+        w, weights = (draw(q, self.samples, self._rng) for q in (q_w, q_weights))
+        site = log_ratio(w, q_w, self._prior)
+        if q_weights[0] is not self._fitted[0]:
+            site = site + log_ratio(weights, q_weights, self._fitted)
+        repeated = w.unsqueeze(1).expand(-1, len(known), -1)
+        likelihood = self.model.dynamics.log_likelihood(change, known, repeated, weights)
+        return alpha_energy(likelihood, site.unsqueeze(1) / seen, self.model.alpha)

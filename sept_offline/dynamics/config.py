@@ -1,0 +1,152 @@
+"""Settings of the Bayesian network, of what it infers in an episode and of planning with it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from sept_offline.errors import ConfigError
+
+Budget = Literal["reduced", "paper"]
+
+
+@dataclass(frozen=True)
+class DynamicsConfig:
+    """How the network, and a model of rewards and ends beside it, are fitted to the logs."""
+
+    dim: int = 5
+    """Of w."""
+    hidden: tuple[int, ...] = (64, 64)
+    alpha: float = 0.5
+    """Of the divergence; towards 0 it is variational inference."""
+    samples: int = 8
+    """K: draws of the weights an estimate of the energy takes."""
+    updates: int = 8000
+    batch_size: int = 128
+    learning_rate: float = 3e-3
+    learning_rate_end: float = 1e-4
+    prior_variance: float = 1.0
+    """Of every weight."""
+    initial_spread: float = 0.02
+    """Standard deviation of the weights' first posterior."""
+    latent_spread: float = 0.05
+    """Standard deviation of the instances' first w and of their posteriors."""
+    latent_factor: float = 5.0
+    """The instances' posteriors learn so much faster than the network."""
+    outcome_hidden: tuple[int, ...] = (64, 64)
+    """Of the model of rewards and ends."""
+    outcome_updates: int = 4000
+    outcome_batch: int = 256
+    outcome_rate: float = 2e-3
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot work, by name."""
+        _check_least(
+            "dynamics",
+            self,
+            1,
+            ("dim", "samples", "updates", "batch_size", "outcome_updates", "outcome_batch"),
+        )
+        positive = (
+            "learning_rate",
+            "learning_rate_end",
+            "prior_variance",
+            "initial_spread",
+            "latent_spread",
+            "latent_factor",
+            "outcome_rate",
+        )
+        _check_positive("dynamics", self, positive)
+        if not 0 < self.alpha <= 1:
+            raise ConfigError(f"dynamics.alpha is {self.alpha}; expected above 0 and at most 1.")
+        for name in ("hidden", "outcome_hidden"):
+            widths = getattr(self, name)
+            if not widths or min(widths) < 1:
+                raise ConfigError(f"dynamics.{name} needs layers of at least 1 unit: {widths}.")
+
+
+@dataclass(frozen=True)
+class BnnConfig:
+    """What `bnn` does in the test episode."""
+
+    budget: Budget = "reduced"
+    """Whose budget these numbers are, for the record and the tables."""
+    every: int = 10
+    """Steps between two updates."""
+    infer_steps: int = 40
+    """Gradient steps on q(w) an update."""
+    infer_rate: float = 0.05
+    tune_steps: int = 10
+    """Gradient steps on the network an update; 0 leaves it as fitted."""
+    tune_rate: float = 2e-4
+    samples: int = 8
+    """K of the energy in the episode."""
+    start: Literal["logs", "scratch"] = "logs"
+    """The first policy: that of the logs of all instances, or an untrained one as in the paper."""
+    episodes: int = 64
+    """Fictional episodes an update, side by side."""
+    horizon: int = 24
+    """Steps of a fictional episode at most."""
+    updates: int = 200
+    """Updates of the policy an update of the model, spread over the fictional episodes."""
+    explore: float = 0.3
+    """Share of random actions in fictional episodes."""
+    anywhere: float = 0.5
+    """Share of fictional episodes that begin in states logged at any time; of the others half begin
+    where logged episodes do and half in states seen in this one."""
+    average_decay: float = 0.98
+    """Of the average of the policy's weights, per update: the average acts."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot work, by name."""
+        _check_least("bnn", self, 1, ("every", "samples", "episodes", "horizon", "updates"))
+        _check_least("bnn", self, 0, ("infer_steps", "tune_steps"))
+        _check_positive("bnn", self, ("infer_rate", "tune_rate"))
+        for name in ("explore", "anywhere"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ConfigError(f"bnn.{name} is {getattr(self, name)}; expected between 0 and 1.")
+        if not 0 <= self.average_decay < 1:
+            raise ConfigError(
+                f"bnn.average_decay is {self.average_decay}; expected at least 0 and below 1."
+            )
+
+
+@dataclass(frozen=True)
+class DptConfig:
+    """What `dpt` does in the test episode, and the w its policy learns with."""
+
+    budget: Budget = "reduced"
+    """Whose budget these numbers are, for the record and the tables."""
+    every: int = 1
+    """Steps between two updates of w."""
+    infer_steps: int = 10
+    """Gradient steps on q(w) an update."""
+    infer_rate: float = 0.05
+    samples: int = 8
+    """K of the energy in the episode."""
+    copies: int = 50
+    """Draws of w from each training instance's posterior that the policy learns with."""
+    unknown: float = 0.1
+    """Share of transitions the policy learns from with the mean w, which an episode begins with."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot work, by name."""
+        _check_least("dpt", self, 1, ("every", "samples", "copies"))
+        _check_least("dpt", self, 0, ("infer_steps",))
+        _check_positive("dpt", self, ("infer_rate",))
+        if not 0 <= self.unknown < 1:
+            raise ConfigError(f"dpt.unknown is {self.unknown}; expected at least 0 and below 1.")
+
+
+def _check_least(where: str, config: Any, least: int, names: tuple[str, ...]) -> None:
+    for name in names:
+        if getattr(config, name) < least:
+            raise ConfigError(
+                f"{where}.{name} is {getattr(config, name)}; expected at least {least}."
+            )
+
+
+def _check_positive(where: str, config: Any, names: tuple[str, ...]) -> None:
+    for name in names:
+        if not getattr(config, name) > 0:
+            raise ConfigError(f"{where}.{name} is {getattr(config, name)}; expected above 0.")

@@ -1,0 +1,187 @@
+"""Contexts that learn in the episode: w inferred as it goes, and plans made with it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sept_offline.agent import Control
+from sept_offline.agent.contexts.base import EMPTY, Tracker, check_sizes
+from sept_offline.agent.networks import Array, Arrays, Standardiser
+from sept_offline.agent.reading import field
+from sept_offline.config import build, to_plain
+from sept_offline.control import ControlConfig
+from sept_offline.dynamics.belief import Belief
+from sept_offline.dynamics.config import BnnConfig, DptConfig
+from sept_offline.dynamics.model import Fiction, Model
+from sept_offline.dynamics.planner import Planner
+from sept_offline.errors import AgentError
+from sept_offline.family import Hidden
+
+
+class _Modelled:
+    """An episode that carries a model along; what it does with it is left open."""
+
+    needs: frozenset[str] = frozenset()
+    learns = True
+    probe_steps = 0
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+
+    def check(self, observation_dim: int, num_actions: int) -> None:
+        """The model must be of these spaces."""
+        dynamics = self.model.dynamics
+        sizes = (dynamics.reader.width, dynamics.num_actions)
+        check_sizes("model", sizes, (observation_dim, num_actions))
+
+
+class PlanningContext(_Modelled):
+    """Every few steps: infer w, tune the network, train the policy in fictional episodes: `bnn`.
+
+    control: the settings by which the policy learns, as its rewards were prepared.
+    """
+
+    kind = "planning"
+    dim = 0
+
+    def __init__(
+        self, model: Model, fiction: Fiction, plan: BnnConfig, control: ControlConfig
+    ) -> None:
+        super().__init__(model)
+        self.fiction, self.plan, self.control = fiction, plan, control
+
+    def begin(self, seed: int, hidden: Hidden | None, control: Control) -> Tracker:
+        """A tracker that begins with the prior and the agent's own policy."""
+        return _Planning(self, seed, control)
+
+    def to_arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
+        """All weights and states."""
+        return {
+            **self.model.to_arrays(f"{prefix}.model"),
+            **self.fiction.to_arrays(f"{prefix}.fiction"),
+        }
+
+    def describe(self) -> dict[str, Any]:
+        """Sizes and settings."""
+        return {
+            "kind": self.kind,
+            "model": self.model.describe(),
+            "fiction": self.fiction.describe(),
+            "plan": to_plain(self.plan),
+            "control": to_plain(self.control),
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: Arrays, description: Any, prefix: str) -> PlanningContext:
+        """What `to_arrays(prefix)` and `describe()` wrote."""
+        model = Model.from_arrays(arrays, field(description, "model", dict), f"{prefix}.model")
+        fiction = Fiction.from_arrays(
+            arrays, field(description, "fiction", dict), f"{prefix}.fiction", model
+        )
+        plan = build(BnnConfig, field(description, "plan", dict), "plan")
+        control = build(ControlConfig, field(description, "control", dict), "control")
+        return cls(model, fiction, plan, control)
+
+
+class InferredContext(_Modelled):
+    """The mean of q(w), inferred again every few steps: `dpt`."""
+
+    kind = "inferred"
+
+    def __init__(self, model: Model, scaler: Standardiser, settings: DptConfig) -> None:
+        super().__init__(model)
+        self.scaler, self.settings, self.dim = scaler, settings, model.dim
+        if scaler.dim != self.dim:
+            raise AgentError(f"w has {self.dim} columns, but its scaler {scaler.dim}.")
+
+    def begin(self, seed: int, hidden: Hidden | None, control: Control) -> Tracker:
+        """A tracker that begins with the prior."""
+        return _Inferring(self, seed)
+
+    def to_arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
+        """All weights."""
+        return self.model.to_arrays(f"{prefix}.model") | self.scaler.to_arrays(f"{prefix}.scaler")
+
+    def describe(self) -> dict[str, Any]:
+        """Sizes and settings."""
+        return {
+            "kind": self.kind,
+            "model": self.model.describe(),
+            "settings": to_plain(self.settings),
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: Arrays, description: Any, prefix: str) -> InferredContext:
+        """What `to_arrays(prefix)` and `describe()` wrote."""
+        return cls(
+            Model.from_arrays(arrays, field(description, "model", dict), f"{prefix}.model"),
+            Standardiser.from_arrays(arrays, f"{prefix}.scaler"),
+            build(DptConfig, field(description, "settings", dict), "settings"),
+        )
+
+
+class _Seeing(Tracker):
+    """Hands every step of the episode to the belief; learns something after each so many."""
+
+    def __init__(self, belief: Belief, every: int, vector: Array) -> None:
+        super().__init__(vector, settled=False)
+        self.belief, self._every = belief, every
+        self._time = 0
+        self._before: Array = EMPTY
+        self._action = 0
+        self._report()
+
+    def step(self, observation: Array, reward: float | None = None) -> int | None:
+        """Control acts, with what has been learned so far."""
+        if self._time:
+            self.belief.see(self._before, self._action, observation)
+            if self._time % self._every == 0:
+                self._learn()
+                self._report()
+        self._before = np.array(observation)
+        return None
+
+    def took(self, action: int) -> None:
+        """Remember it until its effect is seen."""
+        self._action = action
+        self._time += 1
+
+    def _learn(self) -> None:
+        raise NotImplementedError
+
+    def _report(self) -> None:
+        self.latent, self.uncertainty = self.belief.mean, self.belief.spread
+
+
+class _Planning(_Seeing):
+    """Infers, tunes, plans."""
+
+    def __init__(self, context: PlanningContext, seed: int, control: Control) -> None:
+        plan = context.plan
+        super().__init__(Belief(context.model, seed, plan.samples), plan.every, EMPTY)
+        self._plan = plan
+        self._planner = Planner(context.fiction, plan, context.control, control, seed)
+
+    def _learn(self) -> None:
+        plan = self._plan
+        self.belief.infer(plan.infer_steps, plan.infer_rate)
+        self.belief.tune(plan.tune_steps, plan.tune_rate)
+        self.control = self._planner.improve(self.belief)
+
+
+class _Inferring(_Seeing):
+    """Infers; the policy was learned for any w."""
+
+    def __init__(self, context: InferredContext, seed: int) -> None:
+        settings = context.settings
+        belief = Belief(context.model, seed, settings.samples)
+        super().__init__(belief, settings.every, context.scaler(belief.mean))
+        self._context = context
+
+    def _learn(self) -> None:
+        settings = self._context.settings
+        self.belief.infer(settings.infer_steps, settings.infer_rate)
+        self.vector = self._context.scaler(self.belief.mean)

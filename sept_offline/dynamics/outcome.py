@@ -1,0 +1,127 @@
+"""Fits rewards and ends to the logs: a fictional episode sees neither."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from sept_offline.dynamics.columns import Columns, Reader
+from sept_offline.dynamics.config import DynamicsConfig
+from sept_offline.dynamics.network import Outcome
+from sept_offline.latent.arrays import StepsLike
+from sept_offline.latent.training import (
+    annealed,
+    check_finite,
+    load_module,
+    load_optimiser,
+    save_module,
+    save_optimiser,
+    set_rate,
+)
+from sept_offline.seeding import torch_generator
+from sept_offline.stage import StageState
+from sept_offline.threads import one_thread
+
+ENDING = 0.2
+"""Share of a minibatch that ends an episode, where any transition does: ends are rare, and where
+they begin is what a plan turns on."""
+
+
+class OutcomeStage:
+    """Regression of rewards, of those that go on and those that end apart, and of the end itself.
+
+    rewards[N], terminals[N]: of each step, as control would learn from them.
+    """
+
+    name = "outcome"
+
+    def __init__(
+        self,
+        steps: StepsLike,
+        rewards: NDArray[Any],
+        terminals: NDArray[Any],
+        columns: Columns,
+        config: DynamicsConfig,
+        seed: int,
+        *,
+        num_actions: int,
+    ) -> None:
+        self.total, self.done, self.config = config.outcome_updates, 0, config
+        rng = torch_generator(seed, "outcome", "initialise")
+        self.outcome = Outcome(Reader(columns), num_actions, config.outcome_hidden, rng)
+        self.rng = torch_generator(seed, "outcome", "train")
+        self.optimiser = torch.optim.Adam(
+            self.outcome.parameters(), lr=config.outcome_rate, fused=True
+        )
+        self._before = torch.from_numpy(steps.observations[steps.row])
+        self._after = torch.from_numpy(steps.observations[steps.row + 1])
+        self._actions = torch.from_numpy(steps.actions.astype(np.int64))
+        ended = np.asarray(terminals, dtype=bool)
+        self._ended = torch.from_numpy(ended)
+        self._ending = torch.from_numpy(np.flatnonzero(ended))
+        values = np.asarray(rewards, dtype=np.float64)
+        centre, scale = np.zeros(2), np.ones(2)
+        for kind, own in enumerate((values[~ended], values[ended])):
+            if len(own):
+                centre[kind] = own.mean()
+                scale[kind] = own.std() if own.std() > 1e-6 else 1.0
+        which = ended.astype(np.int64)
+        self._targets = torch.from_numpy((values - centre[which]) / scale[which]).float()
+        self.outcome.get_buffer("centre").copy_(torch.from_numpy(centre))
+        self.outcome.get_buffer("scale").copy_(torch.from_numpy(scale))
+        self.outcome.get_buffer("ends").fill_(float(ended.any()))
+
+    def advance(self, updates: int) -> dict[str, float]:
+        """See Stage; the metrics are means over these updates."""
+        count = min(updates, self.total - self.done)
+        sums = torch.zeros(2)
+        with one_thread():
+            for _ in range(count):
+                sums += self._update()
+                self.done += 1
+        error, wrong = (sums / max(count, 1)).tolist()
+        metrics = {"reward_error": error, "wrong_ends": wrong}
+        check_finite(metrics, self.name, self.done)
+        return metrics
+
+    def _update(self) -> Tensor:
+        config = self.config
+        rows = torch.randint(len(self._actions), (config.outcome_batch,), generator=self.rng)
+        ending = round(ENDING * config.outcome_batch) if len(self._ending) else 0
+        if ending:
+            chosen = torch.randint(len(self._ending), (ending,), generator=self.rng)
+            rows[:ending] = self._ending[chosen]
+        ended = self._ended[rows]
+        features = self.outcome.features(self._before[rows], self._actions[rows], self._after[rows])
+        rewards, logit = self.outcome(features)
+        guess = torch.where(ended, rewards[:, 1], rewards[:, 0])
+        error = nn.functional.smooth_l1_loss(guess, self._targets[rows])
+        end = nn.functional.binary_cross_entropy_with_logits(logit, ended.float())
+        set_rate(
+            self.optimiser,
+            annealed(config.outcome_rate, 0.02 * config.outcome_rate, self.done, self.total),
+        )
+        self.optimiser.zero_grad()
+        torch.autograd.backward(error + end)
+        self.optimiser.step()
+        wrong = ((logit > 0) != ended).float().mean()
+        return torch.stack((error.detach(), wrong))
+
+    def state(self) -> StageState:
+        """See Stage."""
+        state = StageState(values={"done": self.done})
+        save_module(state, "outcome", self.outcome)
+        save_optimiser(state, "optimiser", self.optimiser)
+        state.tensors["rng"] = self.rng.get_state()
+        return state
+
+    def restore(self, state: StageState) -> None:
+        """See Stage."""
+        load_module(state, "outcome", self.outcome)
+        load_optimiser(state, "optimiser", self.optimiser)
+        self.rng.set_state(state.tensors["rng"])
+        self.done = int(state.values["done"])

@@ -1,0 +1,124 @@
+"""Fits the Bayesian network and each training instance's w to the logs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sept_offline.dynamics.columns import Columns, Reader
+from sept_offline.dynamics.config import DynamicsConfig
+from sept_offline.dynamics.energy import alpha_energy, log_ratio
+from sept_offline.dynamics.network import Dynamics, draw
+from sept_offline.latent.arrays import StepsLike
+from sept_offline.latent.instance import Balanced, Posteriors
+from sept_offline.latent.networks import Gaussian
+from sept_offline.latent.training import (
+    annealed,
+    check_finite,
+    load_module,
+    load_optimiser,
+    save_module,
+    save_optimiser,
+    set_rate,
+)
+from sept_offline.seeding import torch_generator
+from sept_offline.stage import StageState
+from sept_offline.threads import one_thread
+
+
+class DynamicsStage:
+    """Minimises the α energy of q(W) Π_i q_i(w), both Gaussian, over logged transitions.
+
+    W has the prior N(0, prior_variance), each w the prior N(0, I). The noise is a plain parameter.
+    """
+
+    name = "dynamics"
+
+    def __init__(
+        self,
+        steps: StepsLike,
+        columns: Columns,
+        config: DynamicsConfig,
+        seed: int,
+        *,
+        num_actions: int,
+        num_instances: int,
+    ) -> None:
+        self.total, self.done, self.config = config.updates, 0, config
+        rng = torch_generator(seed, "dynamics", "initialise")
+        reader = Reader(columns)
+        self.dynamics = Dynamics(
+            reader, num_actions, config.dim, config.hidden, config.initial_spread, rng
+        )
+        self.posteriors = Posteriors(num_instances, config.dim, config.latent_spread, rng)
+        self.rng = torch_generator(seed, "dynamics", "train")
+        groups: list[dict[str, Any]] = [
+            {"params": list(self.dynamics.parameters())},
+            {"params": list(self.posteriors.parameters()), "factor": config.latent_factor},
+        ]
+        self.optimiser = torch.optim.Adam(groups, lr=config.learning_rate, fused=True)
+        before = torch.from_numpy(steps.observations[steps.row])
+        after = torch.from_numpy(steps.observations[steps.row + 1])
+        self._known = self.dynamics.known(before, torch.from_numpy(steps.actions.astype(np.int64)))
+        self._change = reader.change(before, after)
+        self._instance = torch.from_numpy(steps.instance.astype(np.int64))
+        self._rows = Balanced(steps.instance)
+        counts = np.bincount(steps.instance, minlength=num_instances)
+        self._shared = torch.from_numpy(np.maximum(counts, 1).astype(np.float32))
+        variance = torch.full((), config.prior_variance)
+        self._prior: Gaussian = (torch.zeros(()), torch.log(variance))
+
+    def advance(self, updates: int) -> dict[str, float]:
+        """See Stage; the metrics are means over these updates."""
+        count = min(updates, self.total - self.done)
+        sums = torch.zeros(2)
+        with one_thread():
+            for _ in range(count):
+                sums += self._update()
+                self.done += 1
+        energy, error = (sums / max(count, 1)).tolist()
+        metrics = {"energy": energy, "unexplained": error}
+        check_finite(metrics, self.name, self.done)
+        return metrics
+
+    def _update(self) -> Tensor:
+        config, rng, network = self.config, self.rng, self.dynamics.network
+        rows = self._rows.draw(config.batch_size, rng)
+        instance, known, change = self._instance[rows], self._known[rows], self._change[rows]
+        q = (self.posteriors.mean[instance], self.posteriors.log_variance[instance])
+        weights, w = network.draw(config.samples, rng), draw(q, config.samples, rng)
+        of_weights = log_ratio(weights, (network.mean, network.log_variance), self._prior)
+        of_latent = log_ratio(w, q, (torch.zeros(()), torch.zeros(())))
+        site = of_weights.unsqueeze(1) / len(self._known) + of_latent / self._shared[instance]
+        likelihood = self.dynamics.log_likelihood(change, known, w, weights)
+        energy = alpha_energy(likelihood, site, config.alpha)
+        rate = annealed(config.learning_rate, config.learning_rate_end, self.done, self.total)
+        set_rate(self.optimiser, rate)
+        self.optimiser.zero_grad()
+        torch.autograd.backward(energy)
+        self.optimiser.step()
+        with torch.no_grad():
+            guess = self.dynamics.predict(known, q[0].unsqueeze(0), network.mean.unsqueeze(0))[0]
+            varies = self.dynamics.reader.varies
+            error = ((change - guess) ** 2 * varies).sum(-1).mean() / varies.sum().clamp_min(1)
+        return torch.stack((energy.detach(), error))
+
+    def state(self) -> StageState:
+        """See Stage."""
+        state = StageState(values={"done": self.done})
+        save_module(state, "dynamics", self.dynamics)
+        save_module(state, "posteriors", self.posteriors)
+        save_optimiser(state, "optimiser", self.optimiser)
+        state.tensors["rng"] = self.rng.get_state()
+        return state
+
+    def restore(self, state: StageState) -> None:
+        """See Stage."""
+        load_module(state, "dynamics", self.dynamics)
+        load_module(state, "posteriors", self.posteriors)
+        load_optimiser(state, "optimiser", self.optimiser)
+        self.rng.set_state(state.tensors["rng"])
+        self.done = int(state.values["done"])

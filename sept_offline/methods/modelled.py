@@ -1,0 +1,88 @@
+"""What `bnn` and `dpt` share: a Bayesian network of the dynamics, and rewards of one scale."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import replace
+
+import numpy as np
+
+from sept_offline.control import ControlConfig, prepare_rewards
+from sept_offline.data import Dataset
+from sept_offline.dynamics.columns import Columns
+from sept_offline.dynamics.model import Fiction, Model
+from sept_offline.dynamics.outcome import OutcomeStage
+from sept_offline.dynamics.planner import states_of
+from sept_offline.dynamics.stage import DynamicsStage
+from sept_offline.methods.config import FitConfig
+from sept_offline.seeding import generator, integer
+from sept_offline.stage import Stage
+
+STORED = 1024
+"""Logged states that travel with an agent: so many of first steps and so many of any."""
+
+
+def model_stage(data: Dataset, config: FitConfig, seed: int) -> Generator[Stage, None, Model]:
+    """Fit the network and each training instance's w."""
+    steps = data.steps()
+    columns = Columns.fit(steps)
+    stage = DynamicsStage(
+        steps,
+        columns,
+        config.dynamics,
+        integer(seed, "dynamics"),
+        num_actions=data.num_actions,
+        num_instances=len(data.instances),
+    )
+    yield stage
+    stage.dynamics.requires_grad_(False)
+    # an instance without a single episode still has the w it began with, which says nothing
+    present = np.unique(steps.instance)
+    return Model(
+        columns,
+        stage.dynamics,
+        stage.posteriors.mean.detach().numpy()[present].copy(),
+        stage.posteriors.log_variance.detach().numpy()[present].copy(),
+        config.dynamics.alpha,
+    )
+
+
+def fiction_stage(
+    data: Dataset, config: FitConfig, control: ControlConfig, columns: Columns, seed: int
+) -> Generator[Stage, None, Fiction]:
+    """Fit rewards and ends, as control learns from them, and keep states to begin in."""
+    steps = data.steps()
+    unshifted = replace(control, goal_shift=None)
+    rewards = prepare_rewards(steps.rewards, steps.terminations, steps.instance, unshifted)
+    stage = OutcomeStage(
+        steps,
+        rewards,
+        steps.terminations,
+        columns,
+        config.dynamics,
+        integer(seed, "outcome"),
+        num_actions=data.num_actions,
+    )
+    yield stage
+    stage.outcome.requires_grad_(False)
+    rng = generator(seed, "fiction", "states")
+    first = steps.observations[steps.row[steps.time == 0]]
+    return Fiction(
+        stage.outcome,
+        states_of(first, STORED, rng),
+        states_of(steps.observations[steps.row], STORED, rng),
+    )
+
+
+def single_scale(data: Dataset, config: ControlConfig) -> ControlConfig:
+    """The settings with one scale for the rewards of all instances.
+
+    A model of rewards is one function, and of a test instance no reward is seen: what `instance`
+    divides by within each instance is taken over all.
+    """
+    if config.reward_form != "instance":
+        return config
+    rewards = data.steps().rewards
+    largest = float(np.abs(rewards).max()) or 1.0
+    size = largest * float(np.sqrt(np.mean((rewards / largest) ** 2))) or 1.0
+    return replace(config, reward_form="raw", reward_scale=config.reward_scale / size)
