@@ -18,6 +18,8 @@ _PUBLIC = {
     "Episode": "sept_offline.data",
     "Family": "sept_offline.family",
     "FitConfig": "sept_offline.methods",
+    "Judgement": "sept_offline.ope",
+    "OpeConfig": "sept_offline.ope",
     "Results": "sept_offline.evaluation",
     "Segments": "sept_offline.data",
     "SeptError": "sept_offline.errors",
@@ -29,6 +31,7 @@ _PUBLIC = {
     "fitter": "sept_offline.methods",
     "from_minari": "sept_offline.data",
     "inspect": "sept_offline.data",
+    "judge": "sept_offline.ope",
     "load_agent": "sept_offline.agent",
     "load_dataset": "sept_offline.data",
     "load_family": "sept_offline.family",
@@ -63,6 +66,9 @@ if TYPE_CHECKING:
     from sept_offline.methods import FitConfig as FitConfig
     from sept_offline.methods import fit as fit
     from sept_offline.methods import fitter as fitter
+    from sept_offline.ope import Judgement as Judgement
+    from sept_offline.ope import OpeConfig as OpeConfig
+    from sept_offline.ope import judge as judge
 
 
 def __getattr__(name: str) -> Any:

@@ -29,6 +29,7 @@ ORDER = [
     "collect",
     "methods",
     "evaluation",
+    "ope",
     "bench",
     "report",
     "cli",

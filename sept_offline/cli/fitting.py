@@ -26,6 +26,11 @@ from sept_offline.cli.console import ConsoleProgress, interrupted, print_json
 @click.option("--set", "settings", multiple=True, help="One setting, e.g. control.batch_size=128.")
 @click.option("--control", help="double_dqn, discrete_cql, discrete_bcq or nfq.")
 @click.option("--fallback", type=click.Choice(["none", "avg"]), help="Who acts when flagged.")
+@click.option(
+    "--hold-out",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    help="Share of instances (episodes, below ten instances) to keep for ope.",
+)
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @click.option("--resume", is_flag=True, help="Continue a run that was interrupted.")
 @click.option("--restart", is_flag=True, help="Replace whatever run is there.")
@@ -40,6 +45,7 @@ def fit(
     settings: tuple[str, ...],
     control: str | None,
     fallback: str | None,
+    hold_out: float | None,
     seed: int,
     resume: bool,
     restart: bool,
@@ -51,7 +57,7 @@ def fit(
 
     \b
     Example:
-      sept-offline fit nav.h5 --set control.updates=500 -o runs/nav
+      sept-offline fit nav.h5 --hold-out 0.2 --set control.updates=500 -o runs/nav
     """
     from sept_offline.config import merge, parse_settings, read_toml
     from sept_offline.data import validate
@@ -74,6 +80,7 @@ def fit(
             seed,
             out=target,
             preset=preset,
+            hold_out=hold_out,
             resume=resume,
             restart=restart,
             progress=progress,

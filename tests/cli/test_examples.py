@@ -11,7 +11,7 @@ from commands import run
 
 from sept_offline.cli.main import cli
 
-ORDER = ("collect", "inspect", "validate", "convert", "fit", "evaluate")
+ORDER = ("collect", "inspect", "validate", "convert", "fit", "evaluate", "ope")
 
 
 def example(command: str) -> list[str]:

@@ -1,0 +1,108 @@
+"""`sept-offline ope`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from sept_offline.cli.console import ConsoleProgress, print_json, print_table
+
+if TYPE_CHECKING:
+    from sept_offline.ope import Judgement
+
+NAMES = {
+    "fqe": "fitted Q evaluation",
+    "dm": "direct method, cross-fitted",
+    "pdis": "per-decision importance sampling",
+    "wpdis": "  self-normalised",
+    "dr": "doubly robust",
+    "wdr": "  self-normalised",
+}
+
+
+@click.command()
+@click.argument("run", type=Path)
+@click.argument("dataset", type=Path)
+@click.option("--horizon", type=click.IntRange(min=1), help="The longest episode's by default.")
+@click.option("--in-sample", is_flag=True, help="Judge on all episodes, learned from or not.")
+@click.option(
+    "--confidence",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    default=0.95,
+    show_default=True,
+    help="Of the intervals.",
+)
+@click.option("--updates", type=click.IntRange(min=1), help="Of each fitted Q.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
+@click.option("--quiet", is_flag=True, help="No progress.")
+def ope(
+    run: Path,
+    dataset: Path,
+    horizon: int | None,
+    in_sample: bool,
+    confidence: float,
+    updates: int | None,
+    seed: int,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """What would the agent in RUN have earned, by the logs in DATASET alone?
+
+    It is judged on the episodes it did not learn from (`fit --hold-out`), probe and control as one
+    policy. The estimates are of the mean return of one episode of at most the horizon's steps.
+
+    \b
+    Example:
+      sept-offline ope runs/nav nav.h5 --horizon 20 --updates 300
+    """
+    from sept_offline.ope import OpeConfig, judge
+
+    judgement = judge(
+        run,
+        dataset,
+        OpeConfig(horizon=horizon, confidence=confidence, updates=updates),
+        seed=seed,
+        in_sample=in_sample,
+        progress=ConsoleProgress(quiet),
+    )
+    if as_json:
+        print_json(judgement.summary())
+        return
+    _print(judgement)
+
+
+def _print(judgement: Judgement) -> None:
+    print_table(
+        f"{judgement.method} · return of at most {judgement.horizon:,} steps · "
+        f"{judgement.episodes:,} episodes of {judgement.instances} instances, "
+        f"{judgement.judged_on}",
+        ["estimator", "mean", "low", "high", "effective episodes"],
+        [
+            [NAMES.get(name, name), found.mean, found.low, found.high, round(found.ess, 1)]
+            for name, found in judgement.estimators.items()
+        ],
+    )
+    found = judgement.overlap
+    within = " within instances" if judgement.resampled == "episodes" else ""
+    click.echo(
+        f"{judgement.confidence:.0%} intervals, bootstrap over {judgement.resampled}{within}; "
+        f"the logs themselves earned {judgement.logged_return:,.4g}"
+    )
+    click.echo(
+        f"overlap: the agent would have done what was done at {found.agreement:.1%} of the steps "
+        f"and throughout {found.followed:.1%} of the episodes; {found.support:.1%} of its choices "
+        f"were logged now and then; weights reach {found.covered_steps} of {judgement.horizon} "
+        "steps"
+    )
+    if judgement.behaviour_estimated:
+        click.echo("The logs lack probabilities: those of the behaviour are estimated.")
+    quoted = judgement.estimators[judgement.headline]
+    click.echo(
+        f"verdict: {judgement.verdict}; {NAMES[judgement.headline].strip()} says "
+        f"{quoted.mean:,.4g} ({quoted.low:,.4g} … {quoted.high:,.4g})"
+    )
+    for reason in judgement.reasons:
+        click.echo(f"  {reason}")

@@ -1,0 +1,76 @@
+"""Episodes kept from a fit, so that the agent can be judged on them; which ones, on record."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sept_offline.data import Dataset
+from sept_offline.errors import ConfigError, DataError
+from sept_offline.seeding import generator
+
+FEW_INSTANCES = 10
+"""Below so many, whole instances are too precious to hold out: episodes of each are."""
+
+
+def choose_hold_out(
+    data: Dataset, share: float, seed: int
+) -> tuple[NDArray[np.bool_], dict[str, Any]]:
+    """Which episodes `[E]` a fit must not see, and the record of it, JSON-ready.
+
+    Whole instances where there are at least ten; else so many episodes of each instance.
+    """
+    if not 0 < share < 1:
+        raise ConfigError(f"hold_out is {share}; expected above 0 and below 1.")
+    index = data.episode_index
+    present = np.unique(index.instance)
+    rng = generator(seed, "hold out")
+    held = np.zeros(len(index), dtype=bool)
+    if len(present) >= FEW_INSTANCES:
+        count = max(1, round(share * len(present)))
+        if len(present) - count < 2:
+            raise ConfigError(
+                f"hold_out {share} of {len(present)} instances leaves {len(present) - count}; at "
+                "least 2 are needed to learn what differs between them."
+            )
+        chosen = np.sort(rng.permutation(present)[:count])
+        held = np.isin(index.instance, chosen)
+        names = [data.instances[code] for code in chosen]
+        record: dict[str, Any] = {"by": "instances", "instances": names}
+    else:
+        for code in present:
+            own = rng.permutation(np.flatnonzero(index.instance == code))
+            if len(own) < 2:
+                raise DataError(
+                    f"{data.path}: instance {data.instances[code]!r} has one episode, so none can "
+                    "be held out of it; log more, or leave out --hold-out."
+                )
+            held[own[: min(max(1, round(share * len(own))), len(own) - 1)]] = True
+        record = {"by": "episodes"}
+    numbers = np.sort(index.number[held])
+    return held, record | {"share": share, "seed": seed, "episodes": to_ranges(numbers)}
+
+
+def fitted_on(data: Dataset) -> dict[str, Any]:
+    """What an agent says of the data it learned from: the content, and which episodes of it."""
+    numbers = np.sort(data.episode_index.number)
+    return {"content_hash": data.content_hash, "episodes": to_ranges(numbers)}
+
+
+def to_ranges(numbers: NDArray[np.int64]) -> list[list[int]]:
+    """Rising `numbers[n]` as [first, end) pairs: [0, 1, 2, 5] is [[0, 3], [5, 6]]."""
+    if not len(numbers):
+        return []
+    breaks = np.flatnonzero(np.diff(numbers) != 1) + 1
+    return [[int(run[0]), int(run[-1]) + 1] for run in np.split(numbers, breaks)]
+
+
+def in_ranges(numbers: NDArray[np.int64], ranges: Sequence[Sequence[int]]) -> NDArray[np.bool_]:
+    """Which of `numbers[n]` lie in one of the [first, end) pairs."""
+    edges = np.array(ranges, dtype=np.int64).reshape(-1, 2)
+    place = np.searchsorted(edges[:, 0], numbers, side="right") - 1
+    inside: NDArray[np.bool_] = (place >= 0) & (numbers < edges[:, 1][np.maximum(place, 0)])
+    return inside

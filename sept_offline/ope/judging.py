@@ -1,0 +1,333 @@
+"""What would this agent have earned? An answer from logs alone, with its reach."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sept_offline.agent import Agent, load_agent
+from sept_offline.data import Dataset, load_dataset
+from sept_offline.data.records import Steps
+from sept_offline.errors import DataError
+from sept_offline.latent.arrays import SegmentsLike
+from sept_offline.methods.hold_out import in_ranges
+from sept_offline.ope.config import OpeConfig
+from sept_offline.ope.estimators import (
+    direct,
+    doubly_robust,
+    effective_size,
+    per_decision,
+    self_normalised,
+    weighted_doubly_robust,
+)
+from sept_offline.ope.following import follow
+from sept_offline.ope.resampling import (
+    bootstrap_shares,
+    equal_shares,
+    halves,
+    resampled_over,
+    split_within,
+)
+from sept_offline.ope.table import Doubles, Table, tabulate
+from sept_offline.ope.transitions import Transitions, transitions
+from sept_offline.ope.verdict import (
+    LITTLE,
+    RARE,
+    RARE_ESTIMATED,
+    Evidence,
+    Overlap,
+    Verdict,
+    overlap,
+    verdict,
+)
+from sept_offline.probe import Behaviour, logged_or_estimated
+from sept_offline.progress import Progress, Silent
+from sept_offline.seeding import generator, integer
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """One estimator's answer: the mean return of an episode, its interval, what it rests on."""
+
+    mean: float
+    low: float
+    high: float
+    ess: float
+    """Effective number of episodes."""
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What the logs say of an agent."""
+
+    method: str
+    content_hash: str
+    horizon: int
+    confidence: float
+    judged_on: str
+    """"held out", "other logs" or "in sample"."""
+    instances: int
+    episodes: int
+    steps: int
+    resampled: str
+    """What the bootstrap drew again: "instances", or "episodes" within instances."""
+    behaviour_estimated: bool
+    logged_return: float
+    """What the behaviour earned up to the horizon, instances counting alike."""
+    estimators: dict[str, Estimate]
+    overlap: Overlap
+    headline: str
+    """The estimator to quote."""
+    verdict: Verdict
+    reasons: tuple[str, ...]
+
+    def summary(self) -> dict[str, Any]:
+        """One JSON-ready object."""
+        return asdict(self) | {"reasons": list(self.reasons)}
+
+
+def judge(
+    agent: Agent | str | Path,
+    data: Dataset | str | Path,
+    config: OpeConfig | None = None,
+    *,
+    seed: int = 0,
+    in_sample: bool = False,
+    progress: Progress | None = None,
+) -> Judgement:
+    """Estimate the mean return of `agent`, probe and control as one policy, from `data` alone.
+
+    It is judged on the episodes of `data` it did not learn from; on others only if `in_sample`.
+    """
+    if not isinstance(data, Dataset):
+        with load_dataset(data) as opened:
+            return judge(agent, opened, config, seed=seed, in_sample=in_sample, progress=progress)
+    agent = agent if isinstance(agent, Agent) else load_agent(agent)
+    config, progress = config or OpeConfig(), progress or Silent()
+    judged, judged_on = unseen(agent, data, in_sample)
+    steps = judged.steps()
+    _check_finite(judged, steps)
+    horizon = config.horizon or int(judged.episode_index.length.max())
+    if horizon > judged.episode_index.length.max():
+        raise DataError(
+            f"The horizon is {horizon} steps, but no judged episode of {data.path} has more than "
+            f"{judged.episode_index.length.max()}; nothing is known beyond."
+        )
+
+    followed = follow(agent, judged, steps, integer(seed, "follow"), progress)
+    behaviour = behaviour_along(steps, judged.num_actions, integer(seed, "behaviour"))
+    taken = np.arange(len(steps.actions)), steps.actions
+    choices = followed.probabilities[steps.row]
+    chances = behaviour.probabilities[:, 0]
+    if not (chances[taken] > 0).all():
+        raise DataError(
+            f"{data.path}: {int((chances[taken] <= 0).sum())} logged actions have probability 0; "
+            "run sept-offline validate to see where."
+        )
+    table = tabulate(steps, choices[taken], chances[taken], horizon)
+    shares = equal_shares(table.instance)
+    # Errors of at most 1: there d3rlpy's Huber loss is quadratic, and Q a mean and not a median.
+    scale = float(np.abs(_returns_to_go(table)).max()) or 1.0
+    by_instance = split_within(table.instance)
+    moves = transitions(steps, followed, horizon, by_instance, scale)
+    values = fitted_values(moves, table, choices, taken, horizon, config, seed, progress)
+    rare = RARE_ESTIMATED if behaviour.estimated else RARE
+    found = overlap(table, choices[taken], choices, chances, shares, rare)
+    estimators = estimate_all(table, values, found, config, seed)
+    best, fitted = estimators["dr"], estimators["fqe"]
+    evidence = Evidence(
+        estimated=behaviour.estimated,
+        in_sample=judged_on == "in sample",
+        agree=best.low <= fitted.high and fitted.low <= best.high,
+        within=bool(table.returns.min() <= fitted.mean <= table.returns.max()),
+    )
+    said, reasons = verdict(found, evidence)
+    return Judgement(
+        method=agent.method,
+        content_hash=data.content_hash,
+        horizon=horizon,
+        confidence=config.confidence,
+        judged_on=judged_on,
+        instances=len(np.unique(table.instance)),
+        episodes=judged.num_episodes,
+        steps=judged.num_steps,
+        resampled=resampled_over(table.instance),
+        behaviour_estimated=behaviour.estimated,
+        logged_return=float(per_decision(_unweighted(table), shares[None])[0]),
+        estimators=estimators,
+        overlap=found,
+        headline="dr" if found.ess >= LITTLE else "fqe",
+        verdict=said,
+        reasons=tuple(reasons),
+    )
+
+
+def unseen(agent: Agent, data: Dataset, in_sample: bool) -> tuple[Dataset, str]:
+    """The episodes of `data` that the agent did not learn from, and what they are.
+
+    With `in_sample` all of them are judged; whether that is a look at what was fitted, is said.
+    """
+    source = agent.record.get("fitted_on")
+    if source is None:
+        if in_sample:
+            return data, "in sample"
+        raise DataError(
+            "The agent does not say which episodes it learned from; fit it again with --hold-out, "
+            "or add --in-sample to judge it on whatever it may have seen."
+        )
+    if source["content_hash"] != data.content_hash:
+        return data, "other logs"
+    learned = in_ranges(data.episode_index.number, source["episodes"])
+    if in_sample:
+        return data, "in sample" if learned.any() else "held out"
+    if learned.all():
+        raise DataError(
+            f"The agent learned from all episodes of {data.path}; fit it with --hold-out 0.2 and "
+            "judge it on the rest, or add --in-sample to judge it on what it has seen."
+        )
+    return data.select(~learned), "held out"
+
+
+def behaviour_along(steps: Steps, num_actions: int, seed: int) -> Behaviour:
+    """The behaviour's probabilities `[N', 1, A]`, as logged; where they are not, an estimate.
+
+    Each step is a segment of its own, its clock one more column of the state.
+    """
+    clock = (steps.time / max(1, int(steps.time.max()))).astype(np.float32)
+    seen = np.concatenate([steps.observations[steps.row], clock[:, None]], axis=1)
+    logged = steps.propensities
+    single = SimpleNamespace(
+        observations=seen[:, None],
+        actions=steps.actions[:, None],
+        propensities=None if logged is None else logged[:, None],
+        instance=steps.instance,
+    )
+    return logged_or_estimated(cast(SegmentsLike, single), num_actions, seed)
+
+
+@dataclass(frozen=True)
+class Values:
+    """Fitted values along the logs, `[E, H]` each.
+
+    crossed_q, crossed_v: of Q(s_t, a_t) and V(s_t) by the network fitted to the other half of the
+    episodes; whole_v: V(s_t) by one fitted to all. first, second: mean V(s_0) of all episodes by
+    the two halves' networks.
+    """
+
+    crossed_q: Doubles
+    crossed_v: Doubles
+    whole_v: Doubles
+    first: float
+    second: float
+
+    def fit_error(self, whole: float) -> float:
+        """How far a fit may be off, of which the bootstrap of first states knows nothing.
+
+        Means over halves vary twice as much as those over all, so (a − b)/2 is the spread of a fit
+        to all; and where more data move the estimate, they are not enough yet: its bias.
+        """
+        bias = whole - (self.first + self.second) / 2
+        return float(np.hypot((self.first - self.second) / 2, bias))
+
+
+def fitted_values(
+    moves: Transitions,
+    table: Table,
+    choices: Doubles,
+    taken: tuple[NDArray[Any], NDArray[Any]],
+    horizon: int,
+    config: OpeConfig,
+    seed: int,
+    progress: Progress,
+) -> Values:
+    """Three fits: to all episodes, and to each half for the use of the other."""
+    from sept_offline.ope.fqe import FittedQ
+
+    half = halves(table.instance, generator(seed, "halves"))
+    everyone = np.ones(len(half), dtype=bool)
+    whole, first, second = (
+        FittedQ(
+            moves.inputs.shape[1],
+            choices.shape[1],
+            config.updates_for(horizon),
+            config,
+            integer(seed, "fitted q", name),
+        )
+        .fit(moves, rows if rows.any() else everyone, f"fitted Q of {name}", progress)
+        .values(moves.inputs, moves.scale)
+        for name, rows in (("all", everyone), ("one half", ~half), ("the other", half))
+    )
+    at = np.zeros(len(choices), dtype=np.int64)
+    at[table.counted] = moves.row
+    shares = equal_shares(table.instance)
+
+    def along(q: Doubles) -> tuple[Doubles, Doubles]:
+        own = q[at]
+        return table.spread(own[taken]), table.spread((choices * own).sum(axis=1))
+
+    (_, whole_v), (first_q, first_v), (second_q, second_v) = map(along, (whole, first, second))
+    return Values(
+        crossed_q=np.where(half[:, None], first_q, second_q),
+        crossed_v=np.where(half[:, None], first_v, second_v),
+        whole_v=whole_v,
+        first=float(shares @ first_v[:, 0]),
+        second=float(shares @ second_v[:, 0]),
+    )
+
+
+def estimate_all(
+    table: Table, values: Values, found: Overlap, config: OpeConfig, seed: int
+) -> dict[str, Estimate]:
+    """Every estimator with its interval."""
+    rng = generator(seed, "bootstrap")
+    equal = equal_shares(table.instance)
+    drawn = bootstrap_shares(table.instance, config.replicates, rng)
+    shares = np.concatenate([equal[None], drawn])
+    q, v, whole = values.crossed_q, values.crossed_v, values.whole_v
+    error = values.fit_error(float(equal @ whole[:, 0]))
+    wobble = np.concatenate([[0.0], error * rng.standard_normal(config.replicates)])
+    answers = {
+        "fqe": direct(whole, shares) + wobble,
+        "dm": direct(v, shares) + wobble,
+        "pdis": per_decision(table, shares),
+        "wpdis": self_normalised(table, shares),
+        "dr": doubly_robust(table, q, v, shares),
+        "wdr": weighted_doubly_robust(table, q, v, shares),
+    }
+    plain = float(effective_size(_unweighted(table), equal).min())
+    tail = (1 - config.confidence) / 2
+    result = {}
+    for name, answer in answers.items():
+        low, high = np.quantile(answer[1:], [tail, 1 - tail])
+        if name in ("pdis", "wpdis") and found.covered_steps < table.rewards.shape[1]:
+            # Hardly anybody followed the agent to the end: any logged return may be its own.
+            low, high = min(low, table.returns.min()), max(high, table.returns.max())
+        mean = float(answer[0])
+        ess = plain if name in ("fqe", "dm") else found.ess
+        result[name] = Estimate(mean, min(float(low), mean), max(float(high), mean), ess)
+    return result
+
+
+def _unweighted(table: Table) -> Table:
+    ones = np.ones_like(table.ratio)
+    return Table(table.rewards, table.seen, ones, ones, table.instance, table.place, table.counted)
+
+
+def _returns_to_go(table: Table) -> Doubles:
+    rest: Doubles = np.cumsum(table.rewards[:, ::-1], axis=1)
+    return rest
+
+
+def _check_finite(data: Dataset, steps: Steps) -> None:
+    for name, column in (("observations", steps.observations), ("rewards", steps.rewards)):
+        bad = int((~np.isfinite(column)).sum())
+        if bad:
+            raise DataError(
+                f"{data.path}: {bad} values of {name} are not finite; run sept-offline validate "
+                "to see where."
+            )

@@ -1,0 +1,128 @@
+"""How far the logs reach: overlap of agent and behaviour, and a verdict by a written rule."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from sept_offline.ope.estimators import effective_size
+from sept_offline.ope.table import Doubles, Table
+
+Verdict = Literal["trust", "caution", "uncovered"]
+
+RARE = 0.01
+"""An action that the behaviour takes less often than this in a state counts as never taken."""
+RARE_ESTIMATED = 0.02
+"""The same where probabilities are estimates, which never fall below 0.01."""
+SUPPORTED = 0.9
+"""Below this share of supported choices the agent does what the logs do not show."""
+FULLY_SUPPORTED = 0.99
+LITTLE = 5.0
+"""Below this effective number of episodes, weights say nothing."""
+ENOUGH = 30.0
+"""From this effective number of episodes on, weights may be relied upon."""
+DOMINANT = 0.2
+"""No single episode may have more of the weight than this."""
+CUT = 0.01
+"""More episodes than this cut before the horizon, and the estimates rest on why they were cut."""
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """How much of what the agent does was logged."""
+
+    agreement: float
+    """Mean probability of the agent's for what was done, over steps; instances count alike."""
+    followed: float
+    """Share of episodes that the agent could have made itself, from first to last step."""
+    support: float
+    """Share of the agent's choices along the logs that the behaviour made too, now and then."""
+    ess: float
+    """Effective number of episodes under the agent's weights, at the step where it is least."""
+    largest_weight: float
+    """The largest share of the weight that one episode has at the horizon; 1 where none is left."""
+    mean_weight: float
+    """Mean of ρ at the horizon: 1 in expectation, far below where the agent's ways are not logged.
+    """
+    covered_steps: int
+    """Steps up to which the weights are those of at least five episodes."""
+    cut: float
+    """Share of episodes cut before the horizon."""
+
+
+def overlap(
+    table: Table,
+    target: Doubles,
+    choices: Doubles,
+    behaviour: Doubles,
+    shares: Doubles,
+    rare: float,
+) -> Overlap:
+    """From `target[N']` of what was done, `choices[N', A]` and `behaviour[N', A]`, `shares[E]`."""
+    supported = table.spread((choices * (behaviour >= rare)).sum(axis=1))
+    there = table.spread(np.ones(len(target)))
+    weight = shares[:, None] * there
+    sizes = effective_size(table, shares)
+    final = shares * table.ratio[:, -1]
+    total = final.sum()
+    short = np.flatnonzero(sizes < LITTLE)
+    return Overlap(
+        agreement=float((weight * table.spread(target)).sum() / weight.sum()),
+        followed=float(shares @ (table.ratio[:, -1] > 0)),
+        support=float((weight * supported).sum() / weight.sum()),
+        ess=float(sizes.min()),
+        largest_weight=float(final.max() / total) if total > 0 else 1.0,
+        mean_weight=float(min(total, 1e300)),
+        covered_steps=int(short[0]) if len(short) else len(sizes),
+        cut=float(shares @ (1 - table.seen[:, -1])),
+    )
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What a verdict is reached from, beside the overlap."""
+
+    estimated: bool
+    """Whether the behaviour's probabilities are estimates."""
+    in_sample: bool
+    """Whether the agent had learned from the episodes it is judged on."""
+    agree: bool
+    """Whether the intervals of the doubly robust estimate and of fitted Q evaluation meet."""
+    within: bool
+    """Whether fitted Q evaluation stays within the returns that were logged."""
+
+
+def verdict(found: Overlap, evidence: Evidence) -> tuple[Verdict, list[str]]:
+    """`trust`, `caution` or `uncovered`, and the reasons against a better one.
+
+    uncovered: less than 90 % of the agent's choices are supported; or the weights are those of
+    fewer than 5 episodes and nothing else vouches for the fitted Q, because it leaves the range of
+    logged returns or the two ways of fitting it disagree.
+    trust: at least 99 % supported, the weight of at least 30 episodes with no more than a fifth on
+    one of them, logged probabilities, held-out episodes of which no more than 1 % were cut short,
+    and estimates that agree. caution: all else.
+    """
+    reasons, bad = [], False
+    if found.support < FULLY_SUPPORTED:
+        bad |= found.support < SUPPORTED
+        reasons.append(f"{1 - found.support:.1%} of the agent's choices were hardly ever logged")
+    if found.ess < ENOUGH:
+        reasons.append(f"the agent's weights are those of {found.ess:.1f} episodes")
+        bad |= found.ess < LITTLE and not (evidence.agree and evidence.within)
+    if found.largest_weight > DOMINANT:
+        reasons.append(f"one episode has {found.largest_weight:.0%} of the weight")
+    if not evidence.agree:
+        reasons.append("the doubly robust estimate and fitted Q evaluation disagree")
+    if not evidence.within:
+        reasons.append("fitted Q evaluation leaves the range of logged returns")
+    if evidence.estimated:
+        reasons.append("the behaviour's probabilities are estimates")
+    if found.cut > CUT:
+        reasons.append(f"{found.cut:.1%} of the episodes were cut before the horizon")
+    if evidence.in_sample:
+        reasons.append("the agent learned from the episodes it is judged on")
+    if bad:
+        return "uncovered", reasons
+    return ("caution", reasons) if reasons else ("trust", [])
