@@ -1,0 +1,224 @@
+"""From logs to an agent: a method's stages, advanced one epoch at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from sept_offline.agent import Agent, load_agent
+from sept_offline.config import to_plain
+from sept_offline.data import Dataset, load_dataset
+from sept_offline.errors import ConfigError
+from sept_offline.family import suggest
+from sept_offline.methods.avg import AVG
+from sept_offline.methods.bnn import BNN
+from sept_offline.methods.config import FitConfig, resolve_config
+from sept_offline.methods.dpt import DPT
+from sept_offline.methods.epopt import EPOPT
+from sept_offline.methods.history import HISTORY
+from sept_offline.methods.hold_out import choose_hold_out, fitted_on
+from sept_offline.methods.maxent import MAXENT
+from sept_offline.methods.method import Method
+from sept_offline.methods.oracle import ORACLE
+from sept_offline.methods.run import RunDirectory
+from sept_offline.methods.sept import SEPT
+from sept_offline.methods.sept_np import SEPT_NP
+from sept_offline.methods.shared import check_data
+from sept_offline.methods.totalvar import TOTALVAR
+from sept_offline.progress import Progress, Silent
+from sept_offline.versions import versions
+
+METHODS: dict[str, Method] = {
+    method.name: method
+    for method in (SEPT, AVG, ORACLE, EPOPT, SEPT_NP, TOTALVAR, MAXENT, HISTORY, BNN, DPT)
+}
+EPOCHS = 20
+"""Times a stage stops to report."""
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """A stage at one of its stops."""
+
+    stage: str
+    done: int
+    total: int
+    metrics: dict[str, float]
+
+
+class Fitter:
+    """Fits while it is iterated over; `agent` is there when the iteration is over.
+
+    `for epoch in fitter: …` stops after each epoch, for notebooks; `end_stage()` in the loop ends
+    the current stage early.
+    """
+
+    def __init__(
+        self,
+        data: Dataset,
+        method: str = "sept",
+        config: FitConfig | Mapping[str, Any] | None = None,
+        seed: int = 0,
+        run: RunDirectory | None = None,
+    ) -> None:
+        if method not in METHODS:
+            raise ConfigError(
+                f"There is no method {method!r}{suggest(method, METHODS)}; known are "
+                f"{', '.join(sorted(METHODS))}."
+            )
+        self.method = METHODS[method]
+        if not isinstance(config, FitConfig):
+            config = resolve_config(data, "default", config or {})
+        self.config = config
+        if self.config.fallback != "none":
+            _check_fallback(method, self.config)
+        check_data(data, self.config.probe_steps)
+        self.data = data if self.method.privileged else data.without_hidden()
+        self.seed = seed
+        self.run = run
+        self.held_out: dict[str, Any] | None = None
+        """Which episodes `data` had lost before, if some were held out of the fit."""
+        self.agent: Agent | None = None
+        self._ended = False
+
+    def end_stage(self) -> None:
+        """End the current stage after the epoch it is in."""
+        self._ended = True
+
+    def __iter__(self) -> Iterator[Epoch]:
+        stages = self.method.stages(self.data, self.config, self.seed)
+        number = 0
+        while True:
+            try:
+                stage = next(stages)
+            except StopIteration as finished:
+                agent: Agent = finished.value
+                break
+            if self.run is not None:
+                self.run.restore(number, stage)
+            epoch = max(1, -(-stage.total // EPOCHS))
+            self._ended = False
+            while stage.done < stage.total and not self._ended:
+                metrics = stage.advance(epoch - stage.done % epoch)
+                if self.run is not None:
+                    # In this order, so that no update a snapshot holds lacks its metrics.
+                    self.run.log(stage.name, stage.done, metrics)
+                    self.run.save(number, stage, force=stage.done >= stage.total)
+                yield Epoch(stage.name, stage.done, stage.total, metrics)
+            number += 1
+        facts: dict[str, Any] = {"fitted_on": fitted_on(self.data)}
+        if self.held_out is not None:
+            facts["held_out"] = self.held_out
+        named = self.data.metadata.extra.get("family_object")
+        if named is not None:
+            facts["family_object"] = named
+        agent = replace(agent, record=agent.record | facts)
+        self.agent = agent
+        if self.run is not None:
+            self.run.finish(agent)
+
+
+def _check_fallback(method: str, config: FitConfig) -> None:
+    """A fallback acts where a segment is found new: refuse it where that can never be."""
+    if method in ("avg", "oracle", "epopt", "history"):
+        why = f"the method {method!r} infers nothing that could be new"
+    elif config.latent.objective == "segment":
+        why = "the paper's VAE has no measure of novelty"
+    else:
+        return
+    raise ConfigError(f"A fallback would never act, for {why}; leave out --fallback.")
+
+
+def fitter(
+    data: Dataset,
+    method: str = "sept",
+    config: FitConfig | Mapping[str, Any] | None = None,
+    seed: int = 0,
+) -> Fitter:
+    """A fit that stops after each epoch; see `Fitter`."""
+    return Fitter(data, method, config, seed)
+
+
+def fit(
+    data: Dataset | str | Path,
+    method: str = "sept",
+    config: FitConfig | Mapping[str, Any] | None = None,
+    seed: int = 0,
+    *,
+    out: str | Path | None = None,
+    preset: str = "default",
+    hold_out: float | None = None,
+    resume: bool = False,
+    restart: bool = False,
+    progress: Progress | None = None,
+    checkpoint_seconds: float | None = None,
+) -> Agent:
+    """Learn an agent from logs; with `out`, in a run directory that survives a kill.
+
+    `hold_out`, a share, keeps so many instances (episodes, where there are fewer than ten) out of
+    the fit, to judge the agent on.
+    """
+    listener = progress or Silent()
+    if not isinstance(data, Dataset):
+        with load_dataset(data) as opened:
+            return fit(
+                opened,
+                method,
+                config,
+                seed,
+                out=out,
+                preset=preset,
+                hold_out=hold_out,
+                resume=resume,
+                restart=restart,
+                progress=progress,
+                checkpoint_seconds=checkpoint_seconds,
+            )
+    if not isinstance(config, FitConfig):
+        config = resolve_config(data, preset, config or {})
+    run = None
+    if out is not None:
+        run = RunDirectory(out)
+        if checkpoint_seconds is not None:
+            run.checkpoint_seconds = checkpoint_seconds
+    held_out = None
+    if hold_out is not None:
+        held, held_out = choose_hold_out(data, hold_out, seed)
+        data = data.select(~held)
+    work = Fitter(data, method, config, seed, run)
+    work.held_out = held_out
+    if run is not None:
+        record = {
+            "method": method,
+            "preset": preset,
+            "seed": seed,
+            "dataset": str(data.path),
+            "content_hash": data.content_hash,
+            "held_out": held_out,
+            "family": data.metadata.family,
+            "config": to_plain(config),
+            "versions": versions(),
+        }
+        run.open(record, resume, restart)
+        if run.finished:
+            listener.message(f"{run.path} is finished; nothing to resume.")
+            run.close()
+            return load_agent(run.path)
+    try:
+        current = None
+        for epoch in work:
+            if epoch.stage != current:
+                if current is not None:
+                    listener.finish()
+                current = epoch.stage
+                listener.start(epoch.stage, epoch.total, "updates")
+            listener.update(epoch.done, **epoch.metrics)
+        listener.finish()
+    finally:
+        if run is not None:
+            run.close()
+    if work.agent is None:
+        raise ConfigError("The fit ended without an agent.")
+    return work.agent
