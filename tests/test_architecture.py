@@ -25,6 +25,7 @@ ORDER = [
     "latent",
     "probe",
     "control",
+    "dynamics",
     "engines",
     "collect",
     "methods",
