@@ -2,6 +2,7 @@
 
 from sept_offline.agent.agent import Agent, Spaces
 from sept_offline.agent.contexts import (
+    AdaptedContext,
     HiddenContext,
     HistoryContext,
     NoContext,
@@ -15,6 +16,7 @@ from sept_offline.agent.probes import NetworkProbe, TableProbe, UniformProbe
 from sept_offline.agent.store import load_agent, save_agent
 
 __all__ = [
+    "AdaptedContext",
     "Agent",
     "AgentEpisode",
     "BatchEpisode",

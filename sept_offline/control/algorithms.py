@@ -7,7 +7,7 @@ are one fused pass each instead of a loop in Python.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -126,7 +126,9 @@ class SingleCritic:
     """
 
     def __init__(self, critic: Any) -> None:
-        self._values = nn.Sequential(*critic._encoder._layers, critic._fc)
+        self._values: Callable[[torch.Tensor], torch.Tensor] = nn.Sequential(
+            *critic._encoder._layers, critic._fc
+        )
 
     def compute_expected_q(self, x: torch.Tensor, reduction: str = "mean") -> torch.Tensor:
         """The values `[n, num_actions]` of `x[n, input_dim]`."""

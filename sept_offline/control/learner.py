@@ -116,9 +116,13 @@ class Learner:
     def __init__(self, config: ControlConfig, input_dim: int, num_actions: int, seed: int) -> None:
         self.config, self.input_dim, self.num_actions = config, input_dim, num_actions
         self.members = [
-            Member(config, input_dim, num_actions, integer(seed, "control", "weights", index))
+            self._member(integer(seed, "control", "weights", index))
             for index in range(config.members)
         ]
+
+    def _member(self, seed: int) -> Member:
+        """A new member; another kind of learner has another kind."""
+        return Member(self.config, self.input_dim, self.num_actions, seed)
 
     @property
     def updates(self) -> int:

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sept_offline.agent.rewards import RewardForm, Rewards, compress, shift_by_goal
 from sept_offline.control.config import ControlConfig
 
-Rewards = NDArray[np.float64]
+__all__ = ["compress", "prepare_rewards", "reward_form", "scale_by_instance", "shift_by_goal"]
 
 
 def scale_by_instance(rewards: NDArray[Any], instance: NDArray[Any]) -> Rewards:
@@ -28,23 +29,11 @@ def scale_by_instance(rewards: NDArray[Any], instance: NDArray[Any]) -> Rewards:
     return scaled
 
 
-def compress(rewards: NDArray[Any]) -> Rewards:
-    """sign(r)·log10(1 + |r|/1e3): rewards over eleven decades become numbers below ten."""
-    values = np.asarray(rewards, dtype=np.float64)
-    compressed: Rewards = np.sign(values) * np.log10(1 + np.abs(values) / 1e3)
-    return compressed
-
-
-def shift_by_goal(
-    rewards: NDArray[Any], terminations: NDArray[Any], goal: float, gamma: float
-) -> Rewards:
-    """r − C·(1 − γ·(1 − done)): every value falls by exactly C, so no choice of action changes.
-
-    A value that starts near 0 is then as good as being at the goal already: an optimistic start.
-    """
-    done = np.asarray(terminations, dtype=np.float64)
-    shifted: Rewards = np.asarray(rewards, dtype=np.float64) - goal * (1 - gamma * (1 - done))
-    return shifted
+def reward_form(config: ControlConfig) -> RewardForm:
+    """The part of the config's form that is the same for all instances."""
+    return RewardForm(
+        config.reward_form == "log", config.reward_scale, config.goal_shift, config.gamma
+    )
 
 
 def prepare_rewards(
@@ -54,12 +43,6 @@ def prepare_rewards(
     config: ControlConfig,
 ) -> Rewards:
     """`rewards[N]` in the config's form, scaled, then shifted."""
-    prepared = np.asarray(rewards, dtype=np.float64)
     if config.reward_form == "instance":
-        prepared = scale_by_instance(prepared, instance)
-    elif config.reward_form == "log":
-        prepared = compress(prepared)
-    prepared = prepared * config.reward_scale
-    if config.goal_shift is not None:
-        prepared = shift_by_goal(prepared, terminations, config.goal_shift, config.gamma)
-    return prepared
+        rewards = scale_by_instance(rewards, instance)
+    return reward_form(config)(rewards, terminations)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from sept_offline.agent.networks import MLP, Constrained, Ensemble
 from sept_offline.control.config import ControlConfig
@@ -24,9 +25,16 @@ class ControlStage:
 
     name = "control"
 
-    def __init__(self, replay: Replay, config: ControlConfig, seed: int, num_actions: int) -> None:
+    def __init__(
+        self,
+        replay: Replay,
+        config: ControlConfig,
+        seed: int,
+        num_actions: int,
+        learner: Callable[[ControlConfig, int, int, int], Learner] = Learner,
+    ) -> None:
         self.config, self._replay = config, replay
-        self.learner = Learner(config, replay.input_dim, num_actions, seed)
+        self.learner = learner(config, replay.input_dim, num_actions, seed)
         self.total, self.done = config.updates, 0
         self._rng = generator(seed, "control", "minibatches")
         self._chunk_start = generator_state(self._rng)

@@ -43,6 +43,23 @@ class EpoptConfig:
 
 
 @dataclass(frozen=True)
+class MamlConfig:
+    """How `maml` adapts, in training and in the test episode alike."""
+
+    inner_rate: float = 0.1
+    """Learning rate of the one gradient step on the first T_p steps."""
+    tasks: int = 8
+    """Instances an update; each has an equal share of the minibatch's transitions."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot work, by name."""
+        if not self.inner_rate > 0:
+            raise ConfigError(f"maml.inner_rate is {self.inner_rate}; expected above 0.")
+        if self.tasks < 1:
+            raise ConfigError(f"maml.tasks is {self.tasks}; expected at least 1.")
+
+
+@dataclass(frozen=True)
 class FitConfig:
     """Settings of all stages; `--set a.b=c` names them as they stand here."""
 
@@ -64,6 +81,7 @@ class FitConfig:
     history_steps: int = 4
     """Steps before the present one that `history` reads."""
     epopt: EpoptConfig = field(default_factory=EpoptConfig)
+    maml: MamlConfig = field(default_factory=MamlConfig)
 
     def __post_init__(self) -> None:
         """Refuse what cannot work, by name."""

@@ -19,6 +19,7 @@ from sept_offline.methods.dpt import DPT
 from sept_offline.methods.epopt import EPOPT
 from sept_offline.methods.history import HISTORY
 from sept_offline.methods.hold_out import choose_hold_out, fitted_on
+from sept_offline.methods.maml import MAML
 from sept_offline.methods.maxent import MAXENT
 from sept_offline.methods.method import Method
 from sept_offline.methods.oracle import ORACLE
@@ -32,7 +33,7 @@ from sept_offline.versions import versions
 
 METHODS: dict[str, Method] = {
     method.name: method
-    for method in (SEPT, AVG, ORACLE, EPOPT, SEPT_NP, TOTALVAR, MAXENT, HISTORY, BNN, DPT)
+    for method in (SEPT, AVG, ORACLE, EPOPT, SEPT_NP, TOTALVAR, MAXENT, HISTORY, MAML, BNN, DPT)
 }
 EPOCHS = 20
 """Times a stage stops to report."""
@@ -122,7 +123,7 @@ class Fitter:
 
 def _check_fallback(method: str, config: FitConfig) -> None:
     """A fallback acts where a segment is found new: refuse it where that can never be."""
-    if method in ("avg", "oracle", "epopt", "history"):
+    if method in ("avg", "oracle", "epopt", "history", "maml"):
         why = f"the method {method!r} infers nothing that could be new"
     elif config.latent.objective == "segment":
         why = "the paper's VAE has no measure of novelty"

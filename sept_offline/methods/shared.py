@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from sept_offline.agent import Control, Spaces
 from sept_offline.agent.networks import Standardiser
-from sept_offline.control import ControlConfig, ControlStage, Replay, prepare_rewards
+from sept_offline.control import ControlConfig, ControlStage, Learner, Replay, prepare_rewards
 from sept_offline.data import Dataset
 from sept_offline.errors import DataError
 from sept_offline.methods.config import FitConfig
@@ -86,11 +86,13 @@ def control_stage(
     name: str = "control",
     replay: Callable[..., Replay] = Replay,
     beside: NDArray[np.float32] | None = None,
+    learner: Callable[[ControlConfig, int, int, int], Learner] = Learner,
 ) -> Generator[Stage, None, Control]:
     """Train π(a | s, context) on every logged step; the contexts are already standardised.
 
-    `replay` may be a kind of its own: another idea of what a minibatch is. `beside[N+E, k]` is a
-    context that every observation of the logs has for itself.
+    `replay` may be a kind of its own, another idea of what a minibatch is, and so may `learner`,
+    another idea of what an update is. `beside[N+E, k]` is a context that every observation of the
+    logs has for itself.
     """
     steps = data.steps()
     scaler = Standardiser.fit(steps.observations)
@@ -107,7 +109,7 @@ def control_stage(
         context_instance=context_instance,
         context_weights=context_weights,
     )
-    stage = ControlStage(logged, config, integer(seed, name), data.num_actions)
+    stage = ControlStage(logged, config, integer(seed, name), data.num_actions, learner)
     stage.name = name
     yield stage
     return Control(scaler, stage.result())

@@ -50,19 +50,22 @@ def check_method(
     returns: tuple[float, float],
     needs: frozenset[str] = frozenset(),
     settings: Mapping[str, Any] | None = None,
+    learns: bool = False,
     probing: int = 1,
+    telling: bool = False,
 ) -> None:
     """Raise unless the method `name` learns, stores, resumes, repeats and refuses as it must.
 
     returns: between which the mean return on the two-step family lies; needs: what its agents
-    declare; settings: laid over `SMALL`; probing: the family's steps before the guess.
+    declare, and learns whether they say that they take gradient steps; settings: laid over `SMALL`;
+    probing: the family's steps before the guess; telling: whether its first step pays as well.
     """
-    family = two_step(probing)
-    path = log_two_step(folder / "two-step.h5", probing)
+    family = two_step(probing, telling=telling)
+    path = log_two_step(folder / "two-step.h5", probing, telling=telling)
     config = merge(SMALL, settings or {})
     agent = so.fit(path, name, config, seed=3, out=folder / "first")
     check_answer(agent, family, returns)
-    check_declaration(agent, name, needs)
+    check_declaration(agent, name, needs, learns)
     check_storage(agent, folder / "first", family)
     check_repeats(name, path, config, folder)
     check_resumes(name, path, config, folder)
@@ -79,10 +82,10 @@ def check_answer(agent: Agent, family: Family, returns: tuple[float, float]) -> 
         assert (totals == 1.0).all()
 
 
-def check_declaration(agent: Agent, name: str, needs: frozenset[str]) -> None:
+def check_declaration(agent: Agent, name: str, needs: frozenset[str], learns: bool) -> None:
     """It says what it is and what it must be given, and insists on exactly that."""
     assert agent.method == name
-    assert agent.needs == needs
+    assert agent.needs == needs and agent.learns == learns
     assert METHODS[name].privileged == ("hidden" in needs)
     wrong = None if "hidden" in needs else {"mode": 1.0}
     with pytest.raises(AgentError, match="hidden"):

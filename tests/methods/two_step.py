@@ -13,6 +13,8 @@ latent every guess is right with probability 1/2; with one, always.
 With `shy`, action 1 is the only one that shows the mode; after action 0 the face falls at random.
 A probe that takes action 0 then knows nothing. With `probing=2` there are two probing steps before
 the guess: the paper's segments leave out the state they end in, so they need two to show one move.
+With `telling`, the first action is a guess too and paid as the last one is, so that its reward
+tells the mode to whoever is shown rewards: 1/2 + 1 on average, 1/2 + 1/2 for all others.
 """
 
 from __future__ import annotations
@@ -36,8 +38,11 @@ MANY = 20
 class TwoStep(gymnasium.Env[Any, Any]):
     """One instance; see above."""
 
-    def __init__(self, hidden: Hidden, probing: int = 1, shy: bool = False) -> None:
+    def __init__(
+        self, hidden: Hidden, probing: int = 1, shy: bool = False, telling: bool = False
+    ) -> None:
         self.mode, self.probing, self.shy = hidden["mode"], probing, shy
+        self.telling = telling
         self.observation_space = Box(-np.inf, np.inf, (2,), np.float32)
         self.action_space = Discrete(2)
 
@@ -53,8 +58,9 @@ class TwoStep(gymnasium.Env[Any, Any]):
         right = int(action) == (self.mode > 0)
         shown = not self.shy or int(action) == 1
         self.face = self.face * self.mode if shown else self._toss()
+        paid = last or (self.telling and self.time == 0)
         self.time += 1
-        return self._seen(), float(last and right), last, False, {}
+        return self._seen(), float(paid and right), last, False, {}
 
     def _toss(self) -> float:
         return float(self.np_random.choice((-1.0, 1.0)))
@@ -63,12 +69,12 @@ class TwoStep(gymnasium.Env[Any, Any]):
         return np.array([self.face, self.time], dtype=np.float32)
 
 
-def two_step(probing: int = 1, shy: bool = False) -> Family:
+def two_step(probing: int = 1, shy: bool = False, telling: bool = False) -> Family:
     """The family; a test split of many instances, since an instance gives one bit."""
     both = tuple({"mode": mode} for mode in MODES)
     return Family(
         name="two-step",
-        make=partial(TwoStep, probing=probing, shy=shy),
+        make=partial(TwoStep, probing=probing, shy=shy, telling=telling),
         splits={"train": both, "test": both * (MANY // 2)},
         train_steps=probing + 1,
         test_steps=probing + 1,
@@ -80,9 +86,11 @@ def two_step(probing: int = 1, shy: bool = False) -> Family:
     )
 
 
-def log_two_step(path: Path, probing: int = 1, shy: bool = False, episodes: int = 400) -> Path:
+def log_two_step(
+    path: Path, probing: int = 1, shy: bool = False, episodes: int = 400, telling: bool = False
+) -> Path:
     """Log random actions, evenly over both modes."""
-    family = two_step(probing, shy)
+    family = two_step(probing, shy, telling)
     rng = np.random.default_rng(5)
     hidden = {f"train-{i}": instance for i, instance in enumerate(family.instances())}
     with DatasetWriter(

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from sept_offline.agent.contexts.adapted import AdaptedContext
 from sept_offline.agent.contexts.base import Context, Tracker
 from sept_offline.agent.contexts.hidden import HiddenContext
 from sept_offline.agent.contexts.history import HistoryContext
@@ -28,6 +29,7 @@ KINDS: dict[str, Callable[[Arrays, Any, str], Context]] = {
     HistoryContext.kind: HistoryContext.from_arrays,
     SegmentContext.kind: SegmentContext.from_arrays,
     UnprobedContext.kind: UnprobedContext.from_arrays,
+    AdaptedContext.kind: AdaptedContext.from_arrays,
 }
 """How each kind is read from weights, description and the weights' prefix."""
 
@@ -41,6 +43,7 @@ def context_from_arrays(arrays: Arrays, description: Any, prefix: str) -> Contex
 
 
 __all__ = [
+    "AdaptedContext",
     "Context",
     "HiddenContext",
     "HistoryContext",

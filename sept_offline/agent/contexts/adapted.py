@@ -1,0 +1,108 @@
+"""No context, but a control that takes one gradient step after the first steps: MAML."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sept_offline.agent.contexts.base import EMPTY, Tracker
+from sept_offline.agent.gradient import td_step
+from sept_offline.agent.networks import MLP, Array, Arrays
+from sept_offline.agent.reading import field
+from sept_offline.agent.rewards import RewardForm
+from sept_offline.errors import AgentError
+from sept_offline.family import Hidden
+
+if TYPE_CHECKING:
+    from sept_offline.agent.control import Control
+
+
+class AdaptedContext:
+    """The state alone; after `steps` steps, rewards included, control is adapted to them: `maml`.
+
+    `rate` is that of the one gradient step, `form` what the rewards were learned as.
+    """
+
+    kind = "adapted"
+    dim = 0
+    needs = frozenset({"reward"})
+    learns = True
+    probe_steps = 0
+
+    def __init__(self, steps: int, rate: float, form: RewardForm) -> None:
+        if steps < 1 or not (rate > 0 and math.isfinite(rate)):
+            raise AgentError(
+                f"A gradient step needs at least 1 step and a rate above 0, found {steps} and "
+                f"{rate}."
+            )
+        self.steps, self.rate, self.form = steps, rate, form
+
+    def begin(self, seed: int, hidden: Hidden | None, control: Control) -> Tracker:
+        """A tracker that watches control, then steps."""
+        if not isinstance(control.network, MLP):
+            raise AgentError("Only a single value network can take a gradient step.")
+        return _Adapting(self, control, control.network)
+
+    def check(self, observation_dim: int, num_actions: int) -> None:
+        """Nothing in it depends on the spaces."""
+
+    def to_arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
+        """Nothing: what is adapted is the agent's control."""
+        return {}
+
+    def describe(self) -> dict[str, Any]:
+        """Its kind, the steps, the rate and the form of rewards."""
+        form = self.form.describe()
+        return {"kind": self.kind, "steps": self.steps, "rate": self.rate, "rewards": form}
+
+    @classmethod
+    def from_arrays(cls, arrays: Arrays, description: Any, prefix: str) -> AdaptedContext:
+        """What `to_arrays(prefix)` and `describe()` wrote."""
+        return cls(
+            field(description, "steps", int),
+            field(description, "rate", float),
+            RewardForm.read(field(description, "rewards", dict)),
+        )
+
+
+class _Adapting(Tracker):
+    """Keeps the first steps; with the state and the reward they end in, control is adapted."""
+
+    def __init__(self, context: AdaptedContext, control: Control, network: MLP) -> None:
+        super().__init__(EMPTY, settled=False)
+        self._context, self._before, self._network = context, control, network
+        self._states = np.empty((context.steps + 1, control.scaler.dim), dtype=np.float32)
+        self._actions: list[int] = []
+        self._rewards: list[float] = []
+
+    def step(self, observation: Array, reward: float | None = None) -> int | None:
+        """Control acts, always: as it was learned, and adapted from step T on."""
+        self._states[len(self._actions)] = self._before.scaler(observation)
+        if reward is not None:
+            self._rewards.append(reward)
+        if len(self._actions) == self._context.steps:
+            self._adapt()
+        return None
+
+    def took(self, action: int) -> None:
+        """One more step to learn from."""
+        self._actions.append(action)
+
+    def _adapt(self) -> None:
+        from sept_offline.agent.control import Control
+
+        context, going = self._context, np.zeros(len(self._rewards))
+        stepped = td_step(
+            self._network,
+            self._states[:-1],
+            np.array(self._actions, dtype=np.int64),
+            context.form(np.array(self._rewards), going).astype(np.float32),
+            self._states[1:],
+            context.form.gamma,
+            context.rate,
+        )
+        self.control = Control(self._before.scaler, stepped)
+        self.settled = True
