@@ -22,7 +22,7 @@ from sept_offline.errors import TrainingError
 from sept_offline.evaluation import Results, evaluate
 from sept_offline.family import Family, load_family
 from sept_offline.latent.identification import vote
-from sept_offline.methods import FitConfig, fitter, resolve_config
+from sept_offline.methods import METHODS, FitConfig, fitter, resolve_config
 from sept_offline.seeding import integer
 from sept_offline.threads import one_thread
 from sept_offline.versions import versions
@@ -33,6 +33,8 @@ OF_AN_INSTANCE = 50
 FRESH = 200
 """Fresh probes of training instances in all, and at least `FRESH_LEAST` of each."""
 FRESH_LEAST = 5
+SHARED = {"dynamics": ("bnn", "dpt")}
+"""Sections of `FitConfig` that only some methods read, beside those named after a method."""
 
 
 @dataclass(frozen=True)
@@ -60,13 +62,20 @@ def resolve(task: CellTask, data: Dataset) -> FitConfig:
     return resolve_config(data, task.cell.preset, task.cell.variant.settings)
 
 
+def own_settings(method: str, config: FitConfig) -> dict[str, Any]:
+    """The settings without the sections of other methods, which cannot change what this one does."""
+    owners = {name.replace("-", "_"): (name,) for name in METHODS} | SHARED
+    plain: dict[str, Any] = to_plain(config)
+    return {name: value for name, value in plain.items() if method in owners.get(name, (method,))}
+
+
 def identity(task: CellTask, data: Dataset) -> dict[str, Any]:
     """All that decides the cell's figures, nested and JSON-ready."""
     return {
         "family": task.cell.spec,
         "data_seed": task.cell.data_seed,
         "content_hash": data.content_hash,
-        "config": to_plain(resolve(task, data)),
+        "config": own_settings(task.cell.method, resolve(task, data)),
         "split": task.split,
         "episodes": per_instance(task) * len(tested(task).instances(task.split)),
         "sept-offline": __version__,

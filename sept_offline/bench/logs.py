@@ -60,17 +60,21 @@ def logs_of(cell: Cell, folder: Path) -> Logs:
     return Logs(cell.spec, cell.data_seed, thinned, folder / _file(cell, thinned), whole)
 
 
-def provide(logs: Logs) -> None:
-    """Have the dataset on disk, whole; what is there already must be of the same recipe."""
+def provided(logs: Logs) -> bool:
+    """Whether the dataset is on disk; one of another recipe is refused."""
     record = logs.path.with_suffix(".json")
-    wanted = _describe(logs)
-    if logs.path.exists() and record.exists():
-        if read_json(record, DataError) != wanted:
-            raise DataError(
-                f"{logs.path} was collected by another recipe; choose another --out, or delete it "
-                "to have it collected again."
-            )
-        return
+    if not (logs.path.exists() and record.exists()):
+        return False
+    if read_json(record, DataError) != _describe(logs):
+        raise DataError(
+            f"{logs.path} was collected by another recipe; choose another --out, or delete it to "
+            "have it collected again."
+        )
+    return True
+
+
+def provide(logs: Logs) -> None:
+    """Collect the dataset, or write it as a part of its whole; then note by which recipe."""
     if logs.whole is None:
         given = logs.data
         overrides = {
@@ -88,7 +92,7 @@ def provide(logs: Logs) -> None:
     else:
         with load_dataset(logs.whole.path) as data:
             thin(data, logs.path, logs.data, logs.seed)
-    write_json(record, wanted)
+    write_json(logs.path.with_suffix(".json"), _describe(logs))
 
 
 def thin(data: Dataset, out: Path, wanted: DataSettings, seed: int) -> None:

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from sept_offline.bench.cell import CellTask, identity, run_cell
-from sept_offline.bench.logs import Logs, logs_of, provide
+from sept_offline.bench.logs import Logs, logs_of, provide, provided
 from sept_offline.bench.plan import Plan
 from sept_offline.bench.store import differences, gather, read_identity
+from sept_offline.bench.summary import summarise_bench
+from sept_offline.bench.tables import Table, make_tables, markdown
 from sept_offline.data import load_dataset
 from sept_offline.engines import check_engine, run_tasks
-from sept_offline.errors import DataError, SeptError
-from sept_offline.files import lock_file, write_json
+from sept_offline.errors import DataError
+from sept_offline.files import lock_file, write_json, write_text
 from sept_offline.progress import Progress, Silent
 
 GATHER_SECONDS = 30.0
@@ -90,6 +92,7 @@ def run_bench(
             progress.update(done, running=min(workers, left), failed=len(failed))
         progress.finish()
         gather(folder)
+        write_tables(folder)
         write_json(folder / "failures.json", [vars(failure) for failure in failed])
     finished = sum((folder / "cells" / f"{cell.name}.parquet").exists() for cell in plan.cells)
     return Report(
@@ -99,6 +102,14 @@ def run_bench(
         failed=tuple(failed),
         seconds=time.monotonic() - began,
     )
+
+
+def write_tables(out: Path) -> tuple[list[dict[str, Any]], list[Table]]:
+    """Draw `tables.md` from the gathered tables; the figures, and how they are shown."""
+    summary = summarise_bench(out)
+    tables = make_tables(summary)
+    write_text(out / "tables.md", markdown(tables))
+    return summary, tables
 
 
 def _tasks(plan: Plan, folder: Path) -> list[tuple[CellTask, Logs]]:
@@ -112,29 +123,23 @@ def _tasks(plan: Plan, folder: Path) -> list[tuple[CellTask, Logs]]:
 
 def _provide(
     wanted: list[Logs], engine: str, workers: int, progress: Progress
-) -> Iterable[Failure]:
+) -> Iterator[Failure]:
     """Have all logs made, collections before what is a part of them; yields those that failed."""
-    parts = [logs for logs in wanted if logs.whole is not None]
-    wholes = [logs.whole or logs for logs in wanted]
-    lost: set[Path] = set()
+    wholes = {logs.path: logs for logs in (one.whole or one for one in wanted)}
+    parts = {logs.path: logs for logs in wanted if logs.whole is not None}
     for title, group in (("collect", wholes), ("thin", parts)):
-        unique = list({logs.path: logs for logs in group}.values())
-        unique = [logs for logs in unique if logs.whole is None or logs.whole.path not in lost]
-        for logs in group:
-            if logs.whole is not None and logs.whole.path in lost and logs.path not in lost:
-                lost.add(logs.path)
-                yield Failure(logs.path.name, "The collection it is a part of failed.", 0)
-        if not unique:
+        absent = [logs for logs in group.values() if not provided(logs)]
+        if not absent:
             continue
-        unique[0].path.parent.mkdir(parents=True, exist_ok=True)
-        progress.start(title, len(unique), "datasets")
-        for done, outcome in enumerate(run_tasks(provide, unique, engine=engine, workers=workers)):
-            if isinstance(outcome.exception, SeptError):
-                raise outcome.exception
+        absent[0].path.parent.mkdir(parents=True, exist_ok=True)
+        progress.start(title, len(absent), "datasets")
+        progress.update(0)
+        running = run_tasks(provide, absent, engine=engine, workers=workers)
+        for done, outcome in enumerate(running, 1):
             if outcome.error is not None:
-                lost.add(outcome.task.path)
+                progress.message(f"{outcome.task.path.name} failed: {outcome.error}")
                 yield Failure(outcome.task.path.name, outcome.error, outcome.attempts)
-            progress.update(done + 1)
+            progress.update(done)
         progress.finish()
 
 

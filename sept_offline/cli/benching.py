@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from sept_offline.cli.console import ConsoleProgress, print_json
+from sept_offline.cli.console import ConsoleProgress, print_json, print_table
+
+if TYPE_CHECKING:
+    from sept_offline.bench.tables import Table
 
 
 @click.command()
@@ -30,6 +34,7 @@ from sept_offline.cli.console import ConsoleProgress, print_json
 @click.option("--workers", type=click.IntRange(min=1), default=2, show_default=True)
 @click.option("--quick", is_flag=True, help="Tiny budgets and one seed: does everything run?")
 @click.option("--replace", is_flag=True, help="Run finished cells of other settings again.")
+@click.option("--tables-only", is_flag=True, help="Run nothing; draw the tables of what is there.")
 @click.option("-o", "--out", type=Path, default=Path("bench"), show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
 @click.option("--quiet", is_flag=True, help="No progress.")
@@ -47,6 +52,7 @@ def bench(
     workers: int,
     quick: bool,
     replace: bool,
+    tables_only: bool,
     out: Path,
     as_json: bool,
     quiet: bool,
@@ -62,8 +68,11 @@ def bench(
       sept-offline bench --quick --out bench-quick
       sept-offline bench --families hiv --methods sept,avg --seeds 5 --workers 2
     """
-    from sept_offline.bench import make_plan, run_bench
+    from sept_offline.bench import make_plan, run_bench, write_tables
 
+    if tables_only:
+        _show(out, {"path": str(out)}, *write_tables(out), as_json)
+        return
     progress = ConsoleProgress(quiet)
     plan = make_plan(
         _names(families),
@@ -85,27 +94,39 @@ def bench(
         progress.finish()
         click.echo(f"Interrupted; the same command continues {out}.", err=True)
         raise click.exceptions.Exit(1) from None
-    failed = [vars(failure) for failure in report.failed]
-    if as_json:
-        print_json(
-            {
-                "path": str(out),
-                "cells": report.planned,
-                "found": report.found,
-                "ran": report.ran,
-                "failed": failed,
-                "seconds": round(report.seconds, 3),
-            }
-        )
-    else:
-        click.echo(
-            f"{out}: {report.found + report.ran} of {report.planned} cells, {report.ran} of them "
-            f"new, in {report.seconds:.0f} s"
-        )
+    found = {
+        "path": str(out),
+        "cells": report.planned,
+        "found": report.found,
+        "ran": report.ran,
+        "failed": [vars(failure) for failure in report.failed],
+        "seconds": round(report.seconds, 3),
+    }
+    _show(out, found, *write_tables(out), as_json)
+    click.echo(
+        f"{out}: {report.found + report.ran} of {report.planned} cells, {report.ran} of them new, "
+        f"in {report.seconds:.0f} s",
+        err=as_json,
+    )
     for failure in report.failed:
         click.echo(f"Failed: {failure.name}: {failure.error}", err=True)
-    if failed:
+    if report.failed:
         raise click.exceptions.Exit(1)
+
+
+def _show(
+    out: Path,
+    found: dict[str, Any],
+    summary: list[dict[str, Any]],
+    tables: list[Table],
+    as_json: bool,
+) -> None:
+    if as_json:
+        print_json(found | {"summary": summary})
+        return
+    for table in tables:
+        print_table(table.title, table.columns, table.rows)
+    click.echo(f"{out / 'tables.md'} holds the same, and what the columns mean")
 
 
 def _names(text: str) -> list[str]:

@@ -1,0 +1,108 @@
+"""A bench in figures: one JSON-ready object a family, preset, variant and method."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sept_offline.bench.statistics import grid, paired, summarise
+from sept_offline.bench.store import read_table
+from sept_offline.bench.variants import BASE
+from sept_offline.config import read_toml
+from sept_offline.errors import FamilyError
+from sept_offline.family import load_family
+from sept_offline.methods import METHODS
+
+PAPER = Path(__file__).with_name("paper.toml")
+RIVALS = ("avg", "oracle", "sept")
+FIGURES = ("steps_to_solve", "return", "normalised", "solved", "seconds", "act_microseconds")
+PAIRED = ("normalised", "return", "steps_to_solve")
+
+Row = Mapping[str, Any]
+Key = tuple[str, str, str, str]
+
+
+def summarise_bench(out: Path) -> list[dict[str, Any]]:
+    """From the tables in `out`; in the order in which they are shown."""
+    return summarise_rows(read_table(out, "results"), read_table(out, "cells"))
+
+
+def summarise_rows(results: Sequence[Row], cells: Sequence[Row]) -> list[dict[str, Any]]:
+    """From rows of the tables `results` and `cells`."""
+    episodes, fits = _grouped(results), _grouped(cells)
+    return [
+        _summary(key, episodes, fits[key]) for key in sorted(fits, key=_order) if key in episodes
+    ]
+
+
+def _summary(key: Key, episodes: Mapping[Key, list[Row]], fits: list[Row]) -> dict[str, Any]:
+    family, preset, variant, method = key
+    own = episodes[key]
+    published = _published(family)
+    identified = [fit["identification"] for fit in fits if fit["identification"] is not None]
+    found: dict[str, Any] = {
+        "family": family,
+        "preset": preset,
+        "variant": variant,
+        "method": method,
+        "needs": sorted({need for fit in fits for need in fit["needs"]}),
+        "learns": any(fit["learns"] for fit in fits),
+        "budget": next((fit["budget"] for fit in fits if fit["budget"]), None),
+        "behaviour_estimated": any(fit["behaviour_estimated"] for fit in fits),
+        "seeds": len(fits),
+        "episodes": len(own),
+        "identification": float(np.mean(identified)) if identified else None,
+    }
+    for figure in FIGURES:
+        found[figure] = summarise(grid(own, figure)[2])
+    for figure in ("fit_seconds", "fit_cpu_seconds"):
+        found[figure] = summarise(np.array([[fit[figure]] for fit in fits], dtype=np.float64))
+    found["paper"] = {
+        figure: dict(zip(("mean", "se"), map(_optional, values[method]), strict=True))
+        for figure, values in published.items()
+        if method in values
+    }
+    found["against"] = {
+        rival: {
+            column: paired(own, episodes[(family, preset, variant, rival)], column)
+            for column in PAIRED
+        }
+        for rival in RIVALS
+        if rival != method and (family, preset, variant, rival) in episodes
+    }
+    return found
+
+
+def _published(family: str) -> dict[str, dict[str, Sequence[float | None]]]:
+    """The paper's figures; for a family that it does not have, those the family reports itself."""
+    found: dict[str, dict[str, Sequence[float | None]]] = read_toml(PAPER).get(family, {})
+    if found:
+        return found
+    try:
+        own = load_family(family).published
+    except FamilyError:
+        return {}
+    return {"steps_to_solve": {method: (value, None) for method, value in own.items()}}
+
+
+def _optional(value: float | None) -> float | None:
+    return None if value is None else float(value)
+
+
+def _grouped(rows: Sequence[Row]) -> dict[Key, list[Row]]:
+    groups: dict[Key, list[Row]] = {}
+    for row in rows:
+        key = (row["family"], row["preset"], row["variant"], row["method"])
+        groups.setdefault(key, []).append(row)
+    return groups
+
+
+def _order(key: Key) -> tuple[Any, ...]:
+    """Families by name, the default preset and the base variant first, methods as registered."""
+    family, preset, variant, method = key
+    known = list(METHODS)
+    place = known.index(method) if method in known else len(known)
+    return family, preset != "default", preset, variant != BASE, variant, place, method
