@@ -3,7 +3,8 @@
 Every function takes `shares[B, E]`, how much each episode counts, a row a replicate, and returns
 `[B]`. With γ = 1 and a horizon of H steps they estimate what `evaluate` reports: the plain sum of
 rewards of an episode of at most H steps, instances counting alike. An episode that was cut before
-the horizon counts at the steps it has and in no mean after them.
+the horizon counts at the steps it has and in no mean after them; those that were not cut stand for
+it, which is right where cuts have nothing to do with what happens.
 """
 
 from __future__ import annotations

@@ -129,8 +129,8 @@ def judge(
             f"{data.path}: {int((chances[taken] <= 0).sum())} logged actions have probability 0; "
             "run sept-offline validate to see where."
         )
-    table = tabulate(steps, choices[taken], chances[taken], horizon)
-    shares = equal_shares(table.instance)
+    shares = equal_shares(steps.instance[steps.time == 0])
+    table = tabulate(steps, choices[taken], chances[taken], horizon, shares)
     # Errors of at most 1: there d3rlpy's Huber loss is quadratic, and Q a mean and not a median.
     scale = float(np.abs(_returns_to_go(table)).max()) or 1.0
     by_instance = split_within(table.instance)

@@ -18,8 +18,9 @@ LARGEST_LOG = 600.0
 class Table:
     """E episodes over H steps, whatever is told of them.
 
-    rewards `[E, H]`, 0 after an end; seen `[E, H]`: 1 where the step was logged or the episode had
-    ended for good, 0 from where it was cut; ratio `[E, H]`: ρ_{0:t}, the product of π/μ up to and
+    rewards `[E, H]`, 0 after an end; seen `[E, H]`: 0 from where an episode was cut, else 1 over
+    the chance of not having been cut until then (1 where no episode is cut before the horizon);
+    ratio `[E, H]`: ρ_{0:t}, the product of π/μ up to and
     with step t, as it was at the end after an end; before `[E, H]`: the same without step t;
     instance `[E]`; place `[N]`: where each step that counts stands in the flattened rectangle;
     counted `[N']` bool over all logged steps: those before the horizon.
@@ -46,8 +47,13 @@ class Table:
         return total
 
 
-def tabulate(steps: Steps, target: Doubles, behaviour: Doubles, horizon: int) -> Table:
-    """From `target[N']` and `behaviour[N']`, the two policies' probabilities of what was done."""
+def tabulate(
+    steps: Steps, target: Doubles, behaviour: Doubles, horizon: int, shares: Doubles | None = None
+) -> Table:
+    """From `target[N']` and `behaviour[N']`, the two policies' probabilities of what was done.
+
+    `shares[E]` say how much each episode counts where the chance of being cut is reckoned.
+    """
     starts = np.flatnonzero(steps.time == 0)
     length = np.diff(np.append(starts, len(steps.time)))
     count = len(starts)
@@ -64,13 +70,36 @@ def tabulate(steps: Steps, target: Doubles, behaviour: Doubles, horizon: int) ->
     log_ratio.reshape(-1)[place] = single[counted]
     ratio = np.exp(np.minimum(np.cumsum(log_ratio, axis=1), LARGEST_LOG))
     before = np.concatenate([np.ones((count, 1)), ratio[:, :-1]], axis=1)
-    seen = (time < kept[:, None]) | terminated[:, None]
+    there = (time < kept[:, None]) | terminated[:, None]
+    lasting = _lasting(kept, terminated, horizon, np.ones(count) if shares is None else shares)
+    at = np.minimum(time, kept[:, None] - 1)
+    seen = np.where(there, 1 / lasting[at], 0.0)
     return Table(
         rewards,
-        seen.astype(np.float64),
+        seen,
         ratio,
         before,
         steps.instance[starts],
         place,
         counted,
     )
+
+
+def _lasting(
+    length: NDArray[np.int64], terminated: NDArray[np.bool_], horizon: int, shares: Doubles
+) -> Doubles:
+    """`[H]`: the chance that an episode which goes on has not been cut before step t.
+
+    As Kaplan and Meier reckon it, from those that could have been cut after each step. Without it
+    episodes that ended early, which nothing can cut, would stand for too many.
+    """
+    last = np.minimum(length, horizon) - 1
+    cut = ~terminated & (length < horizon)
+    cut_at = np.bincount(last[cut], shares[cut], minlength=horizon)
+    ended_at = np.bincount(last[terminated], shares[terminated], minlength=horizon)
+    going = shares.sum() - np.concatenate([[0.0], np.cumsum(cut_at + ended_at)[:-1]]) - ended_at
+    hazard = np.where(cut_at > 0, cut_at / np.maximum(going, cut_at), 0.0)
+    after: Doubles = np.cumprod(1 - hazard)
+    # where everybody left is cut nobody is there to be weighted: any number but 0 will do
+    chance = np.concatenate([[1.0], after[:-1]])
+    return np.where(chance > 1e-12, chance, 1.0)

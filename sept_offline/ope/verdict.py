@@ -76,7 +76,7 @@ def overlap(
         largest_weight=float(final.max() / total) if total > 0 else 1.0,
         mean_weight=float(min(total, 1e300)),
         covered_steps=int(short[0]) if len(short) else len(sizes),
-        cut=float(shares @ (1 - table.seen[:, -1])),
+        cut=float(shares @ (table.seen[:, -1] == 0)),
     )
 
 

@@ -1,0 +1,6 @@
+"""Lets the tests of this folder find enumerated, whatever way pytest imports them."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
