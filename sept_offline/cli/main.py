@@ -15,6 +15,7 @@ from sept_offline.cli.collecting import collect
 from sept_offline.cli.dataset import convert, inspect, validate
 from sept_offline.cli.evaluating import evaluate
 from sept_offline.cli.fitting import fit
+from sept_offline.cli.importing import import_
 from sept_offline.cli.judging import ope
 from sept_offline.errors import SeptError, TrainingError
 from sept_offline.family import suggest
@@ -64,7 +65,7 @@ def cli() -> None:
     """
 
 
-for command in (collect, inspect, validate, convert, fit, evaluate, ope, bench):
+for command in (collect, inspect, validate, convert, import_, fit, evaluate, ope, bench):
     cli.add_command(command)
 
 

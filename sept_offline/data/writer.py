@@ -76,7 +76,7 @@ class DatasetWriter:
             observation_names=None if observation_names is None else tuple(observation_names),
             action_names=None if action_names is None else tuple(action_names),
             root_seed=root_seed,
-            versions=dict(_written_by() if versions is None else versions),
+            versions=dict(written_by() if versions is None else versions),
             probe_steps=probe_steps,
             extra=json_ready(extra or {}, "extra"),
         )
@@ -279,7 +279,7 @@ class Spool:
         self._raw.clear()
 
 
-def _written_by() -> dict[str, str]:
+def written_by() -> dict[str, str]:
     """Name and version of what shapes the bytes of a file."""
     found = library_versions()
     return {name: found[name] for name in ("sept-offline", "python", "numpy", "h5py", "pyarrow")}

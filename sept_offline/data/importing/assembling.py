@@ -1,0 +1,339 @@
+"""Batches of whole episodes, ordered, checked and completed, into the spool."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sept_offline.data.importing.filling import fill, fills_of
+from sept_offline.data.importing.reading import Reading
+from sept_offline.data.importing.rows import TERMINATED, TRUNCATED, Rows
+from sept_offline.data.importing.spooling import EpisodeSpool
+from sept_offline.data.records import Bool, Float64, Int64
+
+SAMPLE = 1 << 18
+"""Values of a continuous action that its quantiles are taken from."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How n ordered rows make e episodes."""
+
+    starts: Int64
+    """[e]"""
+    counts: Int64
+    """[e], rows of each"""
+    last: Int64
+    """[e]"""
+    ends_in_row: Bool
+    """[e], whether the last row is no step: it holds the final observation and nothing else"""
+    gives_up_step: Bool
+    """[e], whether the last row's step is given up so that its observation is the final one"""
+
+    @property
+    def steps(self) -> Int64:
+        """[e], T of each."""
+        return self.counts - (self.ends_in_row | self.gives_up_step)
+
+    def first(self) -> Int64:
+        """[n], the row in which each row's episode begins."""
+        return np.repeat(self.starts, self.counts)
+
+
+class Assembly:
+    """Takes batches of whole episodes; keeps counts, ranges and a sample of what it saw."""
+
+    def __init__(self, reading: Reading, spool: EpisodeSpool) -> None:
+        self.reading, self.spool = reading, spool
+        self.fills = fills_of(reading.mapping)
+        self.findings = reading.findings
+        d = spool.dim
+        self.low, self.high = np.full(d, np.inf), np.full(d, -np.inf)
+        self.total, self.known = np.zeros(d), np.zeros(d, dtype=np.int64)
+        self.reward_total, self.reward_known = 0.0, 0
+        self._sample: list[Float64] = []
+        self._stride = 1
+
+    def add_all(self, batches: Iterable[Rows]) -> None:
+        """Every batch."""
+        for batch in batches:
+            self.add(batch)
+
+    def add(self, rows: Rows) -> None:
+        """One batch of whole episodes, their rows in any order."""
+        rows = self._without_duplicates(self._ordered(rows))
+        shape = self._shape(rows)
+        keep = self._kept(rows, shape)
+        if not keep.all():
+            rows = rows.take(np.repeat(keep, shape.counts))
+            if not len(rows):
+                return
+            shape = self._shape(rows)
+        self._check_instances(rows, shape)
+        # Filling changes values: not those of the reader's own buffers.
+        step = np.ones(len(rows), dtype=np.bool_)
+        step[shape.last[shape.ends_in_row | shape.gives_up_step]] = False
+        rows = self._filled(rows, shape, step)
+        self._write(rows, shape, step)
+
+    def _ordered(self, rows: Rows) -> Rows:
+        later = np.diff(rows.episode) > 0
+        same = np.diff(rows.episode) == 0
+        forward = np.diff(rows.time) > 0
+        if (later | (same & forward)).all():
+            return rows
+        backward = same & (np.diff(rows.time) < 0)
+        self.findings.counts["unordered rows"] += int((backward | ~(later | same)).sum())
+        return rows.take(np.lexsort((rows.row, rows.time, rows.episode)))
+
+    def _without_duplicates(self, rows: Rows) -> Rows:
+        again = (np.diff(rows.episode) == 0) & (np.diff(rows.time) == 0)
+        if not again.any():
+            return rows
+        at = np.flatnonzero(again)
+        equal = np.ones(len(at), dtype=np.bool_)
+        for name in (
+            "instance",
+            "observations",
+            "following",
+            "action",
+            "reward",
+            "ends",
+            "chances",
+        ):
+            values = getattr(rows, name)
+            if values is None:
+                continue
+            one, other = values[at], values[at + 1]
+            alike = one == other
+            if values.dtype.kind == "f":
+                alike |= np.isnan(one) & np.isnan(other)
+            equal &= alike.reshape(len(at), -1).all(axis=1)
+        if not equal.all():
+            first = at[int(np.argmin(equal))]
+            one_place, other_place = (self.findings.place(int(rows.row[first + i])) for i in (0, 1))
+            self.findings.refuse(
+                "contradiction",
+                ~equal,
+                f"{{count}} steps are logged twice and differently, first one of the episode "
+                f"{self._episode(rows, first)} ({one_place}, and {other_place}); keep one of each.",
+            )
+        self.findings.counts["duplicated steps"] += int(equal.sum())
+        keep = np.ones(len(rows), dtype=np.bool_)
+        keep[at + 1] = False
+        return rows.take(keep)
+
+    def _shape(self, rows: Rows) -> Shape:
+        starts = np.flatnonzero(np.diff(rows.episode, prepend=-1) != 0)
+        counts = np.diff(np.append(starts, len(rows)))
+        last = starts + counts - 1
+        ends_in_row = np.isnan(rows.action[last])
+        gives_up = ~ends_in_row
+        if rows.following is not None:
+            gives_up &= np.isnan(rows.following[last]).all(axis=1)
+        if self.reading.mapping.keep_terminal:
+            gives_up &= (rows.ends[last] & TERMINATED) == 0
+        return Shape(starts, counts, last, ends_in_row, gives_up)
+
+    def _kept(self, rows: Rows, shape: Shape) -> Bool:
+        """[e], without episodes that have no step or, where that is wanted, no reward."""
+        counts = self.findings.counts
+        stepless = shape.steps < 1
+        counts["episodes without a step"] += int(stepless.sum())
+        rewarded = ~np.isnan(rows.reward)
+        rewarded[shape.last[shape.ends_in_row | shape.gives_up_step]] = False
+        bare = ~np.logical_or.reduceat(rewarded, shape.starts) & ~stepless
+        if self.fills.reward is not None or not bare.any():
+            return ~stepless
+        counts["unrewarded episodes"] += int(bare.sum())
+        if not self.reading.mapping.drop_unrewarded:
+            first = shape.starts[int(np.argmax(bare))]
+            self.findings.refuse(
+                "reward",
+                bare,
+                "{count} episodes have no reward at all, first the episode "
+                f"{self._episode(rows, first)} ({self.findings.place(int(rows.row[first]))}); "
+                f"leave them out with --drop-unrewarded, or say --fill "
+                f"{self.reading.mapping.reward}=zero.",
+            )
+        return ~stepless & ~bare
+
+    def _check_instances(self, rows: Rows, shape: Shape) -> None:
+        first = rows.instance[shape.first()]
+        other = rows.instance != first
+        if not other.any():
+            return
+        at = int(np.argmax(other))
+        names = self.reading.instances.list
+        self.findings.refuse(
+            "instance",
+            np.logical_or.reduceat(other, shape.starts),
+            "{count} episodes change their instance, first the episode "
+            f"{self._episode(rows, at)} from {names[first[at]]!r} to "
+            f"{names[rows.instance[at]]!r} ({self.findings.place(int(rows.row[at]))}); if episodes "
+            "are numbered anew in every instance, name both columns: --episode "
+            f"{','.join([str(self.reading.mapping.instance), *self.reading.mapping.episode])}.",
+        )
+
+    def _filled(self, rows: Rows, shape: Shape, step: Bool) -> Rows:
+        """With missing values filled by the rules, and the others counted as missing."""
+        findings, mapping = self.findings, self.reading.mapping
+        bad = np.isnan(rows.observations).any(axis=0)
+        no_reward, no_action = np.isnan(rows.reward) & step, np.isnan(rows.action) & step
+        if not (bad.any() or no_reward.any() or no_action.any()):
+            return rows
+        rows = rows.take(np.arange(len(rows)))
+        first = shape.first()
+        for position in np.flatnonzero(bad).tolist():
+            name = self.observation_name(position)
+            values = rows.observations[:, position]
+            rule = self.fills.observations.get(position, self.fills.otherwise)
+            if rule is not None:
+                findings.filled[name] += fill(values, rule, first)
+            if rule != "mean":
+                findings.lack("value", name, int(np.isnan(values).sum()))
+        if no_reward.any():
+            rule, name = self.fills.reward, str(mapping.reward)
+            rows.reward[~step] = 0.0
+            if rule is not None:
+                findings.filled[name] += fill(rows.reward, rule, first)
+            if rule != "mean":
+                findings.lack("value", name, int(np.isnan(rows.reward).sum()))
+        if no_action.any():
+            rule, name = self.fills.action, str(mapping.action)
+            values = np.where(step, rows.action, 0.0)
+            if rule is not None:
+                number = -1.0 if rule == "previous" else self._action_value(rule)
+                filled = fill(values, rule if rule == "previous" else number, first)
+                findings.filled[name] += filled
+            findings.lack("value", name, int(np.isnan(values).sum()))
+            rows.action[step] = values[step]
+        return rows
+
+    def _action_value(self, word: str) -> float:
+        if self.reading.mapping.bins is not None:
+            return float(word)
+        return float(self.reading.label([word], np.zeros(1, dtype=np.int64))[0])
+
+    def _end_bits(self, rows: Rows, shape: Shape, step: Bool) -> NDArray[np.uint8]:
+        """[e], how each episode ended."""
+        counts = self.findings.counts
+        last_step = shape.starts + shape.steps - 1
+        bits = rows.ends[last_step].copy()
+        bits[shape.ends_in_row] |= rows.ends[shape.last[shape.ends_in_row]]
+        early = (rows.ends > 0) & step
+        early[last_step] = False
+        if early.any():
+            at = int(np.argmax(early))
+            self.findings.refuse(
+                "early end",
+                early,
+                "{count} end flags stand before the last step of their episode, first in the "
+                f"episode {self._episode(rows, at)} ({self.findings.place(int(rows.row[at]))}); "
+                "give what follows an episode id of its own.",
+            )
+        given_up = rows.ends[shape.last[shape.gives_up_step]]
+        counts["last steps given up"] += int(shape.gives_up_step.sum())
+        counts["terminations given up"] += int(((given_up & TERMINATED) > 0).sum())
+        both = bits == TERMINATED | TRUNCATED
+        counts["both end flags"] += int(both.sum())
+        unmarked = (bits == 0) & ~shape.gives_up_step
+        unmarked[shape.gives_up_step] = (bits[shape.gives_up_step] | given_up) == 0
+        counts["episodes without an end flag"] += int(unmarked.sum())
+        return np.where(bits & TERMINATED, TERMINATED, TRUNCATED).astype(np.uint8)
+
+    def _write(self, rows: Rows, shape: Shape, step: Bool) -> None:
+        observations = self._observations(rows, shape)
+        bits = self._end_bits(rows, shape, step)
+        steps = shape.steps
+        flags = np.zeros(int(steps.sum()), dtype=np.uint8)
+        flags[np.cumsum(steps) - 1] = bits
+        self._measure(observations, rows, shape, step)
+        whole = bool(step.all())
+        columns = {
+            "observations": observations,
+            "actions": rows.action if whole else rows.action[step],
+            "rewards": rows.reward if whole else rows.reward[step],
+            "terminations": flags == TERMINATED,
+            "truncations": flags == TRUNCATED,
+        }
+        if rows.chances is not None:
+            columns["chances"] = rows.chances if whole else rows.chances[step]
+        about = (rows.episode[shape.starts], rows.instance[shape.starts], steps)
+        self.spool.append(np.stack(about, axis=1), columns)
+
+    def _observations(self, rows: Rows, shape: Shape) -> NDArray[np.float32]:
+        """[Σ(T+1), d], each episode's final one at its end."""
+        added = shape.steps == shape.counts
+        if not added.any():
+            return rows.observations
+        sizes = shape.counts + added
+        ends = np.cumsum(sizes)
+        source = np.arange(int(ends[-1])) - np.repeat(ends - sizes - shape.starts, sizes)
+        final = ends[added] - 1
+        source[final] -= 1
+        observations: NDArray[np.float32] = rows.observations[source]
+        if rows.following is not None:
+            logged = rows.following[shape.last[added]]
+            here = ~np.isnan(logged).all(axis=1)
+            for position in np.flatnonzero(np.isnan(logged[here]).any(axis=0)).tolist():
+                name = self.reading.mapping.next_observations[position]
+                self.findings.lack("value", name, int(np.isnan(logged[here][:, position]).sum()))
+            observations[final[here]] = logged[here]
+            self.findings.counts["terminal steps kept"] += int((~here).sum())
+        else:
+            self.findings.counts["terminal steps kept"] += int(added.sum())
+        return observations
+
+    def _measure(
+        self, observations: NDArray[np.float32], rows: Rows, shape: Shape, step: Bool
+    ) -> None:
+        """Ranges and sums of what is known, gaps in time, a sample of a continuous action."""
+        known = ~np.isnan(observations)
+        all_known = bool(known.all())
+        zeroed = observations if all_known else np.where(known, observations, 0)
+        self.total += zeroed.sum(axis=0, dtype=np.float64)
+        self.known += len(observations) if all_known else known.sum(axis=0)
+        if all_known:
+            self.low = np.minimum(self.low, observations.min(axis=0))
+            self.high = np.maximum(self.high, observations.max(axis=0))
+        else:
+            self.low = np.minimum(self.low, np.where(known, observations, np.inf).min(axis=0))
+            self.high = np.maximum(self.high, np.where(known, observations, -np.inf).max(axis=0))
+        rewards = rows.reward[step & ~np.isnan(rows.reward)]
+        self.reward_total += float(rewards.sum())
+        self.reward_known += len(rewards)
+        inner = np.diff(rows.episode) == 0
+        if self.reading.mapping.time is not None and self.reading.times == "whole":
+            jumps = (np.diff(rows.time) > 1) & inner
+            self.findings.counts["gaps in time"] += int(jumps.sum())
+        if rows.following is not None:
+            differs = (rows.following[:-1] != rows.observations[1:]).any(axis=1) & inner
+            self.findings.counts["next observations that differ"] += int(differs.sum())
+        if self.reading.mapping.bins is not None:
+            self._take_sample(rows.action[step])
+
+    def _take_sample(self, values: Float64) -> None:
+        """Every k-th value, k doubled whenever there are too many."""
+        self._sample.append(values[:: self._stride])
+        while sum(map(len, self._sample)) > SAMPLE:
+            self._sample = [np.concatenate(self._sample)[::2]]
+            self._stride *= 2
+
+    def sample(self) -> Float64:
+        """Values of a continuous action from all over the table."""
+        return np.concatenate(self._sample)
+
+    def observation_name(self, position: int) -> str:
+        """The column of an observation, or a single list column and a place in it."""
+        names = self.reading.mapping.observations
+        if len(names) == self.spool.dim:
+            return names[position]
+        return f"{names[0] if names else 'observations'}[{position}]"
+
+    def _episode(self, rows: Rows, at: int) -> str:
+        word = self.reading.episode_words()[int(rows.episode[at])]
+        return repr("/".join(word) if isinstance(word, tuple) else word)

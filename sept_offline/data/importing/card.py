@@ -1,0 +1,253 @@
+"""The dataset card: what an import found and did, as plain values and as Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sept_offline.data.dataset import Dataset
+from sept_offline.data.source import BLOCK_ROWS
+from sept_offline.data.summary import DEFAULT_PROBE_STEPS, instance_leak
+
+TOLD = {
+    "unordered rows": "rows stood out of order and were sorted by time",
+    "duplicated steps": "steps were logged twice, identically, and kept once",
+    "both end flags": "episodes were marked both terminated and truncated: terminated was kept",
+    "episodes without an end flag": "episodes had no end flag and count as truncated",
+    "empty flags": "end flags were empty and read as false",
+    "last steps given up": "episodes had no final observation: the last logged one became it, and "
+    "the step taken there was given up",
+    "terminations given up": "of those steps ended the task, and their rewards are lost with them: "
+    "--keep-terminal keeps such steps",
+    "terminal steps kept": "terminated episodes had no final observation: their last one was "
+    "repeated in its place",
+    "episodes without a step": "episodes had no step and were left out",
+    "unrewarded episodes": "episodes had no reward and were left out",
+    "gaps in time": "times within an episode jump by more than 1",
+    "next observations that differ": "next observations are not the observation of the row that "
+    "follows: steps may be missing",
+    "probabilities made to sum to 1": "steps had rounded probabilities, made to sum to 1",
+    "steps without probabilities": "steps have no probability of the action taken",
+    "bins": "bins of equal counts were made of a continuous action",
+}
+"""How each count is told, in the order of telling."""
+
+
+def measure(
+    data: Dataset, ranges: Sequence[dict[str, Any]], probe_steps: int | None
+) -> dict[str, Any]:
+    """Counts, ranges, coverage, entropy and confounding, reading `data` in bounded memory."""
+    probe = probe_steps or DEFAULT_PROBE_STEPS
+    index, actions = data.episode_index, data.num_actions
+    counts = np.zeros((len(data.instances), actions), dtype=np.int64)
+    episode_of = np.cumsum(index.length)
+    returns = np.zeros(len(index))
+    least, most, surprise, known = np.inf, -np.inf, 0.0, 0
+    source = data._source
+    for low in range(0, data.num_steps, BLOCK_ROWS):
+        rows = np.arange(low, min(low + BLOCK_ROWS, data.num_steps), dtype=np.int64)
+        taken, rewards = source.take("actions", rows), source.take("rewards", rows)
+        first = int(np.searchsorted(episode_of, low, side="right"))
+        last = int(np.searchsorted(episode_of, rows[-1], side="right")) + 1
+        ends = np.minimum(episode_of[first:last], rows[-1] + 1)
+        starts = np.maximum(episode_of[first:last] - index.length[first:last], low) - low
+        returns[first:last] += np.add.reduceat(rewards, starts)
+        owner = np.repeat(index.instance[first:last], ends - low - starts)
+        cells = np.bincount(owner * actions + taken, minlength=counts.size)
+        counts += cells.reshape(counts.shape)
+        least, most = min(least, float(rewards.min())), max(most, float(rewards.max()))
+        if data.has_propensities:
+            total, sure = _surprise(source.take("propensities", rows), taken)
+            surprise, known = surprise + total, known + sure
+    segments = data.segments(probe)
+    coverage = [
+        len(np.unique(segments.actions[segments.instance == code], axis=0))
+        for code in range(len(data.instances))
+    ]
+    leak = instance_leak(segments, actions)
+    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    frequencies = counts.sum(axis=0) / counts.sum()
+    weights = counts.sum(axis=1) / counts.sum()
+    possible = float(actions) ** probe
+    names = data.metadata.action_names or tuple(map(str, range(actions)))
+    return {
+        "instances": len(data.instances),
+        "episodes": data.num_episodes,
+        "steps": data.num_steps,
+        "episodes_per_instance": _spread(np.bincount(index.instance)),
+        "length": _spread(index.length),
+        "terminated": float(_ended(data)),
+        "return": _spread(returns),
+        "reward": {"min": least, "max": most},
+        "observations": list(ranges),
+        "actions": dict(zip(names, frequencies.tolist(), strict=True)),
+        "probe_steps": probe,
+        "coverage": {
+            "possible": possible,
+            "min": min(coverage) / possible,
+            "mean": float(np.mean(coverage)) / possible,
+            "short_episodes": segments.skipped,
+        },
+        "entropy": {
+            "of_frequencies": float(weights @ _entropy(shares)),
+            "of_behaviour": surprise / known if known else None,
+            "largest": float(np.log(actions)),
+            "known_steps": known / data.num_steps,
+        },
+        "confounding": None
+        if leak is None
+        else {"accuracy": leak.accuracy, "chance": leak.chance, "significant": leak.significant},
+    }
+
+
+def _surprise(propensities: Any, taken: Any) -> tuple[float, int]:
+    """The behaviour's entropy over steps whose probabilities are known, summed, and their count.
+
+    Where only the action taken has one, its −log is an unbiased estimate.
+    """
+    logged = propensities[np.arange(len(taken)), taken]
+    whole = ~np.isnan(propensities).any(axis=1)
+    alone = ~np.isnan(logged) & ~whole
+    total = float(_entropy(propensities[whole]).sum() - np.log(logged[alone]).sum())
+    return total, int(whole.sum() + alone.sum())
+
+
+def _entropy(shares: Any) -> Any:
+    return -(shares * np.log(np.where(shares > 0, shares, 1))).sum(axis=-1)
+
+
+def _ended(data: Dataset) -> float:
+    last = data.episode_index.offset + data.episode_index.length - 1
+    return float(data._source.take("terminations", last.astype(np.int64)).mean())
+
+
+def _spread(values: Any) -> dict[str, float]:
+    return {"min": float(values.min()), "mean": float(values.mean()), "max": float(values.max())}
+
+
+def warnings(card: dict[str, Any]) -> list[str]:
+    """What a user should know before fitting."""
+    found = []
+    counts = card["done"]
+    if counts.get("terminations given up"):
+        found.append(
+            f"{counts['terminations given up']:,} {TOLD['terminations given up']}, or log the "
+            "final observation (an extra last row with an empty action, or --next-observations)."
+        )
+    if card["entropy"]["known_steps"] < 1:
+        share = 1 - card["entropy"]["known_steps"]
+        found.append(f"The behaviour's probabilities are unknown for {share:.0%} of the steps.")
+    leak = card["confounding"]
+    if leak is not None and leak["significant"]:
+        found.append(
+            f"The initial actions alone tell the instance in {leak['accuracy']:.0%} of the "
+            f"episodes (chance {leak['chance']:.0%}): the behaviour is confounded with it."
+        )
+    if card["instances"] < 2:
+        found.append("There is one instance only: nothing to transfer between is logged.")
+    for name in ("gaps in time", "next observations that differ"):
+        if counts.get(name):
+            found.append(f"{counts[name]:,} {TOLD[name]}.")
+    return found
+
+
+def markdown(card: dict[str, Any], path: Path, content_hash: str) -> str:
+    """The card for people."""
+    entropy, coverage, leak = card["entropy"], card["coverage"], card["confounding"]
+    lines = [
+        f"# {path.name}",
+        "",
+        f"Imported from {', '.join(card['sources'][:10])}"
+        + (f" and {len(card['sources']) - 10} more" if len(card["sources"]) > 10 else "")
+        + f"; content hash `{content_hash}`.",
+        "",
+        "| | |",
+        "|---|---|",
+        f"| instances | {card['instances']:,} |",
+        f"| episodes | {card['episodes']:,} ({_told(card['episodes_per_instance'])} an instance) |",
+        f"| steps | {card['steps']:,} ({_told(card['length'])} an episode) |",
+        f"| ended by the task itself | {card['terminated']:.0%} of the episodes |",
+        f"| return of an episode | {_told(card['return'])} |",
+        f"| reward of a step | {card['reward']['min']:.4g} … {card['reward']['max']:.4g} |",
+        "",
+        "## Observations",
+        "",
+        "| column | least | mean | most | filled |",
+        "|---|---|---|---|---|",
+        *(
+            f"| {row['name']} | {row['min']:.4g} | {row['mean']:.4g} | {row['max']:.4g} "
+            f"| {row['filled']:,} |"
+            for row in card["observations"]
+        ),
+        "",
+        "## Actions",
+        "",
+        "| action | share of steps |",
+        "|---|---|",
+        *(f"| {name} | {share:.1%} |" for name, share in card["actions"].items()),
+        "",
+        "## Behaviour",
+        "",
+        f"- Entropy: {_entropy_told(entropy)}.",
+        f"- Coverage: of the {coverage['possible']:.0f} initial action sequences of "
+        f"{card['probe_steps']} steps an instance shows {coverage['mean']:.1%} on average, the "
+        f"least {coverage['min']:.1%}; {coverage['short_episodes']:,} episodes are shorter.",
+        "- Confounding: "
+        + (
+            "cannot be measured (it takes two instances with five episodes each)."
+            if leak is None
+            else f"the initial actions alone tell the instance in {leak['accuracy']:.0%} of the "
+            f"episodes, chance {leak['chance']:.0%}"
+            + (": clearly more than chance." if leak["significant"] else ": no more than chance.")
+        ),
+        "",
+        "## Filled, dropped, changed",
+        "",
+        *(_done(card) or ["Nothing."]),
+        "",
+        "## How the columns were read",
+        "",
+        *(f"- `{key}`: {_value(value)}" for key, value in card["mapping"].items()),
+    ]
+    noted = warnings(card)
+    if noted:
+        lines += ["", "## Before fitting", "", *(f"- {line}" for line in noted)]
+    return "\n".join(lines) + "\n"
+
+
+def _done(card: dict[str, Any]) -> list[str]:
+    rules = card["mapping"].get("fill", {})
+    filled = [
+        f"- {count:,} missing values of `{name}` were filled "
+        f"({rules.get(name, rules.get('observations', ''))})."
+        for name, count in card["filled"].items()
+    ]
+    return filled + [
+        f"- {card['done'][name]:,} {told}." for name, told in TOLD.items() if card["done"].get(name)
+    ]
+
+
+def _entropy_told(entropy: dict[str, Any]) -> str:
+    text = f"{entropy['of_frequencies']:.3f} of at most {entropy['largest']:.3f} nats in how often"
+    text += " each action occurs within an instance"
+    if entropy["of_behaviour"] is None:
+        return text + "; the behaviour's own probabilities were not logged"
+    return (
+        f"{entropy['of_behaviour']:.3f} nats by the logged probabilities "
+        f"(of {entropy['known_steps']:.0%} of the steps); {text}"
+    )
+
+
+def _told(spread: dict[str, float]) -> str:
+    return f"{spread['min']:.4g} … {spread['max']:.4g}, mean {spread['mean']:.4g}"
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    if isinstance(value, dict):
+        return ", ".join(f"{key}={rule}" for key, rule in value.items())
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,83 @@
+"""What an import met on its way: counted, located, and told in the end."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sept_offline.errors import DataError
+
+ORDER = (
+    "contradiction",
+    "instance",
+    "early end",
+    "flag",
+    "key",
+    "reward",
+    "value",
+    "probability",
+)
+"""Kinds of refusal, the one told first before the others."""
+
+
+@dataclass
+class Refusal:
+    """One kind of thing that cannot be imported."""
+
+    count: int
+    message: str
+
+
+@dataclass
+class Findings:
+    """Counts of one pass over the rows; whatever must be refused is told at its end."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    filled: Counter[str] = field(default_factory=Counter)
+    """Values filled, by column."""
+    missing: dict[str, Counter[str]] = field(default_factory=dict)
+    """Values missing, by kind ("key" or "value") and column."""
+    refusals: dict[str, Refusal] = field(default_factory=dict)
+    files: list[tuple[int, Path]] = field(default_factory=list)
+    """(its first row, the file), ascending"""
+
+    def place(self, row: int) -> str:
+        """Where a row stands."""
+        starts = [first for first, _ in self.files]
+        first, path = self.files[int(np.searchsorted(starts, row, side="right")) - 1]
+        return f"{path}, row {row - first + 1}"
+
+    def lack(self, kind: str, column: str, count: int) -> None:
+        """`count` values of a column are missing."""
+        if count:
+            self.missing.setdefault(kind, Counter())[column] += count
+
+    def refuse(self, kind: str, bad: NDArray[np.bool_], message: str) -> None:
+        """Count what is `bad`; the message of the first stands for the kind."""
+        count = int(bad.sum())
+        if count:
+            self.refusals.setdefault(kind, Refusal(0, message)).count += count
+
+    def raise_if_bad(self) -> None:
+        """A DataError with the first refusal, if there is one."""
+        for kind, hint in (
+            ("key", "every row needs them: complete the rows or leave them out"),
+            (
+                "value",
+                "say how to fill them, as in --fill COLUMN=previous (or zero, mean, a value)",
+            ),
+        ):
+            lacking = self.missing.get(kind, Counter())
+            if lacking:
+                told = ", ".join(f"{count:,} in {name!r}" for name, count in lacking.items())
+                message = f"Values are missing or not finite ({told}); {hint}."
+                self.refusals[kind] = Refusal(sum(lacking.values()), message)
+        found = [self.refusals[kind] for kind in ORDER if kind in self.refusals]
+        for refusal in found:
+            more = len(found) - 1
+            rest = f" ({more} more kinds of problem.)" if more else ""
+            raise DataError(refusal.message.replace("{count}", f"{refusal.count:,}") + rest)

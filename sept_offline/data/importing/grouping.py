@@ -1,0 +1,69 @@
+"""Whole episodes out of rows in any order, in bounded memory.
+
+Where the rows of an episode lie together, as in most logs, batches pass through and only the last
+episode of each waits for the next. Where one comes back, its rows are spread over more than memory
+may hold: they are dealt into buckets on disk by episode, and each bucket is read alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import numpy as np
+
+from sept_offline.data.importing.rows import Rows, joined, unpack
+
+BUCKET_BYTES = 1 << 25
+MOST_BUCKETS = 200
+"""Files open at once; a table of more than 200 buckets has larger ones."""
+
+
+class Scattered(Exception):
+    """The rows of an episode do not lie together."""
+
+
+def grouped(batches: Iterable[Rows]) -> Iterator[Rows]:
+    """Batches of whole episodes, or Scattered once an episode comes back."""
+    waiting: list[Rows] = []
+    highest = -1
+    for batch in batches:
+        starts = np.flatnonzero(np.diff(batch.episode, prepend=-1) != 0)
+        runs = batch.episode[starts]
+        # Numbers are given in the order of first appearance, so a new episode has a higher one.
+        fresh = int(runs[0]) != highest
+        if (np.diff(runs) <= 0).any() or (fresh and runs[0] < highest):
+            raise Scattered
+        if fresh and waiting:
+            yield joined(waiting)
+            waiting = []
+        highest = int(runs[-1])
+        if len(runs) > 1:
+            yield joined([*waiting, batch.take(slice(0, starts[-1]))])
+            waiting = []
+        waiting.append(batch.take(slice(starts[-1], None)))
+    if waiting:
+        yield joined(waiting)
+
+
+def bucketed(batches: Iterable[Rows], folder: Path, size: float) -> Iterator[Rows]:
+    """The same from rows in any order; `size`: about how many bytes all of them take."""
+    count = int(np.clip(np.ceil(size / BUCKET_BYTES), 1, MOST_BUCKETS))
+    paths = [folder / f"bucket-{number}" for number in range(count)]
+    kind = None
+    with ExitStack() as stack:
+        files = [stack.enter_context(path.open("wb", buffering=1 << 18)) for path in paths]
+        for batch in batches:
+            bucket = (batch.episode % count).astype(np.uint8)
+            order = np.argsort(bucket, kind="stable")
+            records = batch.take(order).packed()
+            kind = records.dtype
+            edges = np.searchsorted(bucket[order], np.arange(count + 1))
+            for number, file in enumerate(files):
+                file.write(records[edges[number] : edges[number + 1]].tobytes())
+    for path in paths:
+        records = np.fromfile(path, dtype=kind or np.uint8)
+        path.unlink()
+        if len(records):
+            yield unpack(records)

@@ -1,0 +1,208 @@
+"""D4RL-style HDF5 files and replay buffers that d3rlpy dumped, as rows; nothing is unpickled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+from numpy.typing import NDArray
+
+from sept_offline.data.importing.mapping import FILE, ImportMapping
+from sept_offline.data.importing.reading import Reading
+from sept_offline.data.importing.rows import TERMINATED, TRUNCATED, Rows
+from sept_offline.data.importing.sources import stem
+from sept_offline.data.importing.tables import BATCH_ROWS, Report
+from sept_offline.data.importing.words import spelled
+from sept_offline.data.records import Float32, Float64, Int64
+from sept_offline.errors import DataError
+
+D4RL: dict[str, Any] = {
+    "observations": ("observations",),
+    "action": "actions",
+    "reward": "rewards",
+    "terminated": "terminals",
+    "truncated": "timeouts",
+}
+BUFFER: dict[str, Any] = {
+    "observations": ("observations",),
+    "action": "actions",
+    "reward": "rewards",
+    "terminated": "terminated",
+}
+
+
+def hdf5_mapping(kind: str, files: Sequence[Path], mapping: ImportMapping) -> ImportMapping:
+    """The mapping with the names that files of this kind have."""
+    if kind == "d3rlpy":
+        return replace(mapping, **BUFFER)
+    named = {role: name for role, name in D4RL.items() if not getattr(mapping, role)}
+    whole = replace(mapping, **named)
+    with h5py.File(files[0], "r") as file:
+        if not whole.next_observations and "next_observations" in file:
+            whole = replace(whole, next_observations=("next_observations",))
+        if "terminated" in named and "terminals" not in file:
+            whole = replace(whole, terminated=None)
+        if "truncated" in named and "timeouts" not in file:
+            whole = replace(whole, truncated=None)
+    if whole.terminated is None and whole.truncated is None:
+        raise DataError(
+            f"{files[0]} has neither terminals nor timeouts, so nothing says where its episodes "
+            "end; name its end flags with --terminated or --truncated."
+        )
+    return whole
+
+
+def d4rl_rows(reading: Reading, files: Sequence[Path], report: Report) -> Iterator[Rows]:
+    """The rows of D4RL-style files, block by block; an episode ends at a flag or with its file."""
+    mapping, before, begun = reading.mapping, 0.0, 0
+    for path in files:
+        reading.open(path)
+        with h5py.File(path, "r") as file:
+            rows = len(_found(file, mapping.observations[0], path))
+            size = path.stat().st_size
+            for low in range(0, rows, BATCH_ROWS):
+                high = min(low + BATCH_ROWS, rows)
+                batch = _block(reading, file, path, low, high, begun)
+                begun = int(batch.episode[-1]) + bool(batch.ends[-1])
+                report(before + size * high / rows)
+                yield batch
+            # What follows in the next file is another episode, flag or no flag.
+            begun = len(reading.episodes)
+            before += size
+
+
+def buffer_rows(reading: Reading, files: Sequence[Path], report: Report) -> Iterator[Rows]:
+    """The rows of replay buffers, whole episodes at a time.
+
+    d3rlpy takes the last row of an episode that did not terminate for the place it was left in: it
+    has no transition from there, and neither have we.
+    """
+    before = 0.0
+    for path in files:
+        reading.open(path)
+        with h5py.File(path, "r") as file:
+            count, size = int(file["num_episodes"][()]), path.stat().st_size
+            instance = _constant(reading, path)
+            for number in range(count):
+                if f"observations_{number}" not in file:
+                    raise DataError(
+                        f"{path}, episode {number}: expected one array of observations, "
+                        "found several or none."
+                    )
+                observations = _matrix(file[f"observations_{number}"][()], path)
+                steps = len(observations)
+                actions = _column(file[f"actions_{number}"][()], "actions", path)
+                ended = bool(file[f"terminated_{number}"][()])
+                coded = _actions(reading, actions, path)
+                ends = np.zeros(steps, dtype=np.uint8)
+                ends[-1] = TERMINATED if ended else TRUNCATED
+                if not ended:
+                    coded[-1] = np.nan
+                row = reading.number(steps)
+                report(before + size * (number + 1) / count)
+                yield Rows(
+                    episode=_episodes(reading, np.full(steps, len(reading.episodes))),
+                    instance=np.full(steps, instance),
+                    time=row,
+                    row=row,
+                    observations=observations,
+                    following=None,
+                    action=coded,
+                    reward=_column(file[f"rewards_{number}"][()], "rewards", path).astype(float),
+                    ends=ends,
+                    chances=None,
+                )
+        before += path.stat().st_size
+
+
+def _block(reading: Reading, file: h5py.File, path: Path, low: int, high: int, begun: int) -> Rows:
+    mapping = reading.mapping
+    ends = np.zeros(high - low, dtype=np.uint8)
+    for name, bit in ((mapping.terminated, TERMINATED), (mapping.truncated, TRUNCATED)):
+        if name is not None:
+            flags = _column(_found(file, name, path)[low:high], name, path)
+            ends |= bit * flags.astype(np.bool_).astype(np.uint8)
+    episode = begun + np.cumsum(ends > 0) - (ends > 0)
+    row = reading.number(high - low)
+    names = mapping.probabilities or ((mapping.probability,) if mapping.probability else ())
+    chances = [_found(file, name, path)[low:high].reshape(high - low, -1) for name in names]
+    following = None
+    if mapping.next_observations:
+        following = _matrix(_found(file, mapping.next_observations[0], path)[low:high], path)
+    action = str(mapping.action)
+    reward = _column(_found(file, str(mapping.reward), path)[low:high], "rewards", path)
+    return Rows(
+        episode=_episodes(reading, episode),
+        instance=_instances(reading, file, path, low, high),
+        time=row,
+        row=row,
+        observations=_matrix(_found(file, mapping.observations[0], path)[low:high], path),
+        following=following,
+        action=_actions(reading, _column(_found(file, action, path)[low:high], action, path), path),
+        reward=np.where(np.isfinite(reward), reward, np.nan).astype(np.float64),
+        ends=ends,
+        chances=np.concatenate(chances, axis=1).astype(np.float64) if chances else None,
+    )
+
+
+def _found(file: h5py.File, name: str, path: Path) -> Any:
+    if name not in file:
+        raise DataError(f"{path} has no dataset {name!r}; it has {', '.join(sorted(file))}.")
+    return file[name]
+
+
+def _episodes(reading: Reading, numbers: Int64) -> Int64:
+    """[n], as they are; their words are their numbers."""
+    found = np.unique(numbers)
+    reading.episodes.code([str(number) for number in found.tolist()], np.zeros(1, dtype=np.int64))
+    return numbers.astype(np.int64)
+
+
+def _constant(reading: Reading, path: Path) -> int:
+    name = reading.mapping.instance
+    word = stem(path) if name in (None, FILE) else str(name)
+    return int(reading.instances.code([word], np.zeros(1, dtype=np.int64))[0])
+
+
+def _instances(reading: Reading, file: h5py.File, path: Path, low: int, high: int) -> Int64:
+    """From a dataset of that name, or else the name itself for all."""
+    name = reading.mapping.instance
+    if name is None or name not in file:
+        return np.full(high - low, _constant(reading, path))
+    values, places = np.unique(_column(file[name][low:high], name, path), return_inverse=True)
+    words = [spelled(value) for value in values.tolist()]
+    return reading.instances.code(words, places.reshape(-1))
+
+
+def _actions(reading: Reading, values: NDArray[Any], path: Path) -> Float64:
+    if reading.mapping.bins is not None:
+        return values.astype(np.float64)
+    found, places = np.unique(values, return_inverse=True)
+    return reading.label([spelled(value) for value in found.tolist()], places.reshape(-1))
+
+
+def _column(values: NDArray[Any], name: str, path: Path) -> NDArray[Any]:
+    """[n] from [n] or [n, 1]."""
+    if values.ndim == 2 and values.shape[1] == 1:
+        values = values[:, 0]
+    if values.ndim != 1:
+        raise DataError(
+            f"{name!r} of {path} has {int(np.prod(values.shape[1:]))} numbers a step, expected "
+            "one; actions must be discrete."
+        )
+    return values
+
+
+def _matrix(values: NDArray[Any], path: Path) -> Float32:
+    if values.ndim == 1:
+        values = values[:, None]
+    if values.ndim != 2:
+        raise DataError(f"The observations of {path} have shape {values.shape}, expected vectors.")
+    with np.errstate(over="ignore"):
+        matrix = values.astype(np.float32)
+    matrix[~np.isfinite(matrix)] = np.nan
+    return matrix

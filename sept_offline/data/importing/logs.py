@@ -1,0 +1,285 @@
+"""`import_logs`: from somebody's table of steps to a dataset, at once or not at all."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sept_offline.data.checks import json_ready
+from sept_offline.data.dataset import Dataset
+from sept_offline.data.files import Workspace
+from sept_offline.data.importing.ahead import ahead
+from sept_offline.data.importing.assembling import Assembly
+from sept_offline.data.importing.card import markdown, measure, warnings
+from sept_offline.data.importing.filling import fills_of
+from sept_offline.data.importing.grouping import Scattered, bucketed, grouped
+from sept_offline.data.importing.hdf5_rows import buffer_rows, d4rl_rows, hdf5_mapping
+from sept_offline.data.importing.mapping import ImportMapping
+from sept_offline.data.importing.reading import Reading, table_rows
+from sept_offline.data.importing.rows import Rows
+from sept_offline.data.importing.settling import Actions, settle
+from sept_offline.data.importing.sources import MINARI, find_files
+from sept_offline.data.importing.spooling import EpisodeSpool
+from sept_offline.data.importing.tables import NotWhole, Report, column_names
+from sept_offline.data.importing.words import ranks
+from sept_offline.data.minari import from_minari
+from sept_offline.data.publish import kind_of, publish
+from sept_offline.data.records import EpisodeIndex, Int64, Metadata
+from sept_offline.data.source import Header
+from sept_offline.data.writer import Spool, written_by
+from sept_offline.errors import DataError
+from sept_offline.files import write_text
+from sept_offline.progress import Progress, Silent
+
+PACKED = 10
+"""How many times its size a compressed file may hold."""
+READING = 0.6
+"""Of the bar: reading takes about so much of the time, writing the rest."""
+
+
+@dataclass(frozen=True)
+class Imported:
+    """A finished import."""
+
+    path: Path
+    card_path: Path
+    content_hash: str
+    card: dict[str, Any]
+
+    @property
+    def warnings(self) -> list[str]:
+        """What a user should know before fitting."""
+        return warnings(self.card)
+
+
+def import_logs(
+    sources: str | Path | Sequence[str | Path],
+    out: str | Path,
+    mapping: ImportMapping | None = None,
+    progress: Progress | None = None,
+) -> Imported:
+    """Write CSV, Parquet, D4RL-style HDF5, d3rlpy buffers or `minari:NAME` as a dataset at `out`.
+
+    A card, `<stem>.card.md`, is written beside it. Memory does not grow with the number of rows.
+    """
+    named = [sources] if isinstance(sources, str | Path) else list(sources)
+    out, mapping, progress = Path(out), mapping or ImportMapping(), progress or Silent()
+    kind_of(out)
+    if any(str(name).startswith(MINARI) for name in named):
+        return _import_minari([str(name) for name in named], out, mapping)
+    kind, files = find_files(named)
+    if out.exists() and any(path.samefile(out) for path in files):
+        raise DataError(f"{out} is one of the files to import; write to another path.")
+    whole = _complete(kind, files, mapping)
+    progress.start("importing", 1.0)
+    try:
+        with Workspace(out) as work:
+            spool, assembly = _read(kind, files, whole, work.directory, progress)
+            try:
+                card = _card(spool, assembly, [path.name for path in files], whole)
+                spool.header = _with_extra(spool.header, card)
+                content = publish(work, spool, None, _Written(spool, progress))
+            finally:
+                spool.close()
+        progress.update(1.0)
+    finally:
+        progress.finish()
+    return _finished(out, card, content)
+
+
+class _Written:
+    """Moves the bar over what is left of it while columns are written."""
+
+    def __init__(self, spool: Spool, progress: Progress) -> None:
+        self._rows = sum(shape[0] for _, shape in spool.columns.values())
+        self._progress, self._seen = progress, 0
+
+    def __call__(self, _: str, rows: int) -> None:
+        self._seen += rows
+        self._progress.update(READING + (1 - READING) * min(self._seen / self._rows, 1.0))
+
+
+def _complete(kind: str, files: Sequence[Path], mapping: ImportMapping) -> ImportMapping:
+    """The mapping with every role named, checked against every file."""
+    if kind in ("d4rl", "d3rlpy"):
+        return hdf5_mapping(kind, files, mapping)
+    whole = mapping.completed(column_names(kind, files[0], mapping.delimiter), files[0])
+    for path in files[1:]:
+        whole.completed(column_names(kind, path, mapping.delimiter), path)
+    fills_of(whole)
+    return whole
+
+
+def _read(
+    kind: str, files: Sequence[Path], mapping: ImportMapping, folder: Path, progress: Progress
+) -> tuple[Spool, Assembly]:
+    """All episodes, spooled; what the first look at the rows got wrong is read again."""
+    whole_times = together = True
+    while True:
+        try:
+            return _pass(kind, files, mapping, folder, progress, whole_times, together)
+        except NotWhole:
+            whole_times = False
+        except Scattered:
+            together = False
+
+
+def _pass(
+    kind: str,
+    files: Sequence[Path],
+    mapping: ImportMapping,
+    folder: Path,
+    progress: Progress,
+    whole_times: bool,
+    together: bool,
+) -> tuple[Spool, Assembly]:
+    reading = Reading(mapping)
+    label = fills_of(mapping).action
+    if label not in (None, "previous") and mapping.bins is None:
+        reading.label([str(label)], np.zeros(1, dtype=np.int64))
+    size = float(sum(path.stat().st_size for path in files))
+
+    def report(done: float) -> None:
+        progress.update(READING * done / max(size, 1.0), steps=float(reading.rows))
+
+    rows = ahead(_rows(reading, kind, files, whole_times, report))
+    first = next(rows, None)
+    if first is None:
+        reading.findings.raise_if_bad()
+        raise DataError(f"{files[0]} holds no row; name files with one row a step.")
+    spool = EpisodeSpool(folder, first.observations.shape[1])
+    assembly = Assembly(reading, spool)
+    every = _alike(itertools.chain([first], rows), spool.dim)
+    try:
+        if together:
+            assembly.add_all(grouped(every))
+        else:
+            packed = kind == "parquet" or any(path.suffix != ".csv" for path in files)
+            assembly.add_all(bucketed(every, folder, size * (PACKED if packed else 1)))
+    finally:
+        # A thread may be reading ahead for a pass that has been given up.
+        rows.close()
+        episodes = spool.close()
+    actions = settle(assembly, reading, spool)
+    return _ordered(episodes, reading, spool, actions), assembly
+
+
+def _rows(
+    reading: Reading, kind: str, files: Sequence[Path], whole_times: bool, report: Report
+) -> Iterator[Rows]:
+    if kind == "d4rl":
+        return d4rl_rows(reading, files, report)
+    if kind == "d3rlpy":
+        return buffer_rows(reading, files, report)
+    return table_rows(reading, kind, files, whole_times, report)
+
+
+def _alike(batches: Iterator[Rows], dim: int) -> Iterator[Rows]:
+    for batch in batches:
+        if batch.observations.shape[1] != dim:
+            raise DataError(
+                f"Observations have {dim} numbers in one row and {batch.observations.shape[1]} in "
+                "another; every row needs as many."
+            )
+        yield batch
+
+
+def _ordered(episodes: Int64, reading: Reading, spool: EpisodeSpool, actions: Actions) -> Spool:
+    """The spooled episodes in the order of instances and ids, so that no order of rows shows."""
+    episode, instance, length = episodes.T
+    instances, ids = reading.instances.list, reading.episode_words()
+    by_name, by_id = ranks(instances), ranks(ids)
+    order = np.lexsort((by_id[episode], by_name[instance]))
+    present, codes = np.unique(by_name[instance[order]], return_inverse=True)
+    names = sorted(instances, key=lambda word: by_name[reading.instances.number[word]])
+    sorted_length = length[order]
+    index = EpisodeIndex(
+        number=np.arange(len(order), dtype=np.int64),
+        offset=np.cumsum(sorted_length) - sorted_length,
+        length=sorted_length,
+        instance=codes.reshape(-1).astype(np.int64),
+        behaviour=np.zeros(len(order), dtype=np.int64),
+        seed=np.zeros(len(order), dtype=np.int64),
+    )
+    columns = reading.mapping.observations
+    header = Header(
+        num_actions=actions.count,
+        observation_dim=spool.dim,
+        instances=tuple(str(names[i]) for i in present),
+        metadata=Metadata(
+            observation_names=columns if len(columns) == spool.dim else None,
+            action_names=actions.names,
+            behaviours=("unknown",),
+            versions=written_by(),
+            probe_steps=reading.mapping.probe_steps,
+        ),
+        content_hash=None,
+    )
+    written = np.cumsum(length) - length
+    places = {"steps": written[order], "observations": written[order] + order}
+    return Spool(spool.folder, header, index, places, bool(spool.chances))
+
+
+def _card(
+    spool: Spool, assembly: Assembly, sources: list[str], mapping: ImportMapping
+) -> dict[str, Any]:
+    findings = assembly.findings
+    names = [assembly.observation_name(i) for i in range(spool.header.observation_dim)]
+    means = assembly.total / np.maximum(assembly.known, 1)
+    ranges = [
+        {"name": name, "min": low, "mean": mean, "max": high, "filled": findings.filled[name]}
+        for name, low, mean, high in zip(
+            names, assembly.low.tolist(), means.tolist(), assembly.high.tolist(), strict=True
+        )
+    ]
+    data = Dataset(spool, spool.index, None, hash_of_file="")
+    return {
+        **measure(data, ranges, mapping.probe_steps),
+        "sources": sources,
+        "mapping": mapping.said(),
+        "filled": {name: count for name, count in findings.filled.items() if count},
+        "done": {name: count for name, count in findings.counts.items() if count},
+    }
+
+
+def _with_extra(header: Header, card: dict[str, Any]) -> Header:
+    extra = json_ready({"card": card}, "The card")
+    return replace(header, metadata=replace(header.metadata, extra=extra))
+
+
+def _import_minari(names: list[str], out: Path, mapping: ImportMapping) -> Imported:
+    """Through the adapter; the card is measured on the finished file."""
+    if len(names) > 1:
+        raise DataError("Import one Minari dataset at a time.")
+    with from_minari(names[0].removeprefix(MINARI), out) as data:
+        steps = data.steps()
+        ranges = [
+            {"name": f"observations[{i}]", "min": low, "mean": mean, "max": high, "filled": 0}
+            for i, (low, mean, high) in enumerate(
+                zip(
+                    steps.observations.min(axis=0).tolist(),
+                    steps.observations.mean(axis=0, dtype=np.float64).tolist(),
+                    steps.observations.max(axis=0).tolist(),
+                    strict=True,
+                )
+            )
+        ]
+        card = {
+            **measure(data, ranges, mapping.probe_steps),
+            "sources": names,
+            "mapping": mapping.said(),
+            "filled": {},
+            "done": {},
+        }
+        return _finished(out, card, data.content_hash)
+
+
+def _finished(out: Path, card: dict[str, Any], content: str) -> Imported:
+    path = out.with_suffix(".card.md")
+    write_text(path, markdown(card, out, content))
+    return Imported(out, path, content, card)

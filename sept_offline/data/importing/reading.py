@@ -1,0 +1,271 @@
+"""From record batches to rows in the common form."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from sept_offline.data.importing.findings import Findings
+from sept_offline.data.importing.mapping import FILE, ImportMapping
+from sept_offline.data.importing.rows import TERMINATED, TRUNCATED, Rows
+from sept_offline.data.importing.sources import stem
+from sept_offline.data.importing.tables import NotWhole, Report, batches
+from sept_offline.data.importing.words import Words, dictionary
+from sept_offline.data.records import Float32, Float64, Int64
+from sept_offline.errors import DataError
+
+MOST_LABELS = 1000
+"""More distinct actions than this are no labels."""
+TRUE = ("true", "t", "yes", "y", "1", "1.0")
+FALSE = ("false", "f", "no", "n", "0", "0.0")
+UNKNOWN = "unknown"
+
+
+@dataclass
+class Reading:
+    """What one pass over the files has learnt so far: the words behind the numbers."""
+
+    mapping: ImportMapping
+    findings: Findings = field(default_factory=Findings)
+    instances: Words = field(default_factory=Words)
+    episodes: Words = field(default_factory=Words)
+    parts: list[Words] = field(default_factory=list)
+    """Of each column, where several tell episodes apart."""
+    labels: Words = field(default_factory=Words)
+    rows: int = 0
+    times: str | None = None
+    """whole, real or dates"""
+
+    def open(self, path: Path) -> None:
+        """The rows that follow are of this file."""
+        self.findings.files.append((self.rows, path))
+
+    def number(self, count: int) -> Int64:
+        """[count], the numbers of so many further rows."""
+        self.rows += count
+        return np.arange(self.rows - count, self.rows, dtype=np.int64)
+
+    def label(self, words: Sequence[str], places: Int64) -> Float64:
+        """[n], the numbers of actions, NaN where there is none."""
+        codes = self.labels.code(words, places)
+        if len(self.labels) > MOST_LABELS:
+            raise DataError(
+                f"The action {self.mapping.action!r} has more than {MOST_LABELS:,} distinct "
+                "values, so it is not discrete; cut it into bins, as with --bins 5."
+            )
+        return np.where(codes < 0, np.nan, codes)
+
+    def episode_words(self) -> list[Any]:
+        """The id of every episode: a word, or a tuple of them."""
+        if not self.parts:
+            return self.episodes.list
+        words = [part.list for part in self.parts]
+        return [tuple(words[i][code] for i, code in enumerate(pair)) for pair in self.episodes.list]
+
+
+def table_rows(
+    reading: Reading, kind: str, files: Sequence[Path], whole_times: bool, report: Report
+) -> Iterator[Rows]:
+    """The rows of CSV or Parquet files, batch by batch; `report` is told the bytes read."""
+    before = 0.0
+    for path in files:
+        reading.open(path)
+
+        def so_far(done: float, before: float = before) -> None:
+            report(before + done)
+
+        for batch in batches(kind, path, reading.mapping, whole_times, so_far):
+            if batch.num_rows:
+                rows = _rows(reading, batch, path, whole_times)
+                if len(rows):
+                    yield rows
+        before += path.stat().st_size
+
+
+def _rows(reading: Reading, batch: pa.RecordBatch, path: Path, whole_times: bool) -> Rows:
+    mapping, findings, count = reading.mapping, reading.findings, batch.num_rows
+    columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+    row = reading.number(count)
+    instance = _instances(reading, columns, path, count)
+    episode = _episodes(reading, columns, path, count)
+    time, timeless = _times(reading, columns, row, path, whole_times)
+    for name, absent in (
+        (mapping.instance, instance < 0),
+        (", ".join(mapping.episode), episode < 0),
+        (mapping.time, timeless),
+    ):
+        if name is not None:
+            findings.lack("key", name, int(absent.sum()))
+    rows = Rows(
+        episode=episode,
+        instance=instance,
+        time=time,
+        row=row,
+        observations=_matrix(columns, mapping.observations, path),
+        following=_matrix(columns, mapping.next_observations, path)
+        if mapping.next_observations
+        else None,
+        action=_actions(reading, columns, path),
+        reward=_numbers(columns, str(mapping.reward), path),
+        ends=_ends(reading, columns, row),
+        chances=_chances(columns, mapping, path),
+    )
+    keyed = (instance >= 0) & (episode >= 0) & ~timeless
+    return rows if keyed.all() else rows.take(keyed)
+
+
+def _instances(reading: Reading, columns: dict[str, pa.Array], path: Path, count: int) -> Int64:
+    name = reading.mapping.instance
+    if name is None or name == FILE:
+        word = UNKNOWN if name is None else stem(path)
+        return reading.instances.code([word], np.zeros(count, dtype=np.int64))
+    return reading.instances.code(*dictionary(columns[name]))
+
+
+def _episodes(reading: Reading, columns: dict[str, pa.Array], path: Path, count: int) -> Int64:
+    names = reading.mapping.episode
+
+    def coded(name: str, words: Words) -> Int64:
+        if name == FILE:
+            return words.code([stem(path)], np.zeros(count, dtype=np.int64))
+        return words.code(*dictionary(columns[name]))
+
+    if len(names) == 1:
+        return coded(names[0], reading.episodes)
+    if not reading.parts:
+        reading.parts = [Words() for _ in names]
+    parts = [coded(name, words) for name, words in zip(names, reading.parts, strict=True)]
+    return reading.episodes.code_pairs(parts)
+
+
+def _times(
+    reading: Reading, columns: dict[str, pa.Array], row: Int64, path: Path, whole: bool
+) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    name = reading.mapping.time
+    if name is None:
+        return row, np.zeros(len(row), dtype=np.bool_)
+    column = columns[name]
+    kind = column.type
+    absent = column.is_null().to_numpy(zero_copy_only=False)
+    if pa.types.is_null(kind):
+        return np.zeros(len(row), dtype=np.int64), absent
+    if pa.types.is_integer(kind):
+        found = "whole"
+    elif pa.types.is_floating(kind):
+        found = "real"
+    elif pa.types.is_date(kind) or pa.types.is_timestamp(kind):
+        found, column = "dates", column.cast(pa.timestamp("us", tz=getattr(kind, "tz", None)))
+    else:
+        raise DataError(
+            f"The time {name!r} of {path} holds {kind}, expected numbers or timestamps; "
+            "leave --time out if the rows are in order."
+        )
+    if found == "real" and whole and (reading.times == "whole" or reading.times is None):
+        raise NotWhole
+    found = "real" if found == "whole" and not whole else found
+    if reading.times not in (None, found):
+        raise DataError(
+            f"The time {name!r} is {reading.times} numbers in one file and {found} in {path}; "
+            "write it alike in all."
+        )
+    reading.times = found
+    if found == "real":
+        times = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
+        return times, np.isnan(times)
+    return column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False), absent
+
+
+def _numbers(columns: dict[str, pa.Array], name: str, path: Path) -> Float64:
+    """[n], NaN where a value is missing or not finite."""
+    column = columns[name]
+    try:
+        values: Float64 = np.array(column.cast(pa.float64()).to_numpy(zero_copy_only=False))
+    except pa.ArrowException as error:
+        raise DataError(
+            f"The column {name!r} of {path} holds {column.type}, expected numbers."
+        ) from error
+    values[np.isinf(values)] = np.nan
+    return values
+
+
+def _matrix(columns: dict[str, pa.Array], names: Sequence[str], path: Path) -> Float32:
+    """[n, d]; a single column of lists gives all of it."""
+    first = columns[names[0]]
+    if len(names) == 1 and (
+        pa.types.is_fixed_size_list(first.type) or pa.types.is_list(first.type)
+    ):
+        return _lists(first, names[0], path)
+    out = np.empty((len(first), len(names)), dtype=np.float32)
+    for position, name in enumerate(names):
+        column = columns[name]
+        if column.type != pa.float32():
+            with np.errstate(over="ignore"):
+                out[:, position] = _numbers(columns, name, path)
+        else:
+            out[:, position] = column.to_numpy(zero_copy_only=False)
+    bad = ~np.isfinite(out)
+    if bad.any():
+        out[bad] = np.nan
+    return out
+
+
+def _lists(column: pa.Array, name: str, path: Path) -> Float32:
+    known = ~column.is_null().to_numpy(zero_copy_only=False)
+    flat = column.drop_null().flatten().cast(pa.float32()).to_numpy(zero_copy_only=False)
+    width, rest = divmod(len(flat), max(int(known.sum()), 1))
+    if rest or (len(flat) and (np.asarray(column.drop_null().value_lengths()) != width).any()):
+        raise DataError(f"The lists of {name!r} in {path} are not all of one length.")
+    out = np.full((len(column), width), np.nan, dtype=np.float32)
+    out[known] = flat.reshape(-1, width)
+    out[~np.isfinite(out)] = np.nan
+    return out
+
+
+def _actions(reading: Reading, columns: dict[str, pa.Array], path: Path) -> Float64:
+    name = str(reading.mapping.action)
+    if reading.mapping.bins is not None:
+        return _numbers(columns, name, path)
+    kind = columns[name].type
+    if pa.types.is_nested(kind):
+        raise DataError(
+            f"The action {name!r} of {path} holds {kind}, expected one label or number a row."
+        )
+    return reading.label(*dictionary(columns[name]))
+
+
+def _ends(reading: Reading, columns: dict[str, pa.Array], row: Int64) -> NDArray[np.uint8]:
+    ends = np.zeros(len(row), dtype=np.uint8)
+    mapping, findings = reading.mapping, reading.findings
+    for name, bit in ((mapping.terminated, TERMINATED), (mapping.truncated, TRUNCATED)):
+        if name is None:
+            continue
+        words, places = dictionary(columns[name])
+        known = [word.lower() for word in words]
+        bits = np.asarray([bit * (word in TRUE) for word in known] + [0], dtype=np.uint8)
+        odd = np.asarray([word not in (*TRUE, *FALSE, "") for word in known] + [False])
+        if odd.any():
+            bad = odd[places]
+            where = findings.place(int(row[np.argmax(bad)]))
+            word = words[int(np.argmax(odd))]
+            findings.refuse(
+                "flag",
+                bad,
+                f"{{count}} end flags are neither true nor false, first {word!r} in {name!r} "
+                f"({where}); write true, false, 1 or 0.",
+            )
+        findings.counts["empty flags"] += int((places < 0).sum())
+        ends |= bits[places]
+    return ends
+
+
+def _chances(columns: dict[str, pa.Array], mapping: ImportMapping, path: Path) -> Float64 | None:
+    names = mapping.probabilities or ((mapping.probability,) if mapping.probability else ())
+    if not names:
+        return None
+    return np.stack([_numbers(columns, name, path) for name in names], axis=1)

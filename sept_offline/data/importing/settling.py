@@ -1,0 +1,196 @@
+"""What can be said once every row was seen: the actions, their probabilities, the means."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+
+import numpy as np
+
+from sept_offline.data.checks import SUM_TOLERANCE
+from sept_offline.data.importing.assembling import Assembly
+from sept_offline.data.importing.reading import Reading
+from sept_offline.data.importing.spooling import EpisodeSpool
+from sept_offline.data.importing.words import natural
+from sept_offline.data.records import Float64, Int64
+from sept_offline.data.source import DTYPES
+from sept_offline.errors import DataError
+
+ROUNDED = 0.01
+"""How far logged probabilities may miss 1 and still be taken for rounded ones."""
+
+
+@dataclass(frozen=True)
+class Actions:
+    """The actions of a dataset, and how what was logged becomes them."""
+
+    count: int
+    names: tuple[str, ...] | None
+    """[A], where they are more than 0 … A-1"""
+    table: Int64 | None = None
+    """From the number of a label to an action."""
+    edges: Float64 | None = None
+    """[A-1], between the bins of a continuous action"""
+
+
+def settle(assembly: Assembly, reading: Reading, spool: EpisodeSpool) -> Actions:
+    """Finish the spooled columns; refuse what has turned out not to be possible."""
+    reading.findings.raise_if_bad()
+    if not spool.steps:
+        raise DataError("No episode with a step was found; nothing was imported.")
+    actions = _binned(assembly) if reading.mapping.bins is not None else _labelled(reading)
+    spool.settle_actions(actions.table, actions.edges)
+    _settle_means(assembly, spool)
+    if spool.chances:
+        _settle_chances(reading, spool, actions.count)
+        reading.findings.raise_if_bad()
+    return actions
+
+
+def _binned(assembly: Assembly) -> Actions:
+    bins = assembly.reading.mapping.bins or 0
+    values = assembly.sample()
+    edges = np.quantile(values, np.arange(1, bins) / bins)
+    edges = np.unique(edges[(edges > values.min()) & (edges <= values.max())])
+    bounds = ["", *(f"{edge:.4g}" for edge in edges), ""]
+    names = [
+        f"{low} ≤ x < {high}" if low and high else f"x < {high}" if high else f"x ≥ {low}"
+        for low, high in itertools.pairwise(bounds)
+    ]
+    if len(edges) < 1:
+        raise DataError(
+            f"The action {assembly.reading.mapping.action!r} takes a single value and cannot be "
+            "cut into bins; an agent needs a choice."
+        )
+    assembly.findings.counts["bins"] = len(names)
+    return Actions(len(names), tuple(names), edges=edges)
+
+
+def _labelled(reading: Reading) -> Actions:
+    mapping, words = reading.mapping, [str(word) for word in reading.labels.list]
+    numbers = [_number(word) for word in words]
+    if mapping.actions:
+        return _declared(words, numbers, mapping.actions)
+    width = len(mapping.probabilities)
+    if all(number is not None for number in numbers):
+        values = [number for number in numbers if number is not None]
+        broken = [word for word, value in zip(words, values, strict=True) if not value.is_integer()]
+        if broken:
+            raise DataError(
+                f"The action {mapping.action!r} holds {len(broken):,} numbers that are not whole, "
+                f"first {broken[0]}, so it is not discrete; cut it into bins, as with --bins 5, or "
+                "name its values in order with --actions."
+            )
+        whole = [int(value) for value in values]
+        count = width or len(set(whole))
+        if min(whole) >= 0 and max(whole) < count:
+            return Actions(count, None, np.asarray(whole, dtype=np.int64))
+        words = [str(value) for value in whole]
+    order = sorted(set(words), key=natural)
+    if width:
+        order = _by_columns(order, mapping.probabilities)
+    place = {word: position for position, word in enumerate(order)}
+    return Actions(len(order), tuple(order), np.asarray([place[word] for word in words]))
+
+
+def _declared(words: list[str], numbers: list[float | None], declared: tuple[str, ...]) -> Actions:
+    place: dict[str | float, int] = {word: position for position, word in enumerate(declared)}
+    for position, word in enumerate(declared):
+        number = _number(word)
+        if number is not None:
+            place.setdefault(number, position)
+    table = []
+    for word, number in zip(words, numbers, strict=True):
+        found = place.get(word, place.get(number) if number is not None else None)
+        if found is None:
+            raise DataError(
+                f"The action {word!r} is logged and is not among --actions {','.join(declared)}."
+            )
+        table.append(found)
+    plain = declared == tuple(str(position) for position in range(len(declared)))
+    return Actions(len(declared), None if plain else declared, np.asarray(table, dtype=np.int64))
+
+
+def _by_columns(labels: list[str], columns: tuple[str, ...]) -> list[str]:
+    """The labels in the order of the columns that name them."""
+    order = []
+    for column in columns:
+        fitting = [label for label in labels if label == column]
+        fitting = fitting or [label for label in labels if column.endswith(f"_{label}")]
+        if len(fitting) == 1:
+            order.append(fitting[0])
+    if len(order) != len(columns) or set(order) != set(labels):
+        raise DataError(
+            f"The {len(columns)} columns of --probabilities do not say which action each is of; "
+            f"name the actions in their order with --actions (logged are {', '.join(labels)})."
+        )
+    return order
+
+
+def _number(word: str) -> float | None:
+    try:
+        value = float(word)
+    except ValueError:
+        return None
+    return value if np.isfinite(value) else None
+
+
+def _settle_means(assembly: Assembly, spool: EpisodeSpool) -> None:
+    fills = assembly.fills
+    for position in range(spool.dim):
+        if fills.observations.get(position, fills.otherwise) == "mean":
+            known = int(assembly.known[position])
+            if not known:
+                name = assembly.observation_name(position)
+                raise DataError(f"The column {name!r} is empty throughout and has no mean.")
+            spool.settle_mean("observations", position, float(assembly.total[position]) / known)
+    if fills.reward == "mean":
+        if not assembly.reward_known:
+            raise DataError("No step has a reward, so rewards have no mean.")
+        spool.settle_mean("rewards", 0, assembly.reward_total / assembly.reward_known)
+
+
+def _settle_chances(reading: Reading, spool: EpisodeSpool, count: int) -> None:
+    """[N, A] from the probability of the action taken, or of all actions."""
+    findings, width = reading.findings, spool.chances
+    if width > 1 and width != count:
+        raise DataError(
+            f"--probabilities names {width} columns for {count} actions; name one for each."
+        )
+    logged = spool.column("chances", "<f8", width, "r")
+    taken = spool.column("actions", "<i8")
+    settled = spool.column("propensities", DTYPES["propensities"], count, "w+")
+    for low, high in spool.blocks():
+        chances, actions = np.array(logged[low:high]), taken[low:high]
+        rows = np.arange(high - low)
+        if width == 1 and count > 1:
+            alone = np.full((high - low, count), np.nan)
+            alone[rows, actions] = chances[:, 0]
+            if count == 2:
+                alone[rows, 1 - actions] = 1 - chances[:, 0]
+            chances = alone
+            partly = np.zeros(high - low, dtype=np.bool_)
+            missed = partly
+        else:
+            partly = np.isnan(chances).any(axis=1)
+            chances[partly] = np.nan
+            total = chances.sum(axis=1)
+            missed = np.abs(total - 1) > ROUNDED
+            rounded = (np.abs(total - 1) > SUM_TOLERANCE) & ~missed
+            chances[rounded] /= total[rounded, None]
+            findings.counts["probabilities made to sum to 1"] += int(rounded.sum())
+        own = chances[rows, actions]
+        findings.counts["steps without probabilities"] += int(np.isnan(own).sum())
+        outside = ((chances < 0) | (chances > 1)).any(axis=1)
+        for bad, said in (
+            (missed, "do not sum to 1"),
+            (outside, "are not within 0 … 1"),
+            (own <= 0, "are 0 for the very action that was taken"),
+        ):
+            findings.refuse(
+                "probability",
+                np.asarray(bad),
+                f"The probabilities of {{count}} steps {said}; correct them, or leave them out "
+                "and the behaviour will be estimated.",
+            )
+        settled[low:high] = chances

@@ -1,0 +1,98 @@
+"""What stands behind the names a user gives: files, patterns, directories, and of which kind."""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Sequence
+from pathlib import Path
+
+import h5py
+
+from sept_offline.errors import DataError
+
+CSV = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".csv.bz2", ".csv.zst")
+PARQUET = (".parquet", ".pq")
+HDF5 = (".h5", ".hdf5")
+MINARI = "minari:"
+PICKLED = (".pkl", ".pickle", ".d3", ".pt", ".npy", ".npz")
+
+
+def find_files(sources: Sequence[str | Path]) -> tuple[str, list[Path]]:
+    """The kind of all files ("csv", "parquet", "d4rl" or "d3rlpy") and the files, in order."""
+    files = [path for source in sources for path in _expanded(str(source))]
+    if not files:
+        raise DataError("Nothing to import was named; name files, a pattern or a directory.")
+    kinds = {_kind(path): path for path in reversed(files)}
+    if len(kinds) > 1:
+        (one, first), (other, second) = list(kinds.items())[:2]
+        raise DataError(
+            f"{first} is {one} and {second} is {other}; import files of one kind at a time."
+        )
+    return next(iter(kinds)), list(dict.fromkeys(files))
+
+
+def stem(path: Path) -> str:
+    """A file's name without its endings."""
+    name = path.name
+    for ending in sorted((*CSV, *PARQUET, *HDF5), key=len, reverse=True):
+        if name.lower().endswith(ending):
+            return name[: -len(ending)]
+    return path.stem
+
+
+def _expanded(source: str) -> list[Path]:
+    path = Path(source)
+    if path.is_dir():
+        found = sorted(
+            file
+            for file in path.rglob("*")
+            if file.is_file() and file.name.lower().endswith((*CSV, *PARQUET, *HDF5))
+        )
+        if not found:
+            raise DataError(f"The directory {path} holds no CSV, Parquet or HDF5 file.")
+        return found
+    if path.is_file():
+        return [path]
+    found = sorted(Path(name) for name in glob.glob(source, recursive=True))  # noqa: PTH207
+    if not found:
+        raise DataError(f"There is nothing at {source}; check the path.")
+    return found
+
+
+def _kind(path: Path) -> str:
+    name = path.name.lower()
+    if name.endswith(CSV):
+        return "csv"
+    if name.endswith(PARQUET):
+        return "parquet"
+    if name.endswith(PICKLED):
+        raise DataError(
+            f"{path} may hold pickled objects, which are never loaded; "
+            "write its steps as CSV, Parquet or HDF5, or through sept_offline.DatasetWriter."
+        )
+    if not name.endswith(HDF5):
+        raise DataError(
+            f"Cannot tell what {path} is; name .csv, .parquet or .h5 files, "
+            f"or {MINARI}NAME for a Minari dataset."
+        )
+    return _hdf5_kind(path)
+
+
+def _hdf5_kind(path: Path) -> str:
+    try:
+        with h5py.File(path, "r") as file:
+            names = set(file)
+    except OSError as error:
+        raise DataError(f"{path} is no HDF5 file, or damaged: {error}.") from error
+    if {"columns", "num_episodes", "version"} <= names:
+        return "d3rlpy"
+    if "header" in names and "episodes" in names:
+        raise DataError(
+            f"{path} is a sept-offline dataset already; use it as it is, or sept-offline convert."
+        )
+    if {"observations", "actions", "rewards"} <= names:
+        return "d4rl"
+    raise DataError(
+        f"{path} holds {', '.join(sorted(names)[:8])}; expected observations, actions and rewards, "
+        "as D4RL has them, or a replay buffer that d3rlpy dumped."
+    )

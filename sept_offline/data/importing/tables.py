@@ -1,0 +1,140 @@
+"""CSV and Parquet files as a stream of record batches, in bounded memory."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.csv as pc
+import pyarrow.parquet as pq
+
+from sept_offline.data.importing.mapping import ImportMapping
+from sept_offline.errors import DataError
+
+BLOCK_BYTES = 1 << 24
+"""Of CSV text parsed at once: large enough for whole episodes, small beside any memory."""
+BATCH_ROWS = 1 << 17
+WORDS = pa.dictionary(pa.int32(), pa.string())
+
+Report = Callable[[float], None]
+"""Called with the bytes of a file that have been read."""
+
+
+class NotWhole(Exception):
+    """A time that looked like whole numbers is none: read it as floating-point numbers."""
+
+
+def column_names(kind: str, path: Path, delimiter: str) -> list[str]:
+    """The columns of a file."""
+    if kind == "parquet":
+        try:
+            return list(pq.read_schema(path).names)
+        except (pa.ArrowException, OSError) as error:
+            raise DataError(f"{path} is no Parquet file, or damaged: {_short(error)}.") from error
+    try:
+        with pa.input_stream(str(path)) as stream:
+            text = io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")
+            return next(csv.reader(text, delimiter=_delimiter(path, delimiter)), [])
+    except (pa.ArrowException, OSError, UnicodeDecodeError, csv.Error) as error:
+        raise DataError(f"The first line of {path} cannot be read: {_short(error)}.") from error
+
+
+def batches(
+    kind: str, path: Path, mapping: ImportMapping, whole_times: bool, report: Report
+) -> Iterator[pa.RecordBatch]:
+    """The mapped columns of a file, batch by batch."""
+    if kind == "csv":
+        return _csv(path, mapping, whole_times, report)
+    return _parquet(path, mapping, report)
+
+
+def _csv(
+    path: Path, mapping: ImportMapping, whole_times: bool, report: Report
+) -> Iterator[pa.RecordBatch]:
+    kinds = {
+        "observations": pa.float32(),
+        "next_observations": pa.float32(),
+        "reward": pa.float64(),
+        "probability": pa.float64(),
+        "probabilities": pa.float64(),
+        "action": WORDS if mapping.bins is None else pa.float64(),
+    }
+    columns = {column: kinds.get(role, WORDS) for role, column in mapping.roles()}
+    names = list(columns)
+    if mapping.time is not None:
+        del columns[mapping.time]
+        if not whole_times:
+            columns[mapping.time] = pa.float64()
+    rows = 0
+    size = path.stat().st_size
+    try:
+        with pa.OSFile(str(path)) as raw:
+            # Arrow decompresses by the name of a file, and this one is handed over open.
+            packed = path.suffix.lower() in (".gz", ".bz2", ".zst")
+            stream = pa.CompressedInputStream(raw, _codec(path)) if packed else raw
+            reader = pc.open_csv(
+                stream,
+                read_options=pc.ReadOptions(block_size=BLOCK_BYTES),
+                parse_options=pc.ParseOptions(
+                    delimiter=_delimiter(path, mapping.delimiter),
+                    newlines_in_values=mapping.quoted_newlines,
+                ),
+                convert_options=pc.ConvertOptions(
+                    column_types=columns, include_columns=names, strings_can_be_null=True
+                ),
+            )
+            for batch in reader:
+                rows += batch.num_rows
+                report(min(raw.tell(), size))
+                yield batch
+    except pa.ArrowInvalid as error:
+        if "to int64" in str(error) and whole_times:
+            raise NotWhole from error
+        if "Empty CSV" in str(error):
+            raise DataError(f"{path} is empty; name a file with one row a step.") from error
+        raise DataError(
+            f"{path} cannot be read after its row {rows:,}: {_explained(error, names)}."
+        ) from error
+    except OSError as error:
+        raise DataError(f"Cannot read {path}: {_short(error)}.") from error
+
+
+def _parquet(path: Path, mapping: ImportMapping, report: Report) -> Iterator[pa.RecordBatch]:
+    names = list(dict.fromkeys(column for _, column in mapping.roles()))
+    try:
+        with pq.ParquetFile(path) as file:
+            size, rows, done = path.stat().st_size, max(file.metadata.num_rows, 1), 0
+            for batch in file.iter_batches(BATCH_ROWS, columns=names):
+                done += batch.num_rows
+                report(size * done / rows)
+                yield batch
+    except (pa.ArrowException, OSError) as error:
+        raise DataError(f"{path} cannot be read: {_short(error)}.") from error
+
+
+def _delimiter(path: Path, said: str) -> str:
+    return "\t" if said == "," and ".tsv" in path.name.lower() else said
+
+
+def _codec(path: Path) -> str:
+    return {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}[path.suffix.lower()]
+
+
+def _explained(error: Exception, names: list[str]) -> str:
+    """Arrow's words with the column by name instead of by number."""
+    text = _short(error)
+    if text.startswith("In CSV column #"):
+        number, _, rest = text.removeprefix("In CSV column #").partition(":")
+        text = f"column number {int(number) + 1}:{rest}"
+        if "conversion error" in rest:
+            text += ", expected a number"
+    if "Expected" in text and "columns" in text:
+        text += " (if quoted text runs over lines, say --quoted-newlines)"
+    return text
+
+
+def _short(error: BaseException) -> str:
+    return str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__

@@ -1,0 +1,94 @@
+"""Words as numbers: coding ids and labels as they come, and the order a reader would give them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from sept_offline.data.records import Int64
+
+_DIGITS = re.compile(r"(\d+)")
+
+
+class Words:
+    """Distinct words, numbered in the order of first appearance."""
+
+    def __init__(self) -> None:
+        self.number: dict[Any, int] = {}
+
+    def __len__(self) -> int:
+        return len(self.number)
+
+    @property
+    def list(self) -> list[Any]:
+        """The words by number."""
+        return list(self.number)
+
+    def code(self, words: Sequence[Any], places: Int64) -> Int64:
+        """[n], the number of words[places[i]]; -1 where places[i] is -1."""
+        known = self.number
+        table = np.asarray([known.setdefault(word, len(known)) for word in words] + [-1])
+        return np.asarray(table[places], dtype=np.int64)
+
+    def code_pairs(self, parts: Sequence[Int64]) -> Int64:
+        """[n], the number of (parts[0][i], parts[1][i], …); -1 where any part is -1."""
+        stacked = np.stack(parts, axis=1)
+        found, first, inverse = np.unique(stacked, axis=0, return_index=True, return_inverse=True)
+        by_appearance = np.argsort(first, kind="stable")
+        rank = np.empty(len(first), dtype=np.int64)
+        rank[by_appearance] = np.arange(len(first))
+        words = [tuple(row) for row in found[by_appearance].tolist()]
+        missing = (stacked < 0).any(axis=1)
+        whole = [word for word in words if min(word) >= 0]
+        place = {word: position for position, word in enumerate(whole)}
+        table = np.asarray([place.get(word, -1) for word in words], dtype=np.int64)
+        return self.code(whole, np.where(missing, -1, table[rank[inverse.reshape(-1)]]))
+
+
+def dictionary(column: pa.Array) -> tuple[list[str], Int64]:
+    """The distinct words of a column, and for each row the place of its own, -1 where missing."""
+    if not pa.types.is_dictionary(column.type):
+        column = column.dictionary_encode()
+    words = [spelled(value) for value in column.dictionary.to_pylist()]
+    places = column.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+    empty = [place for place, word in enumerate(words) if word == ""]
+    if empty:
+        places[np.isin(places, empty)] = -1
+    return words, places
+
+
+def spelled(value: Any) -> str:
+    """A value as a word: whole numbers without a point, what is no number as nothing."""
+    if value is None or value != value:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    if isinstance(value, float):
+        return str(int(value)) if value.is_integer() else repr(value)
+    return str(value)
+
+
+def natural(word: Any) -> tuple[Any, ...]:
+    """A sort key under which "site-2" comes before "site-10"."""
+    if isinstance(word, tuple):
+        return tuple(natural(part) for part in word)
+    parts = _DIGITS.split(word)
+    return tuple(
+        (0, int(part), part) if position % 2 else (1, 0, part)
+        for position, part in enumerate(parts)
+    )
+
+
+def ranks(words: Sequence[Any]) -> NDArray[np.int64]:
+    """[n], the place of each word in natural order."""
+    order = sorted(range(len(words)), key=lambda i: natural(words[i]))
+    rank = np.empty(len(words), dtype=np.int64)
+    rank[np.asarray(order, dtype=np.int64)] = np.arange(len(words))
+    return rank
