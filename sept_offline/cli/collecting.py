@@ -13,7 +13,12 @@ from sept_offline.cli.console import ConsoleProgress, interrupted, print_json
 
 @click.command()
 @click.argument("family")
-@click.option("-o", "--out", type=Path, required=True, help="The dataset: x.h5 or x.parquet.")
+@click.option(
+    "-o",
+    "--out",
+    required=True,
+    help="The dataset: x.h5, x.parquet, or a directory, x or s3://bucket/x.",
+)
 @click.option(
     "--behaviour",
     help="random, replay, medium, expert, or shares of them: random:0.5,expert:0.5.",
@@ -26,6 +31,12 @@ from sept_offline.cli.console import ConsoleProgress, interrupted, print_json
 )
 @click.option("--recipe", type=Path, help="A recipe (TOML) instead of the family's own.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option(
+    "--engine",
+    default="local",
+    show_default=True,
+    help="local, or ray: the cluster of RAY_ADDRESS, or one here of that many workers.",
+)
 @click.option("--workers", type=click.IntRange(min=1), default=1, show_default=True)
 @click.option("--resume", is_flag=True, help="Continue a collection that was interrupted.")
 @click.option("--restart", is_flag=True, help="Discard an interrupted collection and begin anew.")
@@ -33,7 +44,7 @@ from sept_offline.cli.console import ConsoleProgress, interrupted, print_json
 @click.option("--quiet", is_flag=True, help="No progress.")
 def collect(
     family: str,
-    out: Path,
+    out: str,
     behaviour: str | None,
     episodes: int | None,
     instances: str | None,
@@ -41,6 +52,7 @@ def collect(
     policy: str | None,
     recipe: Path | None,
     seed: int,
+    engine: str,
     workers: int,
     resume: bool,
     restart: bool,
@@ -57,6 +69,7 @@ def collect(
       sept-offline collect navigation2d --behaviour random --episodes 200 --seed 1 -o nav.h5
     """
     from sept_offline.collect import collect_dataset
+    from sept_offline.data.filesystems import locate
 
     if policy is not None and behaviour is not None:
         raise click.UsageError("Give --behaviour or --policy, not both.")
@@ -66,28 +79,30 @@ def collect(
         "instances": instances,
         "max_steps": max_steps,
     }
+    target = locate(out)
     began = time.monotonic()
     progress = ConsoleProgress(quiet)
     try:
         data = collect_dataset(
             family,
-            out,
+            target,
             recipe=recipe,
             overrides={key: value for key, value in given.items() if value is not None},
             policy=policy,
             seed=seed,
+            engine=engine,
             workers=workers,
             resume=resume,
             restart=restart,
             progress=progress,
         )
     except KeyboardInterrupt:
-        interrupted(out, progress)
+        interrupted(target, progress)
     seconds = time.monotonic() - began
     if as_json:
         print_json(
             {
-                "path": str(out),
+                "path": str(target),
                 "content_hash": data.content_hash,
                 "instances": len(data.instances),
                 "episodes": data.num_episodes,
@@ -97,6 +112,6 @@ def collect(
         )
     else:
         click.echo(
-            f"{out}: {data.num_episodes:,} episodes, {data.num_steps:,} steps of "
+            f"{target}: {data.num_episodes:,} episodes, {data.num_steps:,} steps of "
             f"{len(data.instances)} instances in {seconds:.1f} s; content {data.content_hash[:16]}"
         )

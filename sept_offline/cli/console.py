@@ -6,7 +6,6 @@ import json
 import sys
 import time
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
@@ -102,7 +101,7 @@ class RowCounter:
         self.progress.finish()
 
 
-def interrupted(target: Path, progress: ConsoleProgress) -> NoReturn:
+def interrupted(target: object, progress: ConsoleProgress) -> NoReturn:
     """End a command that can be continued; said even when quiet, or the work would seem lost."""
     progress.finish()
     click.echo(f"Interrupted; the same command with --resume continues {target}.", err=True)

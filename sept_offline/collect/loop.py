@@ -3,103 +3,135 @@
 from __future__ import annotations
 
 import functools
+import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from sept_offline.collect.behaviour import Behaviour, Uniform, UserPolicy
+import numpy as np
+
+from sept_offline.collect.jobs import (
+    Job,
+    Made,
+    Planned,
+    load_expert,
+    load_policy,
+    plan_episodes,
+    reset_seed,
+    run_job,
+)
+from sept_offline.collect.partition import EXPERT, Partition, PartTarget
 from sept_offline.collect.recipe import (
     EPISODES_PER_INSTANCE,
     Recipe,
-    interleave,
     load_recipe,
     parse_behaviour,
 )
-from sept_offline.collect.rollout import Start, run_shard, spaces
-from sept_offline.collect.staging import Staging, load_shard, save_shard
+from sept_offline.collect.rollout import spaces
+from sept_offline.collect.staging import Staging, load_shard
 from sept_offline.config import to_plain
 from sept_offline.data import Dataset, DatasetWriter, load_dataset
-from sept_offline.engines import run_tasks
+from sept_offline.data.checks import hidden_table
+from sept_offline.data.filesystems import Place, Remote, locate
+from sept_offline.data.records import Metadata
+from sept_offline.data.source import Header
+from sept_offline.data.writer import written_by
+from sept_offline.engines import check_engine, run_tasks
 from sept_offline.errors import ConfigError, DataError, FamilyError
-from sept_offline.family import Family, load_family, load_object
+from sept_offline.family import Family, Hidden, load_family
 from sept_offline.files import load_state, save_state
 from sept_offline.progress import Progress, Silent
-from sept_offline.seeding import generator, integer
-from sept_offline.threads import one_thread
+from sept_offline.seeding import integer
 
-if TYPE_CHECKING:
-    from sept_offline.collect.expert import Expert
+__all__ = ["collect_dataset", "load_expert", "train_expert"]
 
 SHARD = 256
 """Episodes stepped together; part of the definition of a dataset, not a tuning knob."""
 
 
 @dataclass(frozen=True)
-class Planned:
-    """One episode to be: instance and place, and the behaviour that acts in it."""
+class Collection:
+    """All that is decided before the first episode is run."""
 
-    instance: int
-    index: int
-    count: int
-    """Episodes of this behaviour in this instance, and `position` this one's place among them."""
-    position: int
-    behaviour: str
-
-
-@dataclass(frozen=True)
-class Job:
-    """Everything a worker needs to run one shard."""
-
+    record: Family
     family: str | Family
-    instances: str
+    """As workers load it."""
+    recipe: Recipe
+    hiddens: tuple[Hidden, ...]
     seed: int
     max_steps: int
     probe_steps: int
-    episodes: tuple[Planned, ...]
-    policy: str | None
-    expert: Path | None
-    recipe: Recipe
-    target: Path
+    policy: str | Callable[..., Any] | None
+    planned: tuple[Planned, ...]
+    behaviours: dict[str, str]
+    """Planned name to logged name, in the order of planning."""
+    engine: str
+    workers: int
+    progress: Progress
 
+    @property
+    def shards(self) -> list[tuple[Planned, ...]]:
+        """The episodes in the pieces that tasks run."""
+        return [self.planned[i : i + SHARD] for i in range(0, len(self.planned), SHARD)]
 
-def plan_episodes(num_instances: int, episodes: int, shares: Mapping[str, float]) -> list[Planned]:
-    """All episodes, instance by instance; every instance gets the behaviours in equal shares."""
-    planned = []
-    for instance in range(num_instances):
-        share, rest = divmod(episodes, num_instances)
-        names = interleave(shares, share + (instance < rest))
-        counts = {name: names.count(name) for name in shares}
-        seen = dict.fromkeys(shares, 0)
-        for index, name in enumerate(names):
-            planned.append(Planned(instance, index, counts[name], seen[name], name))
-            seen[name] += 1
-    return planned
+    @property
+    def instances(self) -> list[str]:
+        """The ids of the instances, in order."""
+        return [f"{self.recipe.instances}-{index}" for index in range(len(self.hiddens))]
+
+    @property
+    def extra(self) -> dict[str, Any]:
+        """What the header says besides."""
+        extra: dict[str, Any] = {"latent_dim": self.record.latent_dim}
+        if isinstance(self.family, str) and ":" in self.family:
+            extra["family_object"] = self.family
+        return extra
+
+    @property
+    def needs_expert(self) -> bool:
+        """Whether an expert must be trained first."""
+        return any(name in ("replay", "medium", "expert") for name in self.behaviours)
+
+    def plan(self) -> dict[str, Any]:
+        """What a resumed collection must agree with."""
+        return {
+            "family": self.record.name,
+            "seed": self.seed,
+            "policy": self.behaviours["policy"] if self.policy is not None else None,
+            "recipe": to_plain(self.recipe),
+            "instances": [dict(hidden) for hidden in self.hiddens],
+            "max_steps": self.max_steps,
+            "probe_steps": self.probe_steps,
+            "shard": SHARD,
+        }
 
 
 def collect_dataset(
     family: str | Family,
-    out: str | Path,
+    out: str | Place,
     *,
     recipe: Recipe | str | Path | None = None,
     overrides: Mapping[str, Any] | None = None,
     policy: str | Callable[..., Any] | None = None,
     seed: int = 0,
+    engine: str = "local",
     workers: int = 1,
     resume: bool = False,
     restart: bool = False,
     progress: Progress | None = None,
 ) -> Dataset:
-    """Log episodes of `family` into `out` (`.h5` or `.parquet`) and return the dataset.
+    """Log episodes of `family` into `out` and return the dataset.
 
-    The result depends on the family, the recipe and the seed alone: not on the number of workers,
-    nor on how often the process was killed and resumed.
+    `out` is a file (`.h5` or `.parquet`), or a directory, which workers fill with one Parquet file
+    a shard: a path without a suffix, or a URI of any filesystem that pyarrow knows. The content
+    depends on the family, the recipe and the seed alone: not on the place or its format, nor on
+    the engine, the number of workers, or how often the process was killed and resumed.
     """
-    progress = progress or Silent()
+    check_engine(engine)
     record = load_family(family)
-    target = Path(out)
-    if target.suffix not in (".h5", ".parquet"):
-        raise ConfigError(f"{target} must end in .h5 or .parquet.")
+    target = locate(out)
+    directory = _is_directory(target)
     if seed < 0:
         raise ConfigError(f"The seed is {seed}; expected 0 or more.")
     if not isinstance(recipe, Recipe):
@@ -108,8 +140,6 @@ def collect_dataset(
     shares = {"policy": 1.0} if policy is not None else parse_behaviour(recipe.behaviour)
     hiddens = record.instances(recipe.instances)
     episodes = recipe.episodes or EPISODES_PER_INSTANCE * len(hiddens)
-    max_steps = recipe.max_steps or record.train_steps
-    probe_steps = record.probe_steps if recipe.probe_steps is None else recipe.probe_steps
     if episodes < len(hiddens):
         raise ConfigError(
             f"{episodes} episodes cannot cover the {len(hiddens)} instances of split "
@@ -117,116 +147,235 @@ def collect_dataset(
         )
     if isinstance(family, Family) and _is_registered(family):
         family = family.name
-    if workers > 1 and isinstance(family, Family):
+    elsewhere = workers > 1 or engine != "local"
+    if elsewhere and isinstance(family, Family):
         raise ConfigError(
             "Several workers need a family by name: register it, or name it package.module:object."
         )
-
+    if elsewhere and policy is not None and not isinstance(policy, str):
+        raise ConfigError("Several workers need a policy named as package.module:object.")
     if isinstance(policy, str):
         load_policy(policy)  # here, so that a wrong name leaves nothing behind
-    observation_dim, num_actions = spaces(record)
-    planned = plan_episodes(len(hiddens), episodes, shares)
-    shards = [tuple(planned[i : i + SHARD]) for i in range(0, len(planned), SHARD)]
-    plan = {
-        "family": record.name,
-        "seed": seed,
-        "policy": policy_name if policy is not None else None,
-        "recipe": to_plain(recipe),
-        "instances": [dict(hidden) for hidden in hiddens],
-        "max_steps": max_steps,
-        "probe_steps": probe_steps,
-        "shard": SHARD,
-    }
+    collection = Collection(
+        record=record,
+        family=family,
+        recipe=recipe,
+        hiddens=tuple(hiddens),
+        seed=seed,
+        max_steps=recipe.max_steps or record.train_steps,
+        probe_steps=record.probe_steps if recipe.probe_steps is None else recipe.probe_steps,
+        policy=policy,
+        planned=tuple(plan_episodes(len(hiddens), episodes, shares)),
+        behaviours={name: policy_name if name == "policy" else name for name in shares},
+        engine=engine,
+        workers=workers,
+        progress=progress or Silent(),
+    )
+    if directory:
+        return _collect_parts(collection, target, resume, restart)
+    return _collect_file(collection, Path(str(target)), resume, restart)
+
+
+def _is_directory(target: Place) -> bool:
+    """Whether a target becomes a directory of parts, by its name."""
+    if isinstance(target, Remote) and target.suffix in (".h5", ".hdf5", ".parquet"):
+        raise ConfigError(
+            f"A dataset at {target} is a directory of Parquet files; leave out {target.suffix}."
+        )
+    if isinstance(target, Path) and target.suffix not in (".h5", ".parquet", ""):
+        raise ConfigError(
+            f"{target} must end in .h5 or .parquet, or have no suffix at all: a directory."
+        )
+    return isinstance(target, Remote) or not target.suffix
+
+
+def _collect_file(collection: Collection, target: Path, resume: bool, restart: bool) -> Dataset:
+    """Shards into a directory beside the file, and from there, in order, into the file."""
     staging = Staging(target)
     if resume and target.exists() and not staging.path.exists():
-        finished = load_dataset(target)
-        wanted = (record.name, seed, len(planned), max_steps, probe_steps)
-        metadata = finished.metadata
-        found = (
-            metadata.family,
-            metadata.root_seed,
-            finished.num_episodes,
-            metadata.family_arguments.get("max_episode_steps"),
-            metadata.probe_steps,
-        )
-        names = {policy_name if name == "policy" else name for name in shares}
-        same = finished.instances == _instance_ids(recipe.instances, len(hiddens))
-        if wanted != found or not same or names != set(metadata.behaviours):
-            raise DataError(
-                f"{target} is a finished dataset of another kind ({found[0]}, seed {found[1]}, "
-                f"{found[2]:,} episodes); choose another name, or leave out --resume to replace it."
-            )
-        progress.message(f"{target} is complete; nothing to resume.")
-        return finished
-    staging.open(plan, resume, restart)
+        return _finished_file(collection, target)
+    staging.open(collection.plan(), resume, restart)
+    shards = collection.shards
     try:
-        expert_file = None
-        if any(name in ("replay", "medium", "expert") for name in shares):
-            expert_file = train_expert(record, recipe, seed, staging.path, progress)
+        expert = None
+        if collection.needs_expert:
+            expert = train_expert(
+                collection.record,
+                collection.recipe,
+                collection.seed,
+                staging.path,
+                collection.progress,
+            )
         missing = sorted(set(range(len(shards))) - staging.finished(len(shards)))
-        make_job = functools.partial(
-            Job,
-            family=family,
-            instances=recipe.instances,
-            seed=seed,
-            max_steps=max_steps,
-            probe_steps=probe_steps,
-            policy=policy if isinstance(policy, str) else None,
-            expert=expert_file,
-            recipe=recipe,
-        )
-        jobs = [make_job(episodes=shards[i], target=staging.shard(i)) for i in missing]
-        run = run_job
-        if policy is not None and not isinstance(policy, str):
-            if workers > 1:
-                raise ConfigError("Several workers need a policy named as package.module:object.")
-            run = functools.partial(run_job, function=policy)
-        progress.start("episodes", len(planned), "steps")
-        complete = len(planned) - sum(len(job.episodes) for job in jobs)
-        steps = 0
-        for outcome in run_tasks(run, jobs, workers=workers):
-            steps += outcome.result()
-            complete += len(outcome.task.episodes)
-            progress.update(complete, steps=steps)
-        progress.finish()
-        behaviours = {name: policy_name if name == "policy" else name for name in shares}
-        ids = _instance_ids(recipe.instances, len(hiddens))
-        extra: dict[str, Any] = {"latent_dim": record.latent_dim}
-        if isinstance(family, str) and ":" in family:
-            extra["family_object"] = family
+        _run(collection, {number: staging.shard(number) for number in missing}, expert)
+        record, ids = collection.record, collection.instances
+        _, num_actions = dimensions = spaces(record)
         with DatasetWriter(
             target,
             num_actions=num_actions,
-            observation_dim=observation_dim,
+            observation_dim=dimensions[0],
             family=record.name,
-            family_arguments={"max_episode_steps": max_steps},
+            family_arguments={"max_episode_steps": collection.max_steps},
             observation_names=record.observation_names,
             action_names=record.action_names,
-            root_seed=seed,
-            probe_steps=probe_steps,
-            extra=extra,
+            root_seed=collection.seed,
+            probe_steps=collection.probe_steps,
+            extra=collection.extra,
             instances=ids,
-            hidden=dict(zip(ids, hiddens, strict=True)),
+            hidden=dict(zip(ids, collection.hiddens, strict=True)),
         ) as writer:
             for index, shard in enumerate(shards):
-                for planned_episode, logged in zip(
-                    shard, load_shard(staging.shard(index)), strict=True
-                ):
+                for episode, logged in zip(shard, load_shard(staging.shard(index)), strict=True):
                     writer.append(
-                        instance=f"{recipe.instances}-{planned_episode.instance}",
+                        instance=ids[episode.instance],
                         observations=logged.observations,
                         actions=logged.actions,
                         rewards=logged.rewards,
                         propensities=logged.propensities,
                         terminated=logged.terminated,
                         truncated=not logged.terminated,
-                        behaviour=behaviours[planned_episode.behaviour],
-                        seed=_reset_seed(seed, recipe.instances, planned_episode),
+                        behaviour=collection.behaviours[episode.behaviour],
+                        seed=reset_seed(collection.seed, collection.recipe.instances, episode),
                     )
         staging.discard()
     finally:
         staging.release()
     return load_dataset(target)
+
+
+def _finished_file(collection: Collection, target: Path) -> Dataset:
+    """What there is to resume where the file is whole: nothing, if it is the one asked for."""
+    finished = load_dataset(target)
+    metadata = finished.metadata
+    wanted = (
+        collection.record.name,
+        collection.seed,
+        len(collection.planned),
+        collection.max_steps,
+        collection.probe_steps,
+    )
+    found = (
+        metadata.family,
+        metadata.root_seed,
+        finished.num_episodes,
+        metadata.family_arguments.get("max_episode_steps"),
+        metadata.probe_steps,
+    )
+    same = finished.instances == collection.instances
+    behaviours = set(collection.behaviours.values())
+    if wanted != found or not same or behaviours != set(metadata.behaviours):
+        raise DataError(
+            f"{target} is a finished dataset of another kind ({found[0]}, seed {found[1]}, "
+            f"{found[2]:,} episodes); choose another name, or leave out --resume to replace it."
+        )
+    collection.progress.message(f"{target} is complete; nothing to resume.")
+    return finished
+
+
+def _collect_parts(collection: Collection, place: Place, resume: bool, restart: bool) -> Dataset:
+    """Shards as parts of the dataset itself, and a manifest that makes them one."""
+    observation_dim, num_actions = spaces(collection.record)
+    used = tuple(dict.fromkeys(episode.behaviour for episode in collection.planned))
+    record = collection.record
+    header = Header(
+        num_actions=num_actions,
+        observation_dim=observation_dim,
+        instances=tuple(collection.instances),
+        metadata=Metadata(
+            family=record.name,
+            family_arguments={"max_episode_steps": collection.max_steps},
+            observation_names=record.observation_names,
+            action_names=record.action_names,
+            behaviours=tuple(collection.behaviours[name] for name in used),
+            root_seed=collection.seed,
+            versions=written_by(),
+            probe_steps=collection.probe_steps,
+            extra=collection.extra,
+        ),
+        content_hash=None,
+    )
+    partition = Partition(place)
+    if partition.open(collection.plan(), resume, restart):
+        partition.release()
+        collection.progress.message(f"{place} is complete; nothing to resume.")
+        return load_dataset(place)
+    try:
+        expert = _place_expert(collection, partition) if collection.needs_expert else None
+        shards = collection.shards
+        parts = partition.finished(len(shards))
+        targets: dict[int, Path | PartTarget] = {
+            number: PartTarget(place, partition.part(number), header, number * SHARD, used)
+            for number in range(len(shards))
+            if number not in parts
+        }
+        for number, made in _run(collection, targets, expert).items():
+            if made.part is not None:
+                parts[number] = made.part
+        hidden = dict(zip(collection.instances, collection.hiddens, strict=True))
+        planned = collection.planned
+        partition.publish(
+            header,
+            [parts[number] for number in range(len(shards))],
+            hidden_table(hidden, header.instances),
+            instance=np.array([one.instance for one in planned], dtype=np.int64),
+            behaviour=np.array([used.index(one.behaviour) for one in planned], dtype=np.int64),
+            seed=np.array(
+                [reset_seed(collection.seed, collection.recipe.instances, one) for one in planned],
+                dtype=np.int64,
+            ),
+        )
+    finally:
+        partition.release()
+    return load_dataset(place)
+
+
+def _place_expert(collection: Collection, partition: Partition) -> Place:
+    """The expert where every worker finds it; its training resumes where the place is local."""
+    record, recipe, seed = collection.record, collection.recipe, collection.seed
+    if isinstance(partition.place, Path):
+        return train_expert(record, recipe, seed, partition.place, collection.progress)
+    if EXPERT not in partition.folder.sizes():
+        with tempfile.TemporaryDirectory() as scratch:
+            made = train_expert(record, recipe, seed, Path(scratch), collection.progress)
+            partition.folder.write(EXPERT, lambda path: path.write_bytes(made.read_bytes()))
+    return partition.place
+
+
+def _run(
+    collection: Collection, targets: Mapping[int, Path | PartTarget], expert: Place | None
+) -> dict[int, Made]:
+    """Run the shards that have a target; what was made, by shard."""
+    shards, policy = collection.shards, collection.policy
+    make_job = functools.partial(
+        Job,
+        family=collection.family,
+        instances=collection.recipe.instances,
+        seed=collection.seed,
+        max_steps=collection.max_steps,
+        probe_steps=collection.probe_steps,
+        policy=policy if isinstance(policy, str) else None,
+        expert=expert,
+        recipe=collection.recipe,
+    )
+    jobs = [
+        make_job(shard=number, episodes=shards[number], target=target)
+        for number, target in targets.items()
+    ]
+    run = run_job
+    if policy is not None and not isinstance(policy, str):
+        run = functools.partial(run_job, function=policy)
+    progress = collection.progress
+    progress.start("episodes", len(collection.planned), "steps")
+    complete = len(collection.planned) - sum(len(job.episodes) for job in jobs)
+    steps = 0
+    found: dict[int, Made] = {}
+    for outcome in run_tasks(run, jobs, engine=collection.engine, workers=collection.workers):
+        made = found[outcome.task.shard] = outcome.result()
+        steps += made.steps
+        complete += len(outcome.task.episodes)
+        progress.update(complete, steps=steps)
+    progress.finish()
+    return found
 
 
 def train_expert(
@@ -253,76 +402,6 @@ def train_expert(
     save_state(finished, stage.result().state())
     unfinished.unlink()
     return finished
-
-
-def load_expert(path: Path) -> Expert:
-    """The expert in a file that `train_expert` returned."""
-    from sept_offline.collect.expert import Expert
-
-    return Expert.restore(load_state(path, DataError))
-
-
-def run_job(job: Job, function: Callable[..., Any] | None = None) -> int:
-    """Run one shard, write it, and return its number of steps."""
-    family = load_family(job.family)
-    hiddens = family.instances(job.instances)
-    behaviours = _behaviours(family, job, function)
-    starts = []
-    for episode in job.episodes:
-        name = f"{job.instances}-{episode.instance}"
-        rng = generator(job.seed, "collect", family.name, name, episode.index, "actions")
-        starts.append(
-            Start(
-                hidden=hiddens[episode.instance],
-                behaviour=behaviours[episode.behaviour],
-                progress=(episode.position + 0.5) / episode.count,
-                reset_seed=_reset_seed(job.seed, job.instances, episode),
-                draws=rng.random(job.max_steps),
-            )
-        )
-    with one_thread():
-        logged = run_shard(family, starts, job.max_steps, job.probe_steps)
-    save_shard(job.target, logged)
-    return sum(len(episode.actions) for episode in logged)
-
-
-def load_policy(name: str) -> Callable[..., Any]:
-    """The function that `package.module:object` names."""
-    policy = load_object(name, "policy")
-    if not callable(policy):
-        raise ConfigError(f"The policy {name!r} cannot be called.")
-    found: Callable[..., Any] = policy
-    return found
-
-
-def _behaviours(
-    family: Family, job: Job, function: Callable[..., Any] | None
-) -> dict[str, Behaviour]:
-    names = {episode.behaviour for episode in job.episodes}
-    _, num_actions = spaces(family)
-    found: dict[str, Behaviour] = {}
-    if "random" in names:
-        found["random"] = Uniform(num_actions)
-    if "policy" in names:
-        policy = function if job.policy is None else load_policy(job.policy)
-        if policy is None:
-            raise ConfigError("An episode is planned for a policy, but none was given.")
-        found["policy"] = UserPolicy(policy, job.policy or "policy", num_actions)
-    if job.expert is not None and names & {"replay", "medium", "expert"}:
-        expert = load_expert(job.expert)
-        epsilon = job.recipe.expert.behaviour_epsilon
-        found["replay"] = expert.replay()
-        found["medium"] = expert.medium(epsilon)
-        found["expert"] = expert.final(epsilon)
-    return found
-
-
-def _instance_ids(split: str, count: int) -> list[str]:
-    return [f"{split}-{index}" for index in range(count)]
-
-
-def _reset_seed(seed: int, split: str, episode: Planned) -> int:
-    return integer(seed, "collect", f"{split}-{episode.instance}", episode.index, "reset")
 
 
 def _is_registered(family: Family) -> bool:

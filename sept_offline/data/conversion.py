@@ -7,6 +7,7 @@ from pathlib import Path
 
 from sept_offline.data.dataset import open_source
 from sept_offline.data.files import Workspace
+from sept_offline.data.filesystems import Place
 from sept_offline.data.hashing import content_hash
 from sept_offline.data.publish import kind_of, publish
 from sept_offline.data.source import check_structure
@@ -14,7 +15,7 @@ from sept_offline.errors import DataError
 
 
 def convert(
-    source: str | Path, target: str | Path, progress: Callable[[str, int], None] | None = None
+    source: str | Place, target: str | Path, progress: Callable[[str, int], None] | None = None
 ) -> str:
     """Write the dataset at `source` to `target` (.h5 or .parquet); return its content hash.
 
@@ -22,7 +23,7 @@ def convert(
     """
     target = Path(target)
     kind_of(target)
-    columns, hidden = open_source(Path(source))
+    columns, hidden = open_source(source)
     try:
         check_structure(columns)
         stored = columns.header.content_hash

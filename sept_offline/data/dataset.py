@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sept_offline.data.filesystems import Place, Remote, locate, place_kind
 from sept_offline.data.hashing import content_hash
 from sept_offline.data.hdf5 import Hdf5Source, read_hdf5_hidden
 from sept_offline.data.parquet import ParquetSource, read_parquet_hidden
@@ -31,9 +31,12 @@ if TYPE_CHECKING:
     import minari
 
 
-def load_dataset(path: str | Path) -> Dataset:
-    """Open an HDF5 file, a Parquet file or a directory of Parquet files; columns are read later."""
-    source, hidden = open_source(Path(path))
+def load_dataset(path: str | Place) -> Dataset:
+    """Open an HDF5 file, a Parquet file or a directory of Parquet files; columns are read later.
+
+    Parquet may lie on any filesystem that pyarrow knows: `s3://bucket/logs`.
+    """
+    source, hidden = open_source(path)
     try:
         check_structure(source)
     except DataError:
@@ -42,20 +45,24 @@ def load_dataset(path: str | Path) -> Dataset:
     return Dataset(source, source.index, hidden, hash_of_file=source.header.content_hash)
 
 
-def open_source(path: Path, *, scan: bool = False) -> tuple[Source, HiddenTable | None]:
+def open_source(path: str | Place, *, scan: bool = False) -> tuple[Source, HiddenTable | None]:
     """The columns of a path, and apart from them its hidden parameters; nothing is checked yet."""
-    if not path.exists():
-        raise DataError(f"There is no dataset at {path}; check the path, or collect one.")
+    place = locate(path)
+    what = place_kind(place)
+    if what == "nothing":
+        raise DataError(f"There is no dataset at {place}; check the path, or collect one.")
     source: Source
-    if path.is_dir() or path.suffix.lower() == ".parquet":
-        source = ParquetSource(path, scan=scan)
-        return source, read_parquet_hidden(path, len(source.header.instances))
-    if path.suffix.lower() in HDF5_SUFFIXES:
-        source = Hdf5Source(path)
-        return source, read_hdf5_hidden(path, len(source.header.instances))
-    raise DataError(
-        f"Cannot tell the format of {path}; name a .h5 file, a .parquet file or a directory."
-    )
+    if what == "directory" or place.suffix.lower() == ".parquet":
+        source = ParquetSource(place, scan=scan)
+        return source, read_parquet_hidden(place, len(source.header.instances))
+    if place.suffix.lower() not in HDF5_SUFFIXES:
+        raise DataError(
+            f"Cannot tell the format of {place}; name a .h5 file, a .parquet file or a directory."
+        )
+    if isinstance(place, Remote):
+        raise DataError(f"{place} is HDF5, which is read from local files only; copy it here.")
+    source = Hdf5Source(place)
+    return source, read_hdf5_hidden(place, len(source.header.instances))
 
 
 class Dataset:
@@ -82,8 +89,8 @@ class Dataset:
         """Privileged: None, or one row an instance."""
 
     @property
-    def path(self) -> Path:
-        """Where the file lies."""
+    def path(self) -> Place:
+        """Where the file or directory lies."""
         return self._source.path
 
     @property

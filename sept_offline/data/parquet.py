@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import base64
 import itertools
 import json
 import zlib
 from collections import OrderedDict
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,9 +14,17 @@ import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from sept_offline.data.filesystems import Folder, Place, filesystem, place_kind
+from sept_offline.data.manifest import (
+    Manifest,
+    parse_hidden,
+    read_manifest,
+    read_privileged,
+    unpack_index,
+)
 from sept_offline.data.parquet_rows import RowScan, order_rows
 from sept_offline.data.records import EpisodeIndex, HiddenTable, Metadata, Problem
-from sept_offline.data.source import DTYPES, INDEX_FIELDS, Header, damaged, parse_header
+from sept_offline.data.source import DTYPES, Header, damaged, parse_header
 from sept_offline.errors import DataError
 
 HEADER_KEY = b"sept_offline.header"
@@ -33,26 +39,36 @@ class ParquetSource:
     """A Parquet dataset open for reading: one row an observation, so T+1 rows an episode.
 
     `scan=True` ignores the stored index and looks at every row's ids, as `validate` wants; so does
-    any file whose rows another tool has rewritten.
+    any file whose rows another tool has rewritten. A directory that this library wrote is told by
+    its manifest: no part is opened before one of its rows is asked for. `manifest` is one that is
+    yet to be written.
     """
 
-    def __init__(self, path: Path, *, scan: bool = False) -> None:
+    def __init__(
+        self, path: Place, *, scan: bool = False, manifest: Manifest | None = None
+    ) -> None:
         self.path = path
         self._open: OrderedDict[int, pq.ParquetFile] = OrderedDict()
         self._decoded: dict[str, tuple[int, NDArray[Any]]] = {}
         try:
-            self._fragments = _fragments(path)
-            self._list_groups()
+            self._filesystem, _ = filesystem(path)
+            if manifest is None and place_kind(path) == "directory":
+                manifest = read_manifest(Folder(path))
+            self._fragments = _fragments(path, manifest)
+            self._list_groups(None if scan else manifest)
             metadata = self._file(0).metadata.metadata or {}
-            stored = None if scan else self._stored_index()
             self._order: NDArray[np.int64] | None = None
             self.defects: list[Problem] = []
             header = parse_header(metadata[HEADER_KEY], path) if HEADER_KEY in metadata else None
+            stored = None if scan else self._stored_index()
+            if manifest is not None:
+                header, stored = manifest.header, None if scan else manifest.index
             if stored is not None and header is not None:
                 self.header: Header = header
                 self.index = stored
             else:
-                found = order_rows(self._scan(), header, ordered=path.is_file())
+                ours = manifest is not None or place_kind(path) == "file"
+                found = order_rows(self._scan(), header, ordered=ours)
                 self._order, self.index, self.defects = found.order, found.index, found.defects
                 self.header = header or self._guess_header(found.instances, found.behaviours)
             self.columns = {
@@ -91,21 +107,25 @@ class ParquetSource:
     def _file(self, fragment: int) -> pq.ParquetFile:
         if fragment not in self._open:
             self._open[fragment] = pq.ParquetFile(
-                self._fragments[fragment][0], page_checksum_verification=True
+                self._fragments[fragment][0],
+                filesystem=self._filesystem,
+                page_checksum_verification=True,
             )
             if len(self._open) > OPEN_FILES:
                 self._open.popitem(last=False)[1].close()
         self._open.move_to_end(fragment)
         return self._open[fragment]
 
-    def _list_groups(self) -> None:
+    def _list_groups(self, manifest: Manifest | None) -> None:
         places: list[tuple[int, int]] = []
         sizes: list[int] = []
         for fragment in range(len(self._fragments)):
-            metadata = self._file(fragment).metadata
-            for group in range(metadata.num_row_groups):
-                places.append((fragment, group))
-                sizes.append(metadata.row_group(group).num_rows)
+            if manifest is not None:
+                groups: tuple[int, ...] = manifest.parts[fragment].groups
+            else:
+                groups = group_rows(self._file(fragment).metadata)
+            places += [(fragment, group) for group in range(len(groups))]
+            sizes += groups
         self._places = places
         self._starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)[:-1]
         self._rows = int(sum(sizes))
@@ -138,13 +158,11 @@ class ParquetSource:
             return None
         stored = json.loads(metadata[INDEX_KEY])
         file = self._file(0)
-        size = self._fragments[0][0].stat().st_size
+        size = self._filesystem.get_file_info(self._fragments[0][0]).size
         footer_start = size - 8 - file.metadata.serialized_size
         if stored["data_bytes"] != footer_start or stored["rows"] != self._rows:
             return None
-        values = np.frombuffer(zlib.decompress(base64.b64decode(stored["columns"])), dtype="<i8")
-        columns = values.reshape(len(INDEX_FIELDS), -1)
-        return EpisodeIndex(*(row.astype(np.int64) for row in columns))
+        return unpack_index(stored["columns"])
 
     def _scan(self) -> RowScan:
         """Every row's ids, read group by group."""
@@ -215,18 +233,27 @@ class ParquetSource:
         return np.dtype(kind.to_pandas_dtype()), (rows,)
 
 
-def _fragments(path: Path) -> list[tuple[Path, dict[str, Any]]]:
+def group_rows(metadata: pq.FileMetaData) -> tuple[int, ...]:
+    """The rows of each row group of a file."""
+    return tuple(metadata.row_group(group).num_rows for group in range(metadata.num_row_groups))
+
+
+def _fragments(path: Place, manifest: Manifest | None = None) -> list[tuple[str, dict[str, Any]]]:
     """The Parquet files of a path in order, each with its partition keys."""
-    if not path.exists():
+    if manifest is not None:
+        return [(Folder(path).name(part.name), {}) for part in manifest.parts]
+    what = place_kind(path)
+    if what == "nothing":
         raise DataError(f"There is no dataset at {path}; check the path, or collect one.")
-    if path.is_file():
-        return [(path, {})]
-    found = pads.dataset(path, format="parquet", partitioning="hive")
+    system, name = filesystem(path)
+    if what == "file":
+        return [(name, {})]
+    found = pads.dataset(name, filesystem=system, format="parquet", partitioning="hive")
     files = sorted(found.get_fragments(), key=lambda fragment: fragment.path)
     if not files:
         raise DataError(f"The directory {path} holds no Parquet file; name a dataset.")
     return [
-        (Path(fragment.path), dict(pads.get_partition_keys(fragment.partition_expression)))
+        (fragment.path, dict(pads.get_partition_keys(fragment.partition_expression)))
         for fragment in files
     ]
 
@@ -250,16 +277,14 @@ def _vectors(column: pa.Array, width: int) -> NDArray[Any]:
     return out
 
 
-def read_parquet_hidden(path: Path, instances: int) -> HiddenTable | None:
-    """The privileged entry of a file's footer, apart from its source."""
-    metadata = pq.read_metadata(_fragments(path)[0][0]).metadata or {}
-    if HIDDEN_KEY not in metadata:
+def read_parquet_hidden(path: Place, instances: int) -> HiddenTable | None:
+    """The hidden parameters beside a manifest or in a file's footer, apart from its source."""
+    if place_kind(path) == "directory" and read_manifest(Folder(path)) is not None:
+        return read_privileged(Folder(path), instances)
+    metadata = pq.read_metadata(_fragments(path)[0][0], filesystem=filesystem(path)[0]).metadata
+    if not metadata or HIDDEN_KEY not in metadata:
         return None
     try:
-        stored = json.loads(metadata[HIDDEN_KEY])
-        names = tuple(str(name) for name in stored["names"])
-        rows = [[np.nan if v is None else float(v) for v in row] for row in stored["values"]]
-        values = np.asarray(rows, dtype=np.float64).reshape(instances, len(names))
+        return parse_hidden(metadata[HIDDEN_KEY], instances)
     except (ValueError, KeyError, TypeError) as error:
         raise damaged(path, error) from error
-    return HiddenTable(names, values)

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
-import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from sept_offline.data.filesystems import Place, filesystem
+from sept_offline.data.manifest import hidden_json, pack_index
 from sept_offline.data.parquet import DIGEST_KEY, HEADER_KEY, HIDDEN_KEY, INDEX_KEY
 from sept_offline.data.records import HiddenTable
-from sept_offline.data.source import INDEX_FIELDS, Header, Source, canonical_json
+from sept_offline.data.source import Header, Source, canonical_json
 
 GROUP_ROWS = 1 << 14
 """Measured in benchmarks/dataset.py; docs/dataset.md says why."""
@@ -54,11 +55,9 @@ def write_parquet(
             if progress is not None:
                 for name in source.columns:
                     progress(name, high - low)
-        columns = np.stack([getattr(source.index, name) for name in INDEX_FIELDS]).astype("<i8")
-        packed = base64.b64encode(zlib.compress(columns.tobytes(), 1)).decode()
         rows = source.columns["observations"][1][0]
         # A reader believes the index only while the rows end where they ended here.
-        index = {"rows": rows, "data_bytes": sink.tell(), "columns": packed}
+        index = {"rows": rows, "data_bytes": sink.tell(), "columns": pack_index(source.index)}
         writer.add_key_value_metadata(
             {INDEX_KEY: canonical_json(index).encode(), DIGEST_KEY: _NO_DIGEST}
         )
@@ -68,9 +67,7 @@ def write_parquet(
 def _entries(header: Header, hidden: HiddenTable | None) -> dict[bytes, bytes]:
     entries = {HEADER_KEY: header.to_json().encode()}
     if hidden is not None:
-        values = [[None if np.isnan(v) else v for v in row] for row in hidden.values.tolist()]
-        table = {"names": list(hidden.names), "values": values}
-        entries[HIDDEN_KEY] = canonical_json(table).encode()
+        entries[HIDDEN_KEY] = hidden_json(hidden).encode()
     return entries
 
 
@@ -138,7 +135,7 @@ def _table(source: Source, header: Header, schema: pa.Schema, low: int, high: in
 
     observations = source.take("observations", rows).reshape(-1)
     columns = {
-        "episode": pa.array(episode.astype(np.int64)),
+        "episode": pa.array(index.number[episode]),
         "time": pa.array(time.astype(np.int64)),
         "instance": words(index.instance[episode], header.instances),
         "behaviour": words(index.behaviour[episode], header.metadata.behaviours),
@@ -154,41 +151,46 @@ def _table(source: Source, header: Header, schema: pa.Schema, low: int, high: in
 
 def _write_digest(path: Path) -> None:
     """Put the digest of the file's bytes, with zeros in its own place, into the footer."""
-    position = _find(path, _NO_DIGEST)
-    digest = b"sha256:" + _digest(path, position).encode()
+    metadata = pq.read_metadata(path)
     with path.open("r+b") as raw:
+        position = _find(raw, path.stat().st_size, metadata, _NO_DIGEST)
+        digest = b"sha256:" + _digest(raw, position).encode()
         raw.seek(position)
         raw.write(digest)
 
 
-def parquet_bytes_intact(path: Path) -> bool | None:
-    """Whether every byte of a file is the one that was written; None if it carries no digest."""
-    metadata = pq.read_metadata(path).metadata or {}
-    stored: bytes | None = metadata.get(DIGEST_KEY)
-    if stored is None or len(stored) != len(_NO_DIGEST):
-        return None
-    return stored == b"sha256:" + _digest(path, _find(path, stored)).encode()
+def parquet_bytes_intact(path: Place, name: str | None = None) -> bool | None:
+    """Whether every byte of a file is the one that was written; None if it carries no digest.
+
+    `name`: the file's on the filesystem of `path`, where it is not `path` itself.
+    """
+    system, own = filesystem(path)
+    with system.open_input_file(name or own) as raw:
+        metadata = pq.read_metadata(raw)
+        stored: bytes | None = (metadata.metadata or {}).get(DIGEST_KEY)
+        if stored is None or len(stored) != len(_NO_DIGEST):
+            return None
+        position = _find(raw, raw.size(), metadata, stored)
+        return stored == b"sha256:" + _digest(raw, position).encode()
 
 
-def _find(path: Path, value: bytes) -> int:
+def _find(raw: Any, size: int, metadata: pq.FileMetaData, value: bytes) -> int:
     """Where the digest stands: its last occurrence in the footer."""
-    footer = int(pq.read_metadata(path).serialized_size) + 8
-    start = path.stat().st_size - footer
-    with path.open("rb") as raw:
-        raw.seek(start)
-        return start + raw.read().rfind(value)
+    start = size - int(metadata.serialized_size) - 8
+    raw.seek(start)
+    return start + int(raw.read().rfind(value))
 
 
-def _digest(path: Path, position: int) -> str:
+def _digest(raw: Any, position: int) -> str:
     digest = hashlib.sha256()
-    with path.open("rb") as raw:
-        at = 0
-        while at < position:
-            piece = raw.read(min(1 << 20, position - at))
-            digest.update(piece)
-            at += len(piece)
-        raw.seek(position + len(_NO_DIGEST))
-        digest.update(_NO_DIGEST)
-        while piece := raw.read(1 << 20):
-            digest.update(piece)
+    raw.seek(0)
+    at = 0
+    while at < position:
+        piece = raw.read(min(1 << 20, position - at))
+        digest.update(piece)
+        at += len(piece)
+    raw.seek(position + len(_NO_DIGEST))
+    digest.update(_NO_DIGEST)
+    while piece := raw.read(1 << 20):
+        digest.update(piece)
     return digest.hexdigest()

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sept_offline.data.filesystems import Place
 from sept_offline.data.records import FORMAT, FORMAT_VERSION, EpisodeIndex, Metadata, Problem
 from sept_offline.errors import DataError
 
@@ -69,7 +69,7 @@ class Header:
         return replace(self, content_hash=content_hash)
 
 
-def parse_header(text: str | bytes, path: Path) -> Header:
+def parse_header(text: str | bytes, path: Place) -> Header:
     """The header that `Header.to_json` wrote; a DataError says what is wrong with anything else."""
     try:
         values = json.loads(text)
@@ -127,7 +127,7 @@ class Source(Protocol):
     """
 
     @property
-    def path(self) -> Path:
+    def path(self) -> Place:
         """Where it lies."""
         ...
 
@@ -172,7 +172,7 @@ def blocks(
         )
 
 
-def damaged(path: Path, error: BaseException | str) -> DataError:
+def damaged(path: Place, error: BaseException | str) -> DataError:
     """The error for a file whose bytes cannot be what a writer wrote."""
     return DataError(
         f"{path} is damaged or incomplete ({error}); "

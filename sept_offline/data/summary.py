@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sept_offline.data.dataset import Dataset, load_dataset
+from sept_offline.data.filesystems import Place
 from sept_offline.data.records import Segments
 from sept_offline.errors import DataError
 
@@ -89,7 +89,7 @@ class Summary:
         return asdict(self)
 
 
-def inspect(data: Dataset | str | Path, probe_steps: int | None = None) -> Summary:
+def inspect(data: Dataset | str | Place, probe_steps: int | None = None) -> Summary:
     """Summarise a dataset; `probe_steps` is by default what the dataset names, else 5."""
     if not isinstance(data, Dataset):
         with load_dataset(data) as opened:

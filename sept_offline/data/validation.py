@@ -13,8 +13,10 @@ from numpy.typing import NDArray
 
 from sept_offline.data.checks import SUM_TOLERANCE, only_logged
 from sept_offline.data.dataset import open_source
+from sept_offline.data.filesystems import Folder, Place, locate, place_kind
 from sept_offline.data.hashing import content_hash
 from sept_offline.data.hdf5 import hdf5_bytes_intact
+from sept_offline.data.manifest import read_manifest
 from sept_offline.data.parquet_writer import parquet_bytes_intact
 from sept_offline.data.publish import HDF5_SUFFIXES
 from sept_offline.data.records import Problem
@@ -67,7 +69,7 @@ class ValidationReport:
 
 
 def validate(
-    path: str | Path,
+    path: str | Place,
     probe_steps: int | None = None,
     progress: Callable[[str, int], None] | None = None,
 ) -> ValidationReport:
@@ -76,8 +78,8 @@ def validate(
     `probe_steps`: warn of episodes shorter than this, by default than the probe length the dataset
     itself names. A path that does not exist raises; a file that cannot be read is a finding.
     """
-    path = Path(path)
-    if not path.exists():
+    path = locate(path)
+    if place_kind(path) == "nothing":
         raise DataError(f"There is no dataset at {path}; check the path, or collect one.")
     problems: list[Problem] = []
     if not _bytes_intact(path):
@@ -106,15 +108,18 @@ def validate(
         source.close()
 
 
-def _bytes_intact(path: Path) -> bool:
+def _bytes_intact(path: Place) -> bool:
     """False where a file's own digest does not fit; files without one are left to other checks."""
-    if path.is_dir():
-        return True
-    if path.suffix.lower() in HDF5_SUFFIXES:
-        return hdf5_bytes_intact(path)
     try:
+        if place_kind(path) == "directory":
+            folder = Folder(path)
+            manifest = read_manifest(folder)
+            parts = manifest.parts if manifest is not None else ()
+            return all(parquet_bytes_intact(path, folder.name(part.name)) for part in parts)
+        if isinstance(path, Path) and path.suffix.lower() in HDF5_SUFFIXES:
+            return hdf5_bytes_intact(path)
         return parquet_bytes_intact(path) is not False
-    except (pa.ArrowException, OSError):
+    except (pa.ArrowException, OSError, DataError):
         return False
 
 

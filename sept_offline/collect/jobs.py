@@ -1,0 +1,166 @@
+"""One shard of a collection: its episodes planned, run and written, wherever that happens."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sept_offline.collect.behaviour import Behaviour, Uniform, UserPolicy
+from sept_offline.collect.partition import EXPERT, PartTarget, save_part
+from sept_offline.collect.recipe import Recipe, interleave
+from sept_offline.collect.rollout import Start, run_shard, spaces
+from sept_offline.collect.staging import save_shard
+from sept_offline.data.filesystems import Folder, Place
+from sept_offline.data.partitions import WrittenPart
+from sept_offline.errors import ConfigError, DataError
+from sept_offline.family import Family, load_family, load_object
+from sept_offline.files import load_state
+from sept_offline.seeding import generator, integer
+from sept_offline.threads import one_thread
+
+if TYPE_CHECKING:
+    from sept_offline.collect.expert import Expert
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One episode to be: instance and place, and the behaviour that acts in it."""
+
+    instance: int
+    index: int
+    count: int
+    """Episodes of this behaviour in this instance, and `position` this one's place among them."""
+    position: int
+    behaviour: str
+
+
+@dataclass(frozen=True)
+class Job:
+    """Everything a worker needs to run one shard."""
+
+    shard: int
+    family: str | Family
+    instances: str
+    seed: int
+    max_steps: int
+    probe_steps: int
+    episodes: tuple[Planned, ...]
+    policy: str | None
+    expert: Place | None
+    """The expert's file; of a remote one the directory."""
+    recipe: Recipe
+    target: Path | PartTarget
+
+
+def plan_episodes(num_instances: int, episodes: int, shares: Mapping[str, float]) -> list[Planned]:
+    """All episodes, instance by instance; every instance gets the behaviours in equal shares."""
+    planned = []
+    for instance in range(num_instances):
+        share, rest = divmod(episodes, num_instances)
+        names = interleave(shares, share + (instance < rest))
+        counts = {name: names.count(name) for name in shares}
+        seen = dict.fromkeys(shares, 0)
+        for index, name in enumerate(names):
+            planned.append(Planned(instance, index, counts[name], seen[name], name))
+            seen[name] += 1
+    return planned
+
+
+@dataclass(frozen=True)
+class Made:
+    """A shard that has been written."""
+
+    steps: int
+    part: WrittenPart | None
+    """Where it is a part of the dataset already."""
+
+
+def run_job(job: Job, function: Callable[..., Any] | None = None) -> Made:
+    """Run one shard and write it."""
+    family = load_family(job.family)
+    hiddens = family.instances(job.instances)
+    behaviours = _behaviours(family, job, function)
+    starts = []
+    for episode in job.episodes:
+        name = f"{job.instances}-{episode.instance}"
+        rng = generator(job.seed, "collect", family.name, name, episode.index, "actions")
+        starts.append(
+            Start(
+                hidden=hiddens[episode.instance],
+                behaviour=behaviours[episode.behaviour],
+                progress=(episode.position + 0.5) / episode.count,
+                reset_seed=reset_seed(job.seed, job.instances, episode),
+                draws=rng.random(job.max_steps),
+            )
+        )
+    with one_thread():
+        logged = run_shard(family, starts, job.max_steps, job.probe_steps)
+    steps = sum(len(episode.actions) for episode in logged)
+    if isinstance(job.target, Path):
+        save_shard(job.target, logged)
+        return Made(steps, None)
+    instance = np.array([episode.instance for episode in job.episodes], dtype=np.int64)
+    names = [episode.behaviour for episode in job.episodes]
+    seed = np.array([start.reset_seed for start in starts], dtype=np.int64)
+    return Made(steps, save_part(job.target, logged, instance, names, seed))
+
+
+def load_policy(name: str) -> Callable[..., Any]:
+    """The function that `package.module:object` names."""
+    policy = load_object(name, "policy")
+    if not callable(policy):
+        raise ConfigError(f"The policy {name!r} cannot be called.")
+    found: Callable[..., Any] = policy
+    return found
+
+
+def _behaviours(
+    family: Family, job: Job, function: Callable[..., Any] | None
+) -> dict[str, Behaviour]:
+    names = {episode.behaviour for episode in job.episodes}
+    _, num_actions = spaces(family)
+    found: dict[str, Behaviour] = {}
+    if "random" in names:
+        found["random"] = Uniform(num_actions)
+    if "policy" in names:
+        policy = function if job.policy is None else load_policy(job.policy)
+        if policy is None:
+            raise ConfigError("An episode is planned for a policy, but none was given.")
+        found["policy"] = UserPolicy(policy, job.policy or "policy", num_actions)
+    if job.expert is not None and names & {"replay", "medium", "expert"}:
+        expert = _fetch_expert(job.expert)
+        epsilon = job.recipe.expert.behaviour_epsilon
+        found["replay"] = expert.replay()
+        found["medium"] = expert.medium(epsilon)
+        found["expert"] = expert.final(epsilon)
+    return found
+
+
+def load_expert(path: Path) -> Expert:
+    """The expert in a file that `train_expert` returned."""
+    from sept_offline.collect.expert import Expert
+
+    return Expert.restore(load_state(path, DataError))
+
+
+def _fetch_expert(place: Place) -> Expert:
+    """The expert of a job, from wherever it lies."""
+    if isinstance(place, Path):
+        return load_expert(place)
+    data = Folder(place).read(EXPERT)
+    if data is None:
+        raise DataError(f"{place} has lost its expert; collect again with --restart.")
+    with tempfile.TemporaryDirectory() as scratch:
+        copy = Path(scratch) / EXPERT
+        copy.write_bytes(data)
+        return load_expert(copy)
+
+
+def reset_seed(seed: int, split: str, episode: Planned) -> int:
+    """What an episode's environment is reset with."""
+    return integer(seed, "collect", f"{split}-{episode.instance}", episode.index, "reset")

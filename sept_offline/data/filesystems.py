@@ -1,0 +1,153 @@
+"""Where datasets lie: a local path, or a place on any filesystem that pyarrow knows."""
+
+from __future__ import annotations
+
+import functools
+import re
+import tempfile
+import urllib.parse
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+from sept_offline.errors import DataError
+from sept_offline.files import write_atomically
+
+# A Path squeezes the two slashes of a URI into one; two letters at least, for a drive has one.
+_URI = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+):/+(?P<rest>.*)", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Remote:
+    """A file or directory that no local path leads to: s3://bucket/logs, gs://…, hdfs://…"""
+
+    uri: str = field(repr=False)
+    """As pyarrow.fs.FileSystem.from_uri takes it; it may hold a password."""
+
+    def __str__(self) -> str:
+        """The URI without what is secret or only says how to get there."""
+        parts = urllib.parse.urlsplit(self.uri)
+        return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+    @property
+    def suffix(self) -> str:
+        """As of a path."""
+        return PurePosixPath(urllib.parse.urlsplit(self.uri).path).suffix
+
+    @property
+    def stem(self) -> str:
+        """As of a path; the bucket's name where there is nothing else."""
+        parts = urllib.parse.urlsplit(self.uri)
+        return PurePosixPath(parts.path).stem or parts.netloc.rpartition("@")[2]
+
+
+Place = Path | Remote
+
+
+def locate(place: str | Place) -> Place:
+    """A path for whatever is local, `file:///…` included; a `Remote` for any other URI."""
+    if isinstance(place, Remote):
+        return place
+    found = _URI.fullmatch(str(place))
+    if found is None:
+        return Path(place)
+    if found["scheme"].lower() == "file":
+        return Path("/" + urllib.parse.unquote(found["rest"]))
+    return Remote(f"{found['scheme'].lower()}://{found['rest']}")
+
+
+def filesystem(place: Place) -> tuple[pafs.FileSystem, str]:
+    """The filesystem of a place, and its name there."""
+    if isinstance(place, Path):
+        return pafs.LocalFileSystem(), str(place)
+    try:
+        return _from_uri(place.uri)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise unreachable(place, error) from error
+
+
+@functools.lru_cache(maxsize=16)
+def _from_uri(uri: str) -> tuple[pafs.FileSystem, str]:
+    found, path = pafs.FileSystem.from_uri(uri)
+    return found, path.rstrip("/")
+
+
+def unreachable(place: Place, error: BaseException) -> DataError:
+    """The error for a filesystem that does not answer, or answers no."""
+    words = " ".join(str(error).split())
+    return DataError(f"Cannot reach {place}: {words}; check the address and the credentials.")
+
+
+def place_kind(place: Place) -> str:
+    """'file', 'directory' or 'nothing'."""
+    if isinstance(place, Path):
+        return "directory" if place.is_dir() else "file" if place.exists() else "nothing"
+    found, name = filesystem(place)
+    try:
+        what = found.get_file_info(name).type
+    except (pa.ArrowException, OSError) as error:
+        raise unreachable(place, error) from error
+    names = {pafs.FileType.File: "file", pafs.FileType.Directory: "directory"}
+    return names.get(what, "nothing")
+
+
+class Folder:
+    """A directory of whole files, local or not: a name's bytes are all there or it is not."""
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self.filesystem, self.path = filesystem(place)
+
+    def name(self, name: str) -> str:
+        """What the filesystem calls a file of this directory."""
+        return f"{self.path}/{name}"
+
+    def sizes(self) -> dict[str, int | None]:
+        """The files of this directory with their bytes, and the directories in it with None."""
+        selector = pafs.FileSelector(self.path, allow_not_found=True)
+        try:
+            found = self.filesystem.get_file_info(selector)
+        except (pa.ArrowException, OSError) as error:
+            raise unreachable(self.place, error) from error
+        return {info.base_name: int(info.size) if info.is_file else None for info in found}
+
+    def read(self, name: str) -> bytes | None:
+        """The bytes of a file; None where there is none of that name."""
+        try:
+            with self.filesystem.open_input_file(self.name(name)) as file:
+                return bytes(file.read())
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except (pa.ArrowException, OSError) as error:
+            raise unreachable(self.place, error) from error
+
+    def write(self, name: str, fill: Callable[[Path], Any]) -> None:
+        """Let `fill` write a local file, and put it here under `name`, whole or not at all."""
+        if isinstance(self.place, Path):
+            write_atomically(self.place / name, fill)
+            return
+        with tempfile.TemporaryDirectory() as scratch:
+            made = Path(scratch) / "file"
+            fill(made)
+            data = made.read_bytes()
+        try:
+            # In one piece: an upload that was begun and not finished leaves nothing behind.
+            with self.filesystem.open_output_stream(self.name(name)) as file:
+                file.write(data)
+        except (pa.ArrowException, OSError) as error:
+            raise unreachable(self.place, error) from error
+
+    def write_text(self, name: str, text: str) -> None:
+        """Put a text here, whole or not at all."""
+        self.write(name, lambda path: path.write_text(text, encoding="utf-8"))
+
+    def delete(self, name: str) -> None:
+        """Remove a file that is there."""
+        try:
+            self.filesystem.delete_file(self.name(name))
+        except (pa.ArrowException, OSError) as error:
+            raise unreachable(self.place, error) from error

@@ -1,0 +1,128 @@
+"""The manifest of a partitioned dataset: written last; without it there is no dataset."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import zlib
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sept_offline.data.filesystems import Folder
+from sept_offline.data.records import EpisodeIndex, HiddenTable
+from sept_offline.data.source import INDEX_FIELDS, Header, canonical_json, damaged, parse_header
+from sept_offline.errors import DataError
+
+MANIFEST = "_manifest.json"
+PRIVILEGED = "_privileged.json"
+PLAN = "_plan.json"
+"""What is being collected here: there before the first part, and after the last."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One Parquet file of a partitioned dataset, whole episodes in the order of the dataset."""
+
+    name: str
+    bytes: int
+    groups: tuple[int, ...]
+    """Rows of each row group."""
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """All that is needed to read any row without opening the parts that do not hold it."""
+
+    header: Header
+    index: EpisodeIndex
+    parts: tuple[Part, ...]
+
+
+def pack_index(index: EpisodeIndex) -> str:
+    """An index as text: its columns as bytes, compressed."""
+    columns = np.stack([getattr(index, name) for name in INDEX_FIELDS]).astype("<i8")
+    return base64.b64encode(zlib.compress(columns.tobytes(), 1)).decode()
+
+
+def unpack_index(text: str) -> EpisodeIndex:
+    """The index that `pack_index` packed."""
+    values = np.frombuffer(zlib.decompress(base64.b64decode(text)), dtype="<i8")
+    columns = values.reshape(len(INDEX_FIELDS), -1)
+    return EpisodeIndex(*(row.astype(np.int64) for row in columns))
+
+
+def hidden_json(hidden: HiddenTable) -> str:
+    """A table of hidden parameters as canonical JSON; unknown ones are null."""
+    values = [[None if np.isnan(v) else v for v in row] for row in hidden.values.tolist()]
+    return canonical_json({"names": list(hidden.names), "values": values})
+
+
+def parse_hidden(text: str | bytes, instances: int) -> HiddenTable:
+    """The table that `hidden_json` wrote; a ValueError, KeyError or TypeError on anything else."""
+    stored = json.loads(text)
+    names = tuple(str(name) for name in stored["names"])
+    rows = [[np.nan if v is None else float(v) for v in row] for row in stored["values"]]
+    values = np.asarray(rows, dtype=np.float64).reshape(instances, len(names))
+    return HiddenTable(names, values)
+
+
+def write_manifest(folder: Folder, manifest: Manifest, hidden: HiddenTable | None) -> None:
+    """Bring the dataset into being: from here on it can be read."""
+    if hidden is not None:
+        folder.write_text(PRIVILEGED, hidden_json(hidden))
+    body = {
+        "header": json.loads(manifest.header.to_json()),
+        "episodes": pack_index(manifest.index),
+        "parts": [[part.name, part.bytes, list(part.groups)] for part in manifest.parts],
+    }
+    folder.write_text(MANIFEST, canonical_json({**body, "sha256": _digest(body)}))
+
+
+def _digest(body: dict[str, Any]) -> str:
+    return hashlib.sha256(canonical_json(body).encode()).hexdigest()
+
+
+def read_manifest(folder: Folder) -> Manifest | None:
+    """The manifest of a directory, checked against the files there; None where it has none."""
+    text = folder.read(MANIFEST)
+    if text is None:
+        if folder.read(PLAN) is not None:
+            raise DataError(
+                f"{folder.place} holds an unfinished collection and no dataset yet; continue it "
+                "with sept-offline collect --resume."
+            )
+        return None
+    try:
+        stored = json.loads(text)
+        if _digest({key: stored[key] for key in stored if key != "sha256"}) != stored["sha256"]:
+            raise ValueError("the manifest is not the one that was written")
+        manifest = Manifest(
+            header=parse_header(canonical_json(stored["header"]), folder.place),
+            index=unpack_index(stored["episodes"]),
+            parts=tuple(
+                Part(str(name), int(size), tuple(int(rows) for rows in groups))
+                for name, size, groups in stored["parts"]
+            ),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError, zlib.error) as error:
+        raise damaged(folder.place, error) from error
+    sizes = folder.sizes()
+    for part in manifest.parts:
+        if sizes.get(part.name) != part.bytes:
+            found = f"has {sizes[part.name]}" if part.name in sizes else "is missing, which has"
+            raise damaged(folder.place, f"{part.name} {found} of {part.bytes} bytes")
+    return manifest
+
+
+def read_privileged(folder: Folder, instances: int) -> HiddenTable | None:
+    """The hidden parameters beside a manifest, apart from all else."""
+    text = folder.read(PRIVILEGED)
+    if text is None:
+        return None
+    try:
+        return parse_hidden(text, instances)
+    except (ValueError, KeyError, TypeError) as error:
+        raise damaged(folder.place, error) from error

@@ -1,0 +1,134 @@
+"""Partitioned datasets, written: parts by whoever has the episodes, the manifest by one at last."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from sept_offline.data.checks import CheckedEpisode
+from sept_offline.data.filesystems import Folder
+from sept_offline.data.hashing import content_hash
+from sept_offline.data.manifest import Manifest, Part, unpack_index, write_manifest
+from sept_offline.data.parquet import INDEX_KEY, ParquetSource, group_rows
+from sept_offline.data.parquet_writer import parquet_bytes_intact, write_parquet
+from sept_offline.data.records import EpisodeIndex, HiddenTable, Int64, Problem
+from sept_offline.data.source import DTYPES, Header
+
+
+@dataclass(frozen=True)
+class WrittenPart:
+    """A part that is whole, and the steps of its episodes."""
+
+    part: Part
+    length: Int64
+    """[E]"""
+
+
+class _Episodes:
+    """Episodes in memory behind the interface of a source; `number` counts in the dataset."""
+
+    def __init__(
+        self, folder: Folder, header: Header, index: EpisodeIndex, columns: Mapping[str, Any]
+    ) -> None:
+        self.path = folder.place
+        self.header = header
+        self.index = index
+        self.defects: Sequence[Problem] = ()
+        self._columns = columns
+        self.columns = {name: (DTYPES[name], values.shape) for name, values in columns.items()}
+
+    def take(self, name: str, rows: NDArray[np.int64]) -> NDArray[Any]:
+        """The given rows of a column."""
+        found: NDArray[Any] = self._columns[name][rows]
+        return found
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def write_part(
+    folder: Folder,
+    name: str,
+    header: Header,
+    episodes: Sequence[CheckedEpisode],
+    *,
+    number: Int64,
+    instance: Int64,
+    behaviour: Int64,
+    seed: Int64,
+) -> WrittenPart:
+    """Write some successive episodes of a dataset as one of its parts.
+
+    number, instance, behaviour, seed: [E], as in `EpisodeIndex`; equal episodes give equal bytes.
+    """
+    columns = {
+        column: np.concatenate([episode.columns[column] for episode in episodes])
+        for column in DTYPES
+    }
+    length = np.array([len(episode.columns["actions"]) for episode in episodes], dtype=np.int64)
+    index = EpisodeIndex(number, np.cumsum(length) - length, length, instance, behaviour, seed)
+    source = _Episodes(folder, header, index, columns)
+    parts: list[Part] = []
+
+    def fill(path: Path) -> None:
+        write_parquet(path, source, header, None)
+        parts.append(Part(name, path.stat().st_size, group_rows(pq.read_metadata(path))))
+
+    folder.write(name, fill)
+    return WrittenPart(parts[0], length)
+
+
+def read_part(folder: Folder, name: str) -> WrittenPart | None:
+    """What is known of a part from its footer; None if a byte of it is not as it was written."""
+    path = folder.name(name)
+    try:
+        if not parquet_bytes_intact(folder.place, path):
+            return None
+        with folder.filesystem.open_input_file(path) as raw:
+            size, metadata = int(raw.size()), pq.read_metadata(raw)
+        index = unpack_index(json.loads(metadata.metadata[INDEX_KEY])["columns"])
+    except (pa.ArrowException, OSError, ValueError, KeyError):
+        return None
+    return WrittenPart(Part(name, size, group_rows(metadata)), index.length)
+
+
+def publish_parts(
+    folder: Folder,
+    header: Header,
+    written: Sequence[WrittenPart],
+    hidden: HiddenTable | None,
+    *,
+    instance: Int64,
+    behaviour: Int64,
+    seed: Int64,
+) -> str:
+    """Hash all parts as the one dataset they are, and write its manifest; return the hash.
+
+    instance, behaviour, seed: [E], of all episodes in order.
+    """
+    length = np.concatenate([one.length for one in written])
+    index = EpisodeIndex(
+        number=np.arange(len(length), dtype=np.int64),
+        offset=np.cumsum(length) - length,
+        length=length,
+        instance=instance,
+        behaviour=behaviour,
+        seed=seed,
+    )
+    manifest = Manifest(header, index, tuple(one.part for one in written))
+    source = ParquetSource(folder.place, manifest=manifest)
+    try:
+        digest = content_hash(source, hidden)
+    finally:
+        source.close()
+    complete = replace(manifest, header=header.with_hash(digest))
+    write_manifest(folder, complete, hidden)
+    return digest
