@@ -63,7 +63,7 @@ def resolve(task: CellTask, data: Dataset) -> FitConfig:
 
 
 def own_settings(method: str, config: FitConfig) -> dict[str, Any]:
-    """The settings without the sections of other methods, which cannot change what this one does."""
+    """The settings without the sections of other methods, which do not touch this one."""
     owners = {name.replace("-", "_"): (name,) for name in METHODS} | SHARED
     plain: dict[str, Any] = to_plain(config)
     return {name: value for name, value in plain.items() if method in owners.get(name, (method,))}
@@ -72,8 +72,8 @@ def own_settings(method: str, config: FitConfig) -> dict[str, Any]:
 def identity(task: CellTask, data: Dataset) -> dict[str, Any]:
     """All that decides the cell's figures, nested and JSON-ready."""
     return {
-        "family": task.cell.spec,
-        "data_seed": task.cell.data_seed,
+        **task.cell.row(),
+        "spec": task.cell.spec,
         "content_hash": data.content_hash,
         "config": own_settings(task.cell.method, resolve(task, data)),
         "split": task.split,

@@ -1,0 +1,68 @@
+"""Families for small benches: a coin whose answer is known by hand, and two that go wrong."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from pathlib import Path
+from typing import Any
+
+from sept_offline.family import Family, Hidden
+from tests.methods.two_step import TwoStep, two_step
+
+HERE = "tests.bench.coins"
+COIN, BROKEN, SHAKY = f"{HERE}:coin", f"{HERE}:broken", f"{HERE}:shaky"
+SMALL = (
+    "control.hidden=[16]",
+    "control.updates=40",
+    "control.reward_form=raw",
+    "latent.updates=20",
+    "latent.hidden=16",
+    "probe.steps=5",
+    "episodes=40",
+)
+"""Settings with which a fit takes moments."""
+MARK = "SEPT_TESTS_SHAKY"
+
+
+class Breaking(TwoStep):
+    """A test instance that cannot be played."""
+
+    def reset(self, **_: Any) -> tuple[Any, dict[str, Any]]:
+        raise RuntimeError("the coin rolled under the table")
+
+
+class Shaking(TwoStep):
+    """A test instance that cannot be played the first time anyone tries."""
+
+    def reset(self, **options: Any) -> tuple[Any, dict[str, Any]]:
+        mark = Path(os.environ[MARK])
+        if not mark.exists():
+            mark.touch()
+            raise RuntimeError("the table shook")
+        return super().reset(**options)
+
+
+def _make(kind: type[TwoStep], hidden: Hidden) -> TwoStep:
+    return (kind if "wrong" in hidden else TwoStep)(hidden)
+
+
+def make_broken(hidden: Hidden) -> TwoStep:
+    return _make(Breaking, hidden)
+
+
+def make_shaky(hidden: Hidden) -> TwoStep:
+    return _make(Shaking, hidden)
+
+
+def _family(name: str, **changed: Any) -> Family:
+    family = two_step()
+    test: list[Hidden] = list(family.splits["test"])[:4]
+    if changed:
+        test[1] = {**test[1], "wrong": 1.0}
+    return dataclasses.replace(family, name=name, splits={**family.splits, "test": test}, **changed)
+
+
+coin = _family("coin")
+broken = _family("broken", make=make_broken)
+shaky = _family("shaky", make=make_shaky)

@@ -1,0 +1,236 @@
+"""A bench from nothing: run, killed, continued, failed in part, refused."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sept_offline.bench import Plan, make_plan, run_bench
+from sept_offline.bench.statistics import grid
+from sept_offline.bench.store import TABLES, read_table
+from sept_offline.bench.summary import PAPER, summarise_bench
+from sept_offline.config import read_toml
+from sept_offline.errors import DataError
+from sept_offline.family import load_family
+from sept_offline.files import lock_file
+from tests.bench.coins import BROKEN, COIN, MARK, SHAKY, SMALL
+
+ROOT = Path(__file__).parents[2]
+TIMES = {"act_microseconds", "seconds", "fit_seconds", "fit_cpu_seconds", "test_seconds"}
+LONGEST = 240.0
+
+
+def plan(*families: str, methods: tuple[str, ...] = ("sept", "avg"), **more: Any) -> Plan:
+    settings = {"seeds": 2, "settings": SMALL, **more}
+    return make_plan(families or [COIN], methods, **settings)
+
+
+def tables(out: Path) -> dict[str, Any]:
+    """All that is gathered, without times."""
+    return {
+        name: [
+            {key: value for key, value in row.items() if key not in TIMES}
+            for row in read_table(out, name)
+        ]
+        for name in TABLES
+    }
+
+
+def stamps(out: Path) -> dict[str, int]:
+    return {path.name: path.stat().st_mtime_ns for path in (out / "cells").glob("*.parquet")}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A bench that nothing disturbed."""
+    out = tmp_path_factory.mktemp("bench") / "whole"
+    report = run_bench(plan(), out)
+    assert (report.planned, report.found, report.ran, report.failed) == (4, 0, 4, ())
+    return out
+
+
+def test_everything_is_kept(whole: Path) -> None:
+    found = tables(whole)
+    assert len(found["results"]) == 4 * 4
+    for row in found["results"]:
+        assert row["return"] == pytest.approx(sum(row["reward"]))
+        assert len(row["reward"]) == row["steps"] == 2
+        assert row["probe_steps"] == (1 if row["method"] == "sept" else 0)
+        assert (row["latent"] is None) == (row["method"] == "avg")
+        assert row["data_seed"] == row["seed"] % 2
+    for cell in found["cells"]:
+        assert (cell["identification"] is None) == (cell["method"] == "avg")
+        assert json.loads(cell["config"])["control"]["updates"] == 40
+        assert json.loads(cell["versions"])["sept-offline"]
+    assert len({cell["key"] for cell in found["cells"]}) == 4
+    assert len({cell["content_hash"] for cell in found["cells"]}) == 2
+    assert {row["stage"] for row in found["training"] if row["method"] == "avg"} == {"control"}
+    latents = [row for row in found["latents"] if row["seed"] == 0]
+    assert {row["method"] for row in latents} == {"sept"}
+    # Of the forty logged episodes of each of two instances.
+    assert len(latents) == 80 and {row["hidden"] for row in latents} == {
+        '{"mode": -1.0}',
+        '{"mode": 1.0}',
+    }
+    order = [(r["method"], r["seed"]) for r in found["cells"]]
+    assert order == sorted(order)
+
+
+def test_the_summary_is_of_those_episodes(whole: Path) -> None:
+    summary = {row["method"]: row for row in summarise_bench(whole)}
+    assert list(summary) == ["sept", "avg"]
+    for method, row in summary.items():
+        own = [r for r in read_table(whole, "results") if r["method"] == method]
+        assert row["return"]["mean"] == pytest.approx(grid(own, "return")[2].mean())
+        assert (row["seeds"], row["episodes"], row["normalised"]) == (2, 8, None)
+    gap = summary["sept"]["against"]["avg"]["return"]
+    expected = summary["sept"]["return"]["mean"] - summary["avg"]["return"]["mean"]
+    assert gap["mean"] == pytest.approx(expected)
+    text = (whole / "tables.md").read_text()
+    assert "**coin: test episodes**" in text and "| sept | 2 | 8 |" in text
+
+
+def test_a_finished_bench_runs_nothing_and_grows_by_what_is_new(
+    whole: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "grown"
+    shutil.copytree(whole, out)
+    before, was = stamps(out), tables(out)
+    report = run_bench(plan(), out)
+    assert (report.found, report.ran) == (4, 0)
+    assert stamps(out) == before and tables(out) == was
+    report = run_bench(plan(methods=("avg",), vary=["propensities=estimated"], seeds=3), out)
+    assert (report.planned, report.found, report.ran) == (6, 2, 4)
+    assert before.items() <= stamps(out).items()
+    assert len(tables(out)["cells"]) == 8
+
+
+def test_other_settings_under_the_same_name_are_refused_or_replaced(
+    whole: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "other"
+    shutil.copytree(whole, out)
+    more = plan(episodes=8)
+    with pytest.raises(DataError, match=r"4 finished cells .* another episodes.*--replace"):
+        run_bench(more, out)
+    assert tables(out) == tables(whole)
+    assert run_bench(more, out, replace=True).ran == 4
+    assert len(tables(out)["results"]) == 4 * 8
+
+
+def test_logs_of_another_recipe_are_refused(whole: Path, tmp_path: Path) -> None:
+    out = tmp_path / "recipe"
+    shutil.copytree(whole, out)
+    record = next((out / "datasets").glob("*.json"))
+    changed = json.loads(record.read_text())
+    changed["recipe"]["behaviour"] = "expert"
+    record.write_text(json.dumps(changed))
+    with pytest.raises(DataError, match="another recipe"):
+        run_bench(plan(), out)
+
+
+def test_a_damaged_cell_and_a_second_bench_are_refused(whole: Path, tmp_path: Path) -> None:
+    out = tmp_path / "damaged"
+    shutil.copytree(whole, out)
+    with (
+        lock_file(out / ".lock", DataError("")),
+        pytest.raises(DataError, match="Another bench is running"),
+    ):
+        run_bench(plan(), out)
+    cell = next((out / "cells").glob("*.parquet"))
+    cell.write_bytes(cell.read_bytes()[:200])
+    with pytest.raises(DataError, match=r"is damaged.*delete it"):
+        run_bench(plan(), out)
+    cell.unlink()
+    assert run_bench(plan(), out).ran == 1
+    assert tables(out) == tables(whole)
+
+
+def test_a_failed_cell_is_reported_and_the_others_go_on(tmp_path: Path) -> None:
+    report = run_bench(plan(BROKEN, COIN, methods=("avg",), seeds=1), tmp_path)
+    assert (report.planned, report.ran) == (2, 1)
+    (failure,) = report.failed
+    assert failure.name.startswith("broken~avg") and failure.attempts == 2
+    assert "the coin rolled under the table" in failure.error
+    assert json.loads((tmp_path / "failures.json").read_text())[0]["name"] == failure.name
+    assert [cell["family"] for cell in read_table(tmp_path, "cells")] == ["coin"]
+
+
+def test_a_cell_that_fails_once_is_run_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(MARK, str(tmp_path / "shaken"))
+    report = run_bench(plan(SHAKY, methods=("avg",), seeds=1), tmp_path / "bench")
+    assert (report.ran, report.failed) == (1, ())
+    assert (tmp_path / "shaken").exists()
+
+
+def command(out: Path, *more: str) -> list[str]:
+    words = ["--families", COIN, "--methods", "sept,avg", "--seeds", "2", "-o", str(out)]
+    chosen = [part for setting in SMALL for part in ("--set", setting)]
+    call = "from sept_offline.cli import main; main()"
+    return [sys.executable, "-c", call, "bench", *words, *chosen, *more]
+
+
+def kill_after(out: Path, cells: int, *more: str) -> bool:
+    """Kill a bench as soon as so many cells are there; whether it was still at work."""
+    process = subprocess.Popen(
+        command(out, *more), cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    until = time.monotonic() + LONGEST
+    while process.poll() is None and time.monotonic() < until:
+        if len(stamps(out)) >= cells:
+            break
+        time.sleep(0.002)
+    process.kill()
+    process.wait(LONGEST)
+    return process.returncode == -signal.SIGKILL
+
+
+def test_killed_and_continued_nothing_is_lost_or_run_twice(whole: Path, tmp_path: Path) -> None:
+    out = tmp_path / "killed"
+    assert kill_after(out, 1, "--workers", "1")
+    before = stamps(out)
+    assert 1 <= len(before) < 4
+    report = run_bench(plan(), out)
+    assert (report.found, report.ran) == (len(before), 4 - len(before))
+    assert before.items() <= stamps(out).items()
+    assert tables(out) == tables(whole)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("cells", [0, 1, 2, 3])
+def test_killed_with_two_workers(whole: Path, tmp_path: Path, cells: int) -> None:
+    out = tmp_path / "killed"
+    kill_after(out, cells, "--workers", "2")
+    before = stamps(out)
+    report = run_bench(plan(), out, workers=2)
+    assert report.ran == 4 - len(before) and before.items() <= stamps(out).items()
+    assert tables(out) == tables(whole)
+
+
+@pytest.fixture
+def cluster() -> Iterator[None]:
+    pytest.importorskip("ray")
+    yield
+
+
+@pytest.mark.long
+def test_ray_gives_the_same_numbers(whole: Path, tmp_path: Path, cluster: None) -> None:
+    assert run_bench(plan(), tmp_path, engine="ray", workers=2).ran == 4
+    assert tables(tmp_path) == tables(whole)
+
+
+def test_the_papers_figures_are_those_the_families_show() -> None:
+    for name, figures in read_toml(PAPER).items():
+        steps = {method: value for method, (value, _) in figures.get("steps_to_solve", {}).items()}
+        assert steps == dict(load_family(name).published)
