@@ -13,10 +13,10 @@ COLUMNS = 6
 
 
 @click.command()
-@click.argument("dataset", type=Path)
+@click.argument("dataset")
 @click.option("--probe-steps", type=click.IntRange(min=1), help="Length of an initial segment.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
-def inspect(dataset: Path, probe_steps: int | None, as_json: bool) -> None:
+def inspect(dataset: str, probe_steps: int | None, as_json: bool) -> None:
     """Show what DATASET holds: instances, returns, actions, coverage of initial segments.
 
     \b
@@ -29,8 +29,9 @@ def inspect(dataset: Path, probe_steps: int | None, as_json: bool) -> None:
     if as_json:
         print_json(summary.to_json())
         return
+    family = summary.family or "no family named"
     print_table(
-        f"{dataset} · {summary.family or 'no family named'} · content {summary.content_hash[:16]}",
+        f"{summary.path} · {family} · content {summary.content_hash[:16]}",
         ["instance", "episodes", "steps", "return", "length", "ended", "actions", "cover", "ESS"],
         [
             [
@@ -60,11 +61,11 @@ def inspect(dataset: Path, probe_steps: int | None, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("dataset", type=Path)
+@click.argument("dataset")
 @click.option("--probe-steps", type=click.IntRange(min=1), help="Warn of shorter episodes.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
 @click.option("--quiet", is_flag=True, help="No progress.")
-def validate(dataset: Path, probe_steps: int | None, as_json: bool, quiet: bool) -> None:
+def validate(dataset: str, probe_steps: int | None, as_json: bool, quiet: bool) -> None:
     """Check every number of DATASET; exit code 2 if anything is wrong.
 
     \b
@@ -84,15 +85,15 @@ def validate(dataset: Path, probe_steps: int | None, as_json: bool, quiet: bool)
     if not report.ok:
         report.raise_if_bad()
     if not as_json:
-        click.echo(f"{dataset} is sound.")
+        click.echo(f"{report.path} is sound.")
 
 
 @click.command()
-@click.argument("source", type=Path)
+@click.argument("source")
 @click.argument("target", type=Path)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
 @click.option("--quiet", is_flag=True, help="No progress.")
-def convert(source: Path, target: Path, as_json: bool, quiet: bool) -> None:
+def convert(source: str, target: Path, as_json: bool, quiet: bool) -> None:
     """Write SOURCE as TARGET: HDF5 to Parquet, or back, with the same content hash.
 
     \b
@@ -110,7 +111,7 @@ def convert(source: Path, target: Path, as_json: bool, quiet: bool) -> None:
         click.echo(f"{target}: content {content[:16]}, as {source}")
 
 
-def _count_rows(path: Path, quiet: bool, title: str) -> RowCounter:
+def _count_rows(path: str, quiet: bool, title: str) -> RowCounter:
     """A bar for work over all columns of a dataset, which may be too damaged to say how many."""
     from sept_offline.data import load_dataset
     from sept_offline.errors import DataError

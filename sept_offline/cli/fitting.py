@@ -12,7 +12,7 @@ from sept_offline.cli.console import ConsoleProgress, interrupted, print_json
 
 
 @click.command()
-@click.argument("dataset", type=Path)
+@click.argument("dataset")
 @click.option(
     "--method",
     default="sept",
@@ -38,7 +38,7 @@ from sept_offline.cli.console import ConsoleProgress, interrupted, print_json
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
 @click.option("--quiet", is_flag=True, help="No progress.")
 def fit(
-    dataset: Path,
+    dataset: str,
     method: str,
     preset: str,
     config: Path | None,
@@ -61,6 +61,7 @@ def fit(
     """
     from sept_offline.config import merge, parse_settings, read_toml
     from sept_offline.data import validate
+    from sept_offline.data.filesystems import locate
     from sept_offline.methods import fit as learn
 
     progress = ConsoleProgress(quiet)
@@ -70,7 +71,7 @@ def fit(
         flags["control"] = {"algorithm": control}
     if fallback is not None:
         flags["fallback"] = fallback
-    target = out or Path("runs") / f"{dataset.stem}-{method}-{seed}"
+    target = out or Path("runs") / f"{locate(dataset).stem}-{method}-{seed}"
     began = time.monotonic()
     try:
         agent = learn(
