@@ -70,7 +70,9 @@ def to_ranges(numbers: NDArray[np.int64]) -> list[list[int]]:
 
 def in_ranges(numbers: NDArray[np.int64], ranges: Sequence[Sequence[int]]) -> NDArray[np.bool_]:
     """Which of `numbers[n]` lie in one of the [first, end) pairs."""
-    edges = np.array(ranges, dtype=np.int64).reshape(-1, 2)
+    if not ranges:
+        return np.zeros(len(numbers), dtype=bool)
+    edges = np.array(ranges, dtype=np.int64)
     place = np.searchsorted(edges[:, 0], numbers, side="right") - 1
     inside: NDArray[np.bool_] = (place >= 0) & (numbers < edges[:, 1][np.maximum(place, 0)])
     return inside

@@ -21,7 +21,7 @@ class OpeConfig:
     """Layers of the fitted Q."""
     updates: int | None = None
     """Of each fitted Q; by default enough for values to travel the horizon once and a half."""
-    target_every: int = 50
+    target_every: int = 25
     """Updates between two copies of the weights into the target."""
     batch_size: int = 256
     learning_rate: float = 1e-3

@@ -144,7 +144,7 @@ def judge(
         estimated=behaviour.estimated,
         in_sample=judged_on == "in sample",
         agree=best.low <= fitted.high and fitted.low <= best.high,
-        within=bool(table.returns.min() <= fitted.mean <= table.returns.max()),
+        within=bool(fitted.low <= table.returns.max() and table.returns.min() <= fitted.high),
     )
     said, reasons = verdict(found, evidence)
     return Judgement(
@@ -291,13 +291,15 @@ def estimate_all(
     q, v, whole = values.crossed_q, values.crossed_v, values.whole_v
     error = values.fit_error(float(equal @ whole[:, 0]))
     wobble = np.concatenate([[0.0], error * rng.standard_normal(config.replicates)])
+    # Where hardly anybody followed the agent nothing corrects the values, and their error stays.
+    leaning = wobble * (found.ess < LITTLE)
     answers = {
         "fqe": direct(whole, shares) + wobble,
         "dm": direct(v, shares) + wobble,
         "pdis": per_decision(table, shares),
         "wpdis": self_normalised(table, shares),
-        "dr": doubly_robust(table, q, v, shares),
-        "wdr": weighted_doubly_robust(table, q, v, shares),
+        "dr": doubly_robust(table, q, v, shares) + leaning,
+        "wdr": weighted_doubly_robust(table, q, v, shares) + leaning,
     }
     plain = float(effective_size(_unweighted(table), equal).min())
     tail = (1 - config.confidence) / 2

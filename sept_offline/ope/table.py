@@ -98,7 +98,7 @@ def _lasting(
     cut_at = np.bincount(last[cut], shares[cut], minlength=horizon)
     ended_at = np.bincount(last[terminated], shares[terminated], minlength=horizon)
     going = shares.sum() - np.concatenate([[0.0], np.cumsum(cut_at + ended_at)[:-1]]) - ended_at
-    hazard = np.where(cut_at > 0, cut_at / np.maximum(going, cut_at), 0.0)
+    hazard = cut_at / np.maximum(np.maximum(going, cut_at), np.finfo(float).tiny)
     after: Doubles = np.cumprod(1 - hazard)
     # where everybody left is cut nobody is there to be weighted: any number but 0 will do
     chance = np.concatenate([[1.0], after[:-1]])

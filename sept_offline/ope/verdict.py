@@ -91,7 +91,7 @@ class Evidence:
     agree: bool
     """Whether the intervals of the doubly robust estimate and of fitted Q evaluation meet."""
     within: bool
-    """Whether fitted Q evaluation stays within the returns that were logged."""
+    """Whether the interval of fitted Q evaluation meets the range of logged returns."""
 
 
 def verdict(found: Overlap, evidence: Evidence) -> tuple[Verdict, list[str]]:

@@ -1,0 +1,261 @@
+"""Agents whose worth is known by hand, judged from random logs of the two-step family."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from commands import refused, run, run_json
+
+import sept_offline as so
+from sept_offline.agent import Agent, Control, HiddenContext, NoContext, Spaces, save_agent
+from sept_offline.agent.networks import MLP, Standardiser
+from sept_offline.data import Dataset, DatasetWriter
+from sept_offline.errors import ConfigError, DataError
+from sept_offline.methods.hold_out import choose_hold_out, in_ranges, to_ranges
+from sept_offline.ope.verdict import Evidence, Overlap, verdict
+from tests.methods.two_step import log_two_step
+
+QUICK = so.OpeConfig(updates=120, hidden=(32,), replicates=300, learning_rate=1e-2)
+HASTY = replace(QUICK, updates=10)
+"""Where it does not matter how good the fitted Q is."""
+FAR = {"fitted_on": {"content_hash": "other logs", "episodes": []}}
+NAMES = {"fqe", "dm", "pdis", "wpdis", "dr", "wdr"}
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return log_two_step(tmp_path_factory.mktemp("judging") / "two.h5")
+
+
+@pytest.fixture(scope="module")
+def data(path: Path) -> Dataset:
+    return so.load_dataset(path)
+
+
+def spaces() -> Spaces:
+    return Spaces(("face", "time"), ("other", "same"), np.full(2, -1.0), np.full(2, 1.0))
+
+
+def stubborn(action: int) -> Agent:
+    """Takes one action, always: right in every second instance, worth 1/2."""
+    bias = np.eye(2)[action]
+    control = Control(Standardiser.identity(2), MLP([(np.zeros((2, 2)), bias)]))
+    return Agent("stubborn", "two-step", spaces(), NoContext(), control, record=FAR)
+
+
+def knowing() -> Agent:
+    """Is told the mode and names it, worth 1."""
+    weight = np.array([[0, 0, -1.0], [0, 0, 1.0]])
+    control = Control(Standardiser.identity(2), MLP([(weight, np.zeros(2))]))
+    context = HiddenContext(("mode",), Standardiser.identity(1))
+    return Agent("knowing", "two-step", spaces(), context, control, record=FAR)
+
+
+@pytest.mark.parametrize(("agent", "worth"), [(stubborn(1), 0.5), (knowing(), 1.0)])
+def test_agents_of_known_worth(agent: Agent, worth: float, data: Dataset) -> None:
+    found = so.judge(agent, data, QUICK)
+    assert set(found.estimators) == NAMES
+    for name, estimate in found.estimators.items():
+        assert abs(estimate.mean - worth) < 0.15, name
+        assert estimate.low <= estimate.mean <= estimate.high
+    for name in ("pdis", "dr", "wdr"):
+        # a good Q leaves next to no spread, so that a miss by a hair is a miss by chance
+        estimate = found.estimators[name]
+        assert estimate.low - 0.02 <= worth <= estimate.high + 0.02, name
+    assert found.verdict == "trust", found.reasons
+    assert found.overlap.agreement == pytest.approx(0.5, abs=0.06)
+    assert found.overlap.followed == pytest.approx(0.25, abs=0.06)
+    # even coins: weights are 4 or 0, so their effective number is that of the followed episodes
+    assert found.overlap.ess == pytest.approx(found.overlap.followed * 400, rel=0.02)
+    assert (found.resampled, found.judged_on) == ("episodes", "other logs")
+    assert found.logged_return == pytest.approx(0.5, abs=0.06)
+
+
+def test_the_same_seed_says_the_same(data: Dataset) -> None:
+    first, again, other = (
+        json.dumps(so.judge(knowing(), data, HASTY, seed=seed).summary()) for seed in (3, 3, 4)
+    )
+    assert first == again != other
+
+
+def test_estimated_probabilities_are_said_and_not_trusted(data: Dataset) -> None:
+    found = so.judge(stubborn(0), data.without_propensities(), HASTY)
+    assert found.behaviour_estimated
+    assert found.verdict != "trust"
+    assert "the behaviour's probabilities are estimates" in found.reasons
+    assert abs(found.estimators["wpdis"].mean - 0.5) < 0.15
+
+
+def test_logs_that_never_do_what_the_agent_does_cover_nothing(tmp_path: Path) -> None:
+    with DatasetWriter(tmp_path / "one.h5", num_actions=2) as writer:
+        for number in range(40):
+            writer.append(
+                instance=f"i{number % 2}",
+                observations=np.random.default_rng(number).normal(size=(4, 2)),
+                actions=np.zeros(3, dtype=int),
+                rewards=np.arange(3.0),
+                terminated=False,
+                truncated=True,
+                propensities=np.tile([1.0, 0.0], (3, 1)),
+            )
+    with so.load_dataset(tmp_path / "one.h5") as logs:
+        found = so.judge(stubborn(1), logs, HASTY)
+        assert found.verdict == "uncovered"
+        assert found.overlap.support == found.overlap.ess == found.overlap.mean_weight == 0
+        json.dumps(found.summary(), allow_nan=False)
+        same = so.judge(stubborn(0), logs, HASTY)
+        assert same.overlap.support == 1
+        assert same.overlap.ess == pytest.approx(40)
+        for name in ("pdis", "wpdis"):
+            assert same.estimators[name].mean == pytest.approx(3.0)
+        assert same.estimators["dr"].mean == pytest.approx(3.0, abs=1e-6)
+
+
+def test_a_horizon_beyond_the_logs_is_refused(data: Dataset) -> None:
+    with pytest.raises(DataError, match="nothing is known beyond"):
+        so.judge(knowing(), data, replace(HASTY, horizon=3))
+    short = so.judge(knowing(), data, replace(HASTY, horizon=1))
+    assert short.estimators["pdis"].mean == 0, "the first step earns nothing"
+
+
+def overlap_of(**values: float) -> Overlap:
+    fair: dict[str, Any] = {
+        "agreement": 0.5,
+        "followed": 0.3,
+        "support": 1.0,
+        "ess": 100.0,
+        "largest_weight": 0.01,
+        "mean_weight": 1.0,
+        "covered_steps": 10,
+        "cut": 0.0,
+    }
+    return Overlap(**(fair | values))
+
+
+@pytest.mark.parametrize(
+    ("overlap", "evidence", "expected"),
+    [
+        ({}, {}, "trust"),
+        ({"ess": 29.0}, {}, "caution"),
+        ({"largest_weight": 0.3}, {}, "caution"),
+        ({"support": 0.95}, {}, "caution"),
+        ({"support": 0.89}, {}, "uncovered"),
+        ({"cut": 0.02}, {}, "caution"),
+        ({"ess": 2.0}, {}, "caution"),
+        ({"ess": 2.0}, {"agree": False}, "uncovered"),
+        ({"ess": 2.0}, {"within": False}, "uncovered"),
+        ({}, {"agree": False}, "caution"),
+        ({}, {"estimated": True}, "caution"),
+        ({}, {"in_sample": True}, "caution"),
+    ],
+)
+def test_the_rule_of_the_verdict(
+    overlap: dict[str, float], evidence: dict[str, bool], expected: str
+) -> None:
+    fair = {"estimated": False, "in_sample": False, "agree": True, "within": True}
+    found, reasons = verdict(overlap_of(**overlap), Evidence(**(fair | evidence)))
+    assert found == expected
+    assert bool(reasons) == (expected != "trust")
+
+
+def test_ranges() -> None:
+    numbers = np.array([0, 1, 2, 5, 7, 8])
+    assert to_ranges(numbers) == [[0, 3], [5, 6], [7, 9]]
+    asked = np.arange(12)
+    np.testing.assert_array_equal(in_ranges(asked, to_ranges(numbers)), np.isin(asked, numbers))
+    assert to_ranges(numbers[:0]) == []
+    assert not in_ranges(asked, []).any()
+
+
+def many_instances(path: Path, instances: int) -> Dataset:
+    rng = np.random.default_rng(0)
+    with DatasetWriter(path, num_actions=2, probe_steps=1) as writer:
+        for number in range(instances * 3):
+            writer.append(
+                instance=f"patient {number % instances}",
+                observations=rng.normal(size=(4, 2)),
+                actions=rng.integers(2, size=3),
+                rewards=rng.normal(size=3),
+                terminated=False,
+                truncated=True,
+                propensities=np.full((3, 2), 0.5),
+            )
+    return so.load_dataset(path)
+
+
+def test_whole_instances_are_held_out_where_there_are_ten(tmp_path: Path) -> None:
+    logs = many_instances(tmp_path / "many.h5", 10)
+    held, record = choose_hold_out(logs, 0.2, seed=0)
+    assert (record["by"], len(record["instances"]), held.sum()) == ("instances", 2, 6)
+    names = {logs.episodes()[int(i)].instance for i in np.flatnonzero(held)}
+    assert names == set(record["instances"])
+    again, _ = choose_hold_out(logs, 0.2, seed=0)
+    others = [choose_hold_out(logs, 0.2, seed)[1]["instances"] for seed in range(1, 6)]
+    assert (again == held).all() and any(o != record["instances"] for o in others)
+    with pytest.raises(ConfigError, match="leaves 1"):
+        choose_hold_out(logs, 0.9, seed=0)
+
+
+def test_episodes_are_held_out_where_instances_are_few(data: Dataset) -> None:
+    held, record = choose_hold_out(data, 0.25, seed=0)
+    assert record["by"] == "episodes"
+    np.testing.assert_array_equal(np.bincount(data.episode_index.instance[held]), [50, 50])
+    np.testing.assert_array_equal(in_ranges(data.episode_index.number, record["episodes"]), held)
+
+
+TINY: dict[str, Any] = {
+    "latent": {"updates": 20, "dim": 2},
+    "probe": {"steps": 5},
+    "control": {"updates": 20, "hidden": [16]},
+}
+
+
+def test_what_was_held_out_was_not_seen_and_is_what_is_judged(
+    data: Dataset, path: Path, tmp_path: Path
+) -> None:
+    agent = so.fit(data, "sept", TINY, seed=1, hold_out=0.2, out=tmp_path / "run")
+    held, record = choose_hold_out(data, 0.2, seed=1)
+    apart = so.fit(data.select(~held), "sept", TINY, seed=1)
+    for name, weights in agent.control.network.to_arrays("x").items():
+        np.testing.assert_array_equal(weights, apart.control.network.to_arrays("x")[name])
+    said = json.loads((tmp_path / "run" / "run.json").read_text())["held_out"]
+    assert said == record == agent.record["held_out"]
+    found = so.judge(tmp_path / "run", path, HASTY)
+    assert (found.judged_on, found.episodes, found.instances) == ("held out", 80, 2)
+    everything = so.judge(agent, data, HASTY, in_sample=True)
+    assert (everything.judged_on, everything.episodes) == ("in sample", 400)
+    assert everything.verdict != "trust"
+
+
+def test_what_was_fitted_is_not_judged_unless_asked(data: Dataset) -> None:
+    agent = so.fit(data, "avg", TINY, seed=0)
+    with pytest.raises(DataError, match="learned from all episodes"):
+        so.judge(agent, data, HASTY)
+    with pytest.raises(DataError, match="does not say which episodes"):
+        so.judge(replace(agent, record={}), data, HASTY)
+    rest = so.fit(data.select(np.arange(300)), "avg", TINY, seed=0)
+    assert so.judge(rest, data, HASTY).episodes == 100
+
+
+def test_the_command(path: Path, tmp_path: Path) -> None:
+    quick = ("--updates", 10, "--quiet")
+    save_agent(knowing(), tmp_path / "agent")
+    found = run_json("ope", tmp_path / "agent", path, *quick, cwd=tmp_path)
+    assert set(found["estimators"]) == NAMES
+    assert set(found["estimators"]["dr"]) == {"mean", "low", "high", "ess"}
+    assert found["verdict"] in ("trust", "caution", "uncovered")
+    shown = run("ope", tmp_path / "agent", path, *quick, cwd=tmp_path)
+    assert "doubly robust" in shown.stdout and "verdict: " in shown.stdout
+    assert "bootstrap over episodes within instances" in shown.stdout
+    quickly = ("--set", "control.updates=5", "--set", "control.hidden=[8]", "--quiet")
+    done = run("fit", path, "--method", "avg", *quickly, "-o", "all", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "--hold-out" in refused("ope", "all", path, *quick, cwd=tmp_path)
+    judged = run_json("ope", "all", path, "--in-sample", *quick, cwd=tmp_path)
+    assert judged["judged_on"] == "in sample"
+    assert "no agent" in refused("ope", "nothing", path, *quick, cwd=tmp_path)
