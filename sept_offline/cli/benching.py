@@ -65,8 +65,7 @@ def bench(
 
     \b
     Example:
-      sept-offline bench --quick --out bench-quick
-      sept-offline bench --families hiv --methods sept,avg --seeds 5 --workers 2
+      sept-offline bench --quick --families navigation2d --methods sept,avg --workers 1 -o quick
     """
     from sept_offline.bench import make_plan, run_bench, write_tables
 

@@ -11,7 +11,7 @@ from commands import run
 
 from sept_offline.cli.main import cli
 
-ORDER = ("collect", "inspect", "validate", "convert", "fit", "evaluate", "ope")
+ORDER = ("collect", "inspect", "validate", "convert", "fit", "evaluate", "ope", "bench")
 
 
 def example(command: str) -> list[str]:
@@ -35,4 +35,4 @@ def test_the_examples_run(tmp_path: Path) -> None:
         assert done.returncode == 0, (command, done.stderr)
         assert done.stdout
     made = {path.name for path in tmp_path.iterdir()}
-    assert made == {"nav.h5", "nav.parquet", "runs", "results.parquet"}
+    assert made == {"nav.h5", "nav.parquet", "runs", "results.parquet", "quick"}
