@@ -1,0 +1,216 @@
+"""Do estimates from logs hold the truth, and do they rank agents as the truth does?
+
+    python benchmarks/ope.py navigation2d acrobot hiv --seeds 5
+    python benchmarks/ope.py navigation2d acrobot hiv --table
+
+A cell is one agent, fitted with a fifth of the logs held out, judged on that fifth by
+`sept_offline.judge`, and then run in the simulator, in the very instances it was judged on. Agents
+are of varied quality: methods, and shares of their updates. Each finished cell adds a line to the
+results file and is never run twice; the tables are drawn from that file. Data come from the shipped
+recipes, with data seed 0 for even training seeds and 1 for odd ones.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+# This folder has files named as packages that are imported below.
+sys.path[:] = [entry for entry in sys.path if Path(entry).resolve() != Path(__file__).parent]
+
+import numpy as np  # noqa: E402
+from scipy import stats  # noqa: E402
+
+import sept_offline as so  # noqa: E402
+from sept_offline.methods import resolve_config  # noqa: E402
+
+Cell = dict[str, Any]
+HOLD_OUT = 0.2
+AGENTS: dict[str, tuple[str, float]] = {
+    "sept": ("sept", 1.0),
+    "sept-few": ("sept", 0.1),
+    "sept-least": ("sept", 0.01),
+    "avg": ("avg", 1.0),
+    "avg-least": ("avg", 0.01),
+    "oracle": ("oracle", 1.0),
+    "history": ("history", 0.5),
+}
+"""An agent's name: its method, and the share of the preset's updates of control it gets."""
+ESTIMATORS = ("fqe", "dm", "pdis", "wpdis", "dr", "wdr")
+
+
+def dataset(family: str, seed: int, folder: Path) -> Path:
+    """The family's recipe, collected once."""
+    path = folder / f"{family}-{seed}.h5"
+    if not path.exists():
+        so.collect_dataset(family, path, seed=seed, resume=True)
+    return path
+
+
+def truth(agent: so.Agent, family: so.Family, data: Any, episodes: int, seed: int) -> list[float]:
+    """Returns of real episodes in the instances that were judged, a mean an instance."""
+    held = agent.record["held_out"]
+    names = held["instances"] if held["by"] == "instances" else data.instances
+    every = dict(zip(family.instance_ids("train"), family.instances("train"), strict=True))
+    judged = replace(family, splits={"judged": [every[name] for name in names]}, references=None)
+    count = max(2, -(-episodes // len(names)))
+    results = so.evaluate(agent, judged, "judged", seed=seed, episodes_per_instance=count)
+    return [episode.total for episode in results.episodes]
+
+
+def run_cell(family: so.Family, name: str, seed: int, data: Any, arguments: Any) -> Cell:
+    """Fit, judge, run."""
+    method, share = AGENTS[name]
+    config = resolve_config(data, "default")
+    updates = max(10, round(share * arguments.scale * config.control.updates))
+    config = replace(config, control=replace(config.control, updates=updates))
+    began = time.monotonic()
+    agent = so.fit(data, method, config, seed, hold_out=HOLD_OUT)
+    fitted = time.monotonic()
+    horizon = min(family.test_steps, int(data.episode_index.length.max()))
+    settings = so.OpeConfig(horizon=horizon, updates=arguments.updates)
+    found = so.judge(agent, data, settings, seed=seed).summary()
+    judged = time.monotonic()
+    returns = truth(agent, family, data, arguments.episodes, seed)
+    return {
+        "family": family.name,
+        "agent": name,
+        "seed": seed,
+        "truth": float(np.mean(returns)),
+        "truth_se": float(np.std(returns, ddof=1) / np.sqrt(len(returns))),
+        "fit_seconds": round(fitted - began, 1),
+        "judge_seconds": round(judged - fitted, 1),
+        **found,
+    }
+
+
+def coverage(cells: list[Cell]) -> None:
+    """How often each estimator's interval holds the truth, by family and verdict."""
+    print(
+        "| family | verdict | cells | "
+        + " | ".join(ESTIMATORS)
+        + " | width of fqe | error of fqe |"
+    )
+    print("|---|---|" + "---|" * (len(ESTIMATORS) + 3))
+    groups: dict[tuple[str, str], list[Cell]] = {}
+    for cell in cells:
+        for verdict in (cell["verdict"], "all"):
+            groups.setdefault((cell["family"], verdict), []).append(cell)
+    for (family, verdict), own in sorted(groups.items()):
+        spread = np.std([cell["truth"] for cell in groups[family, "all"]]) or 1.0
+        held = [f"{np.mean([holds(cell, name) for cell in own]):.0%}" for name in ESTIMATORS]
+        width = np.median(
+            [c["estimators"]["fqe"]["high"] - c["estimators"]["fqe"]["low"] for c in own]
+        )
+        error = np.median([abs(c["estimators"]["fqe"]["mean"] - c["truth"]) for c in own])
+        print(
+            f"| {family} | {verdict} | {len(own)} | {' | '.join(held)} | "
+            f"{width / spread:.2f} | {error / spread:.2f} |"
+        )
+    print("width, error: medians, in standard deviations of the agents' true returns")
+
+
+def holds(cell: Cell, name: str) -> bool:
+    """Whether an interval holds the truth, which is itself a mean of so many episodes."""
+    found, slack = cell["estimators"][name], 2 * cell["truth_se"]
+    return bool(found["low"] - slack <= cell["truth"] <= found["high"] + slack)
+
+
+def ranking(cells: list[Cell]) -> None:
+    """Spearman's correlation of estimates and true returns over agents: a seed's, then the mean."""
+    print("| family | seeds | agents | " + " | ".join(ESTIMATORS) + " | best agent by fqe |")
+    print("|---|" + "---|" * (len(ESTIMATORS) + 3))
+    for family in sorted({cell["family"] for cell in cells}):
+        seeds: dict[int, list[Cell]] = {}
+        for cell in cells:
+            if cell["family"] == family:
+                seeds.setdefault(cell["seed"], []).append(cell)
+        full = [own for own in seeds.values() if len(own) > 2]
+        if not full:
+            continue
+        shown = []
+        for name in ESTIMATORS:
+            values = [correlation(own, name) for own in full]
+            there = [value for value in values if np.isfinite(value)]
+            shown.append(f"{np.mean(there):.2f}" if there else "–")
+        regret = [lost(own) for own in full]
+        print(
+            f"| {family} | {len(full)} | {max(map(len, full))} | {' | '.join(shown)} | "
+            f"{np.mean(regret):.0%} of the range is lost |"
+        )
+
+
+def correlation(own: list[Cell], name: str) -> float:
+    """Of one seed's agents; not a number where all estimates are the same."""
+    said = [cell["estimators"][name]["mean"] for cell in own]
+    true = [cell["truth"] for cell in own]
+    if len(set(said)) < 2 or len(set(true)) < 2:
+        return float("nan")
+    return float(stats.spearmanr(said, true).statistic)
+
+
+def lost(own: list[Cell]) -> float:
+    """What choosing the agent that fqe says is best costs, as a share of best minus worst."""
+    true = np.array([cell["truth"] for cell in own])
+    chosen = int(np.argmax([cell["estimators"]["fqe"]["mean"] for cell in own]))
+    return float((true.max() - true[chosen]) / max(np.ptp(true), 1e-12))
+
+
+def read(path: Path) -> list[Cell]:
+    """The cells that are finished."""
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def missing(arguments: Any, cells: list[Cell]) -> Iterable[tuple[str, int, str]]:
+    """What is still to run, seed by seed, so that every family has something early."""
+    done = {(cell["family"], cell["seed"], cell["agent"]) for cell in cells}
+    for seed in range(arguments.seeds):
+        for family in arguments.families:
+            for agent in arguments.agents.split(","):
+                if (family, seed, agent) not in done:
+                    yield family, seed, agent
+
+
+def main() -> None:
+    """Run what is missing, or draw the tables."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("families", nargs="+")
+    parser.add_argument("--agents", default=",".join(AGENTS))
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--episodes", type=int, default=200, help="real episodes a cell, at least")
+    parser.add_argument("--updates", type=int, help="of each fitted Q")
+    parser.add_argument("--scale", type=float, default=1.0, help="of all updates of control")
+    parser.add_argument("--data", type=Path, default=Path("build/datasets"))
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/ope.jsonl"))
+    parser.add_argument("--table", action="store_true", help="only draw the tables")
+    arguments = parser.parse_args()
+    if not arguments.table:
+        arguments.out.parent.mkdir(parents=True, exist_ok=True)
+        arguments.data.mkdir(parents=True, exist_ok=True)
+        for name, seed, agent in missing(arguments, read(arguments.out)):
+            path = dataset(name, seed % 2, arguments.data)
+            with so.load_dataset(path) as data:
+                cell = run_cell(so.load_family(name), agent, seed, data, arguments)
+            with arguments.out.open("a") as handle:
+                handle.write(json.dumps(cell) + "\n")
+            print(
+                f"{name} {agent} {seed}: {cell['verdict']}, "
+                f"fqe {cell['estimators']['fqe']['mean']:.4g}, truth {cell['truth']:.4g}, "
+                f"{cell['fit_seconds']} + {cell['judge_seconds']} s",
+                flush=True,
+            )
+    cells = [cell for cell in read(arguments.out) if cell["family"] in arguments.families]
+    if cells:
+        coverage(cells)
+        print()
+        ranking(cells)
+
+
+if __name__ == "__main__":
+    main()
