@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sept_offline.data.checks import CheckedEpisode, check_episode, hidden_table, json_ready
 from sept_offline.data.files import Workspace
+from sept_offline.data.mapped import MappedColumn
 from sept_offline.data.publish import kind_of, publish
 from sept_offline.data.records import EpisodeIndex, Metadata, Problem
 from sept_offline.data.source import DTYPES, Header
@@ -249,14 +250,16 @@ class Spool:
             if name != "propensities" or knows_propensities
         }
         self._raw = {
-            name: np.memmap(directory / name, dtype=dtype, mode="r", shape=shape)
+            name: MappedColumn(directory / name, dtype, shape)
             for name, (dtype, shape) in self.columns.items()
         }
 
     def take(self, name: str, rows: NDArray[np.int64]) -> NDArray[Any]:
         """The given rows of the sorted column."""
+        raw = self._raw[name].array
         if not len(rows):
-            return np.asarray(self._raw[name][:0])
+            return raw[:0]
+        self._raw[name].used(len(rows) * raw[0].nbytes)
         if name == "observations":
             starts, written = self._first_rows, self._written["observations"]
         else:
@@ -264,15 +267,15 @@ class Spool:
         low, high = int(rows[0]), int(rows[-1]) + 1
         if high - low != len(rows):
             episode = np.searchsorted(starts, rows, side="right") - 1
-            return np.asarray(self._raw[name][written[episode] + rows - starts[episode]])
+            return np.asarray(raw[written[episode] + rows - starts[episode]])
         # Rows without a gap, as every pass over a column asks for, are found by their episodes.
         first = int(np.searchsorted(starts, low, side="right")) - 1
         last = int(np.searchsorted(starts, high - 1, side="right"))
         moved = written[first:last] - starts[first:last]
         if (moved == moved[0]).all():
-            return np.asarray(self._raw[name][low + moved[0] : high + moved[0]])
+            return np.asarray(raw[low + moved[0] : high + moved[0]])
         counts = np.diff(np.append(np.maximum(starts[first:last], low), high))
-        return np.asarray(self._raw[name][rows + np.repeat(moved, counts)])
+        return np.asarray(raw[rows + np.repeat(moved, counts)])
 
     def close(self) -> None:
         """Let go of the maps."""

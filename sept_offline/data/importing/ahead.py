@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Generator, Iterable
+from collections.abc import Generator
+from contextlib import closing
 from typing import TypeVar
 
 Item = TypeVar("Item")
@@ -17,7 +18,7 @@ class _End:
         self.error = error
 
 
-def ahead(items: Iterable[Item]) -> Generator[Item]:
+def ahead(items: Generator[Item]) -> Generator[Item]:
     """The same items, or the same error; the thread ends with this iterator."""
     ready: queue.Queue[Item | _End] = queue.Queue(DEPTH)
     stop = threading.Event()
@@ -32,10 +33,11 @@ def ahead(items: Iterable[Item]) -> Generator[Item]:
 
     def fetch() -> None:
         try:
-            for item in items:
-                put(item)
-                if stop.is_set():
-                    return
+            with closing(items):
+                for item in items:
+                    put(item)
+                    if stop.is_set():
+                        return
             put(_End(None))
         except BaseException as error:
             put(_End(error))

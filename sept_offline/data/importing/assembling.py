@@ -43,6 +43,12 @@ class Shape:
         return np.repeat(self.starts, self.counts)
 
 
+def _holding_nan(matrix: NDArray[np.float32]) -> Bool:
+    """[d], columns that may hold NaN: by a product that carries it, faster than a look at each."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        return np.asarray(~np.isfinite(np.ones(len(matrix), dtype=np.float32) @ matrix))
+
+
 class Assembly:
     """Takes batches of whole episodes; keeps counts, ranges and a sample of what it saw."""
 
@@ -181,7 +187,7 @@ class Assembly:
     def _filled(self, rows: Rows, shape: Shape, step: Bool) -> Rows:
         """With missing values filled by the rules, and the others counted as missing."""
         findings, mapping = self.findings, self.reading.mapping
-        bad = np.isnan(rows.observations).any(axis=0)
+        bad = _holding_nan(rows.observations)
         no_reward, no_action = np.isnan(rows.reward) & step, np.isnan(rows.action) & step
         if not (bad.any() or no_reward.any() or no_action.any()):
             return rows
@@ -292,17 +298,16 @@ class Assembly:
         self, observations: NDArray[np.float32], rows: Rows, shape: Shape, step: Bool
     ) -> None:
         """Ranges and sums of what is known, gaps in time, a sample of a continuous action."""
-        known = ~np.isnan(observations)
-        all_known = bool(known.all())
-        zeroed = observations if all_known else np.where(known, observations, 0)
-        self.total += zeroed.sum(axis=0, dtype=np.float64)
-        self.known += len(observations) if all_known else known.sum(axis=0)
-        if all_known:
-            self.low = np.minimum(self.low, observations.min(axis=0))
-            self.high = np.maximum(self.high, observations.max(axis=0))
-        else:
-            self.low = np.minimum(self.low, np.where(known, observations, np.inf).min(axis=0))
-            self.high = np.maximum(self.high, np.where(known, observations, -np.inf).max(axis=0))
+        # Column by column: numpy reduces long rows many times faster than short ones.
+        columns = np.ascontiguousarray(observations.T)
+        for position, values in enumerate(columns):
+            if np.isnan(values.sum()):
+                values = values[~np.isnan(values)]
+            if len(values):
+                self.total[position] += values.sum(dtype=np.float64)
+                self.known[position] += len(values)
+                self.low[position] = min(self.low[position], values.min())
+                self.high[position] = max(self.high[position], values.max())
         rewards = rows.reward[step & ~np.isnan(rows.reward)]
         self.reward_total += float(rewards.sum())
         self.reward_known += len(rewards)

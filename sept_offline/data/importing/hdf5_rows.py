@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -56,7 +56,7 @@ def hdf5_mapping(kind: str, files: Sequence[Path], mapping: ImportMapping) -> Im
     return whole
 
 
-def d4rl_rows(reading: Reading, files: Sequence[Path], report: Report) -> Iterator[Rows]:
+def d4rl_rows(reading: Reading, files: Sequence[Path], report: Report) -> Generator[Rows]:
     """The rows of D4RL-style files, block by block; an episode ends at a flag or with its file."""
     mapping, before, begun = reading.mapping, 0.0, 0
     for path in files:
@@ -75,7 +75,7 @@ def d4rl_rows(reading: Reading, files: Sequence[Path], report: Report) -> Iterat
             before += size
 
 
-def buffer_rows(reading: Reading, files: Sequence[Path], report: Report) -> Iterator[Rows]:
+def buffer_rows(reading: Reading, files: Sequence[Path], report: Report) -> Generator[Rows]:
     """The rows of replay buffers, whole episodes at a time.
 
     d3rlpy takes the last row of an episode that did not terminate for the place it was left in: it

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from sept_offline.data.importing.grouping import Scattered, bucketed, grouped
 from sept_offline.data.importing.hdf5_rows import buffer_rows, d4rl_rows, hdf5_mapping
 from sept_offline.data.importing.mapping import ImportMapping
 from sept_offline.data.importing.reading import Reading, table_rows
-from sept_offline.data.importing.rows import Rows
+from sept_offline.data.importing.rows import Rows, joined
 from sept_offline.data.importing.settling import Actions, settle
 from sept_offline.data.importing.sources import MINARI, find_files
 from sept_offline.data.importing.spooling import EpisodeSpool
@@ -38,6 +38,7 @@ from sept_offline.progress import Progress, Silent
 
 PACKED = 10
 """How many times its size a compressed file may hold."""
+GATHERED_ROWS = 1 << 16
 READING = 0.6
 """Of the bar: reading takes about so much of the time, writing the rest."""
 
@@ -154,7 +155,7 @@ def _pass(
         raise DataError(f"{files[0]} holds no row; name files with one row a step.")
     spool = EpisodeSpool(folder, first.observations.shape[1])
     assembly = Assembly(reading, spool)
-    every = _alike(itertools.chain([first], rows), spool.dim)
+    every = _gathered(itertools.chain([first], rows), spool.dim)
     try:
         if together:
             assembly.add_all(grouped(every))
@@ -171,7 +172,7 @@ def _pass(
 
 def _rows(
     reading: Reading, kind: str, files: Sequence[Path], whole_times: bool, report: Report
-) -> Iterator[Rows]:
+) -> Generator[Rows]:
     if kind == "d4rl":
         return d4rl_rows(reading, files, report)
     if kind == "d3rlpy":
@@ -179,14 +180,21 @@ def _rows(
     return table_rows(reading, kind, files, whole_times, report)
 
 
-def _alike(batches: Iterator[Rows], dim: int) -> Iterator[Rows]:
+def _gathered(batches: Iterator[Rows], dim: int) -> Generator[Rows]:
+    """Small batches together: every one costs as much again as some thousand rows."""
+    waiting: list[Rows] = []
     for batch in batches:
         if batch.observations.shape[1] != dim:
             raise DataError(
                 f"Observations have {dim} numbers in one row and {batch.observations.shape[1]} in "
                 "another; every row needs as many."
             )
-        yield batch
+        waiting.append(batch)
+        if sum(map(len, waiting)) >= GATHERED_ROWS:
+            yield joined(waiting)
+            waiting = []
+    if waiting:
+        yield joined(waiting)
 
 
 def _ordered(episodes: Int64, reading: Reading, spool: EpisodeSpool, actions: Actions) -> Spool:

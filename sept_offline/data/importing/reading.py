@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -71,7 +71,7 @@ class Reading:
 
 def table_rows(
     reading: Reading, kind: str, files: Sequence[Path], whole_times: bool, report: Report
-) -> Iterator[Rows]:
+) -> Generator[Rows]:
     """The rows of CSV or Parquet files, batch by batch; `report` is told the bytes read."""
     before = 0.0
     for path in files:

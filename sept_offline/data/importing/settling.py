@@ -157,11 +157,11 @@ def _settle_chances(reading: Reading, spool: EpisodeSpool, count: int) -> None:
         raise DataError(
             f"--probabilities names {width} columns for {count} actions; name one for each."
         )
-    logged = spool.column("chances", "<f8", width, "r")
+    logged = spool.column("chances", "<f8", width)
     taken = spool.column("actions", "<i8")
-    settled = spool.column("propensities", DTYPES["propensities"], count, "w+")
+    settled = spool.column("propensities", DTYPES["propensities"], count)
     for low, high in spool.blocks():
-        chances, actions = np.array(logged[low:high]), taken[low:high]
+        chances, actions = np.array(logged.array[low:high]), taken.array[low:high]
         rows = np.arange(high - low)
         if width == 1 and count > 1:
             alone = np.full((high - low, count), np.nan)
@@ -193,4 +193,6 @@ def _settle_chances(reading: Reading, spool: EpisodeSpool, count: int) -> None:
                 f"The probabilities of {{count}} steps {said}; correct them, or leave them out "
                 "and the behaviour will be estimated.",
             )
-        settled[low:high] = chances
+        settled.array[low:high] = chances
+        for column in (logged, taken, settled):
+            column.used(chances.nbytes)

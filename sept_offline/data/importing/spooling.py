@@ -9,6 +9,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from sept_offline.data.mapped import MappedColumn
 from sept_offline.data.records import Float64, Int64
 from sept_offline.data.source import BLOCK_ROWS, DTYPES
 
@@ -47,23 +48,25 @@ class EpisodeSpool:
             return np.zeros((0, 3), dtype=np.int64)
         return np.concatenate(self._episodes)
 
-    def column(self, name: str, dtype: Any, width: int = 0, mode: Any = "r+") -> NDArray[Any]:
+    def column(self, name: str, dtype: Any, width: int = 0) -> MappedColumn:
         """A column on disk, [rows] or [rows, width], open for change."""
         rows = self.steps
         if name == "observations":
             rows += sum(len(part) for part in self._episodes)
         shape = (rows, width) if width else (rows,)
-        return np.memmap(self.folder / name, dtype=dtype, mode=mode, shape=shape)
+        return MappedColumn(self.folder / name, dtype, shape, writable=True)
 
     def settle_actions(self, table: Int64 | None, edges: Float64 | None) -> None:
         """Turn the numbers of labels into actions by `table`, or values by the `edges` of bins."""
         raw, settled = self.column("actions", "<f8"), self.column("actions", "<i8")
         for low, high in self.blocks():
-            values = raw[low:high]
+            values = raw.array[low:high]
             if edges is not None:
-                settled[low:high] = np.searchsorted(edges, values, side="right")
+                settled.array[low:high] = np.searchsorted(edges, values, side="right")
             elif table is not None:
-                settled[low:high] = table[values.astype(np.int64)]
+                settled.array[low:high] = table[values.astype(np.int64)]
+            raw.used(values.nbytes)
+            settled.used(values.nbytes)
 
     def blocks(self, rows: int | None = None) -> Iterator[tuple[int, int]]:
         """Ranges of rows, bounded."""
@@ -75,8 +78,10 @@ class EpisodeSpool:
         """Put a mean where a value is still missing."""
         width = self.dim if name == "observations" else 0
         column = self.column(name, DTYPES[name], width)
-        for low, high in self.blocks(len(column)):
-            values = column[low:high, position] if width else column[low:high]
+        for low, high in self.blocks(len(column.array)):
+            block = column.array[low:high]
+            values = block[:, position] if width else block
             missing = np.isnan(values)
             if missing.any():
                 values[missing] = mean
+            column.used(block.nbytes)

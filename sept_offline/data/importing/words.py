@@ -88,7 +88,16 @@ def natural(word: Any) -> tuple[Any, ...]:
 
 def ranks(words: Sequence[Any]) -> NDArray[np.int64]:
     """[n], the place of each word in natural order."""
+    if all(isinstance(word, str) and word.isascii() and word.isdigit() for word in words):
+        numbers = [int(word) for word in words]
+        if all(str(number) == word for number, word in zip(numbers, words, strict=True)):
+            order = sorted(range(len(words)), key=numbers.__getitem__)
+            return _inverse(order)
     order = sorted(range(len(words)), key=lambda i: natural(words[i]))
-    rank = np.empty(len(words), dtype=np.int64)
-    rank[np.asarray(order, dtype=np.int64)] = np.arange(len(words))
+    return _inverse(order)
+
+
+def _inverse(order: list[int]) -> NDArray[np.int64]:
+    rank = np.empty(len(order), dtype=np.int64)
+    rank[np.asarray(order, dtype=np.int64)] = np.arange(len(order))
     return rank

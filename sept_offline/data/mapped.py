@@ -1,0 +1,38 @@
+"""Raw columns on disk as arrays, whose pages are let go as a pass moves on."""
+
+from __future__ import annotations
+
+import mmap
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+RESIDENT_BYTES = 1 << 24
+"""What of a column may stay in memory: the kernel counts its pages as ours while we hold them."""
+
+
+class MappedColumn:
+    """`array` is the whole file; after enough of it was used its pages are handed back."""
+
+    def __init__(
+        self, path: Path, dtype: Any, shape: tuple[int, ...], writable: bool = False
+    ) -> None:
+        kind = np.dtype(dtype)
+        size = int(np.prod(shape)) * kind.itemsize
+        with path.open("r+b" if writable else "rb") as file:
+            if writable and path.stat().st_size < size:
+                file.truncate(size)
+            access = mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ
+            self._map = mmap.mmap(file.fileno(), size, access=access)
+        self.array: NDArray[Any] = np.frombuffer(self._map, dtype=kind).reshape(shape)
+        self._used = 0
+
+    def used(self, size: int) -> None:
+        """`size` more bytes have been read or written."""
+        self._used += size
+        if self._used > RESIDENT_BYTES:
+            # The map is shared with the file: what was written stays in it.
+            self._map.madvise(mmap.MADV_DONTNEED)
+            self._used = 0
