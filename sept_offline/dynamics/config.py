@@ -19,9 +19,9 @@ class DynamicsConfig:
     hidden: tuple[int, ...] = (64, 64)
     alpha: float = 0.5
     """Of the divergence; towards 0 it is variational inference."""
-    samples: int = 8
+    samples: int = 4
     """K: draws of the weights an estimate of the energy takes."""
-    updates: int = 8000
+    updates: int = 5000
     batch_size: int = 128
     learning_rate: float = 3e-3
     learning_rate_end: float = 1e-4
@@ -35,7 +35,7 @@ class DynamicsConfig:
     """The instances' posteriors learn so much faster than the network."""
     outcome_hidden: tuple[int, ...] = (64, 64)
     """Of the model of rewards and ends."""
-    outcome_updates: int = 4000
+    outcome_updates: int = 3000
     outcome_batch: int = 256
     outcome_rate: float = 2e-3
 

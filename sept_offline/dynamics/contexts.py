@@ -19,6 +19,7 @@ from sept_offline.dynamics.model import Fiction, Model
 from sept_offline.dynamics.planner import Planner
 from sept_offline.errors import AgentError
 from sept_offline.family import Hidden
+from sept_offline.threads import one_thread
 
 
 class _Modelled:
@@ -139,7 +140,8 @@ class _Seeing(Tracker):
         if self._time:
             self.belief.see(self._before, self._action, observation)
             if self._time % self._every == 0:
-                self._learn()
+                with one_thread():
+                    self._learn()
                 self._report()
         self._before = np.array(observation)
         return None

@@ -29,6 +29,10 @@ from sept_offline.stage import StageState
 from sept_offline.threads import one_thread
 
 
+WATCHED = 2048
+"""Transitions on which the share of what is unexplained is watched."""
+
+
 class DynamicsStage:
     """Minimises the α energy of q(W) Π_i q_i(w), both Gaussian, over logged transitions.
 
@@ -68,19 +72,20 @@ class DynamicsStage:
         self._rows = Balanced(steps.instance)
         counts = np.bincount(steps.instance, minlength=num_instances)
         self._shared = torch.from_numpy(np.maximum(counts, 1).astype(np.float32))
+        self._watched = torch.arange(0, len(self._known), max(1, len(self._known) // WATCHED))
         variance = torch.full((), config.prior_variance)
         self._prior: Gaussian = (torch.zeros(()), torch.log(variance))
 
     def advance(self, updates: int) -> dict[str, float]:
-        """See Stage; the metrics are means over these updates."""
+        """See Stage; the energy is a mean over these updates."""
         count = min(updates, self.total - self.done)
-        sums = torch.zeros(2)
+        total = 0.0
         with one_thread():
             for _ in range(count):
-                sums += self._update()
+                total += float(self._update())
                 self.done += 1
-        energy, error = (sums / max(count, 1)).tolist()
-        metrics = {"energy": energy, "unexplained": error}
+            unexplained = self._unexplained()
+        metrics = {"energy": total / max(count, 1), "unexplained": unexplained}
         check_finite(metrics, self.name, self.done)
         return metrics
 
@@ -100,11 +105,16 @@ class DynamicsStage:
         self.optimiser.zero_grad()
         torch.autograd.backward(energy)
         self.optimiser.step()
+        return energy.detach()
+
+    def _unexplained(self) -> float:
+        """The share of the changes' variance that the mean network does not explain."""
+        rows, varies = self._watched, self.dynamics.reader.varies
         with torch.no_grad():
-            guess = self.dynamics.predict(known, q[0].unsqueeze(0), network.mean.unsqueeze(0))[0]
-            varies = self.dynamics.reader.varies
-            error = ((change - guess) ** 2 * varies).sum(-1).mean() / varies.sum().clamp_min(1)
-        return torch.stack((energy.detach(), error))
+            w = self.posteriors.mean[self._instance[rows]].unsqueeze(0)
+            mean = self.dynamics.network.mean.unsqueeze(0)
+            error = self._change[rows] - self.dynamics.predict(self._known[rows], w, mean)[0]
+            return float((error**2 * varies).mean(0).sum() / varies.sum().clamp_min(1))
 
     def state(self) -> StageState:
         """See Stage."""
