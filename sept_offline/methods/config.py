@@ -11,6 +11,7 @@ from typing import Any, Literal
 from sept_offline.config import build, merge, read_toml
 from sept_offline.control import ControlConfig
 from sept_offline.data import Dataset
+from sept_offline.dynamics.config import BnnConfig, DptConfig, DynamicsConfig
 from sept_offline.errors import ConfigError
 from sept_offline.family import suggest
 from sept_offline.latent import LatentConfig
@@ -81,6 +82,9 @@ class FitConfig:
     history_steps: int = 4
     """Steps before the present one that `history` reads."""
     epopt: EpoptConfig = field(default_factory=EpoptConfig)
+    dynamics: DynamicsConfig = field(default_factory=DynamicsConfig)
+    bnn: BnnConfig = field(default_factory=BnnConfig)
+    dpt: DptConfig = field(default_factory=DptConfig)
     maml: MamlConfig = field(default_factory=MamlConfig)
 
     def __post_init__(self) -> None:
