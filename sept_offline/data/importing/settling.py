@@ -86,7 +86,9 @@ def _labelled(reading: Reading) -> Actions:
         if min(whole) >= 0 and max(whole) < count:
             return Actions(count, None, np.asarray(whole, dtype=np.int64))
         words = [str(value) for value in whole]
-    order = sorted(set(words), key=natural)
+        order = [str(value) for value in sorted(set(whole))]
+    else:
+        order = sorted(set(words), key=natural)
     if width:
         order = _by_columns(order, mapping.probabilities)
     place = {word: position for position, word in enumerate(order)}

@@ -1,0 +1,284 @@
+"""Irregular logs get answers: a sentence that says what to do, or a line on the card."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sept_offline as so
+from sept_offline.data.importing import Imported, ImportMapping, import_logs
+from sept_offline.errors import DataError
+from tests.data.importing.tables import COLUMNS, Row, stays, write_table
+
+Change = Callable[[list[Row]], Any]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Callable[..., Imported]:
+    def run_import(rows: list[Row], **options: Any) -> Imported:
+        path = write_table(tmp_path / "log.csv", rows)
+        return import_logs(path, tmp_path / "log.h5", ImportMapping(**{**COLUMNS, **options}))
+
+    return run_import
+
+
+def changed(change: Change, **options: Any) -> list[Row]:
+    rows = stays(6, **options)
+    change(rows)
+    return rows
+
+
+def put(name: str, value: Any, *places: int) -> Change:
+    """An edit of some rows of a column."""
+
+    def edit(rows: list[Row]) -> None:
+        for place in places:
+            rows[place][name] = value
+
+    return edit
+
+
+REFUSED: dict[str, tuple[Change, str]] = {
+    "missing observation": (put("pulse", None, 1, 2, 8), r"missing .*3 in 'pulse'.*--fill"),
+    "missing in two columns": (
+        lambda rows: (put("pulse", None, 1)(rows), put("pressure", None, 2, 3)(rows)),
+        "1 in 'pulse', 2 in 'pressure'",
+    ),
+    "infinite observation": (put("pulse", float("inf"), 1), "not finite .*1 in 'pulse'"),
+    "missing reward": (put("score", None, 1), "1 in 'score'"),
+    "missing action": (put("drug", None, 1), "1 in 'drug'"),
+    "missing instance": (put("site", None, 1), "1 in 'site'.*complete the rows"),
+    "missing episode": (put("stay", None, 1, 2), "2 in 'stay'.*complete the rows"),
+    "missing time": (put("hour", None, 1), "1 in 'hour'.*complete the rows"),
+    "contradictory step": (
+        lambda rows: rows.append({**rows[6], "pulse": 99.0}),
+        r"1 steps are logged twice and differently, first one of the episode 's7' \(.*row 7, and "
+        r".*row 31\)",
+    ),
+    "a change of instance": (
+        put("site", "site-9", 7),
+        r"1 episodes change their instance, first the episode 's7' from 'site-1' to 'site-9' "
+        r"\(.*row 8\).*--episode site,stay",
+    ),
+    "an end in the middle": (put("cured", True, 6), r"before the last step.*'s7' .*row 7"),
+    "an odd flag": (put("cured", "perhaps", 3), r"neither true nor false, first 'perhaps'.*row 4"),
+    "no rewards": (
+        put("score", None, *range(10)),
+        r"2 episodes have no reward at all, first the episode 's0'.*--drop-unrewarded",
+    ),
+    "an action that is not whole": (
+        lambda rows: [row.update(drug=row["pulse"]) for row in rows if row["drug"]],
+        "not whole.*not discrete.*--bins",
+    ),
+    "no step at all": (
+        lambda rows: rows.__setitem__(slice(None), [row for row in rows if not row["drug"]]),
+        "No episode with a step",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_refused_with_counts_and_places(
+    case: str, run: Callable[..., Imported], tmp_path: Path
+) -> None:
+    change, message = REFUSED[case]
+    old = tmp_path / "log.h5"
+    old.write_bytes(b"what was there")
+    rows = [{**row, "cured": str(row["cured"])} if "flag" in case else row for row in stays(6)]
+    change(rows)
+    with pytest.raises(DataError, match=message):
+        run(rows)
+    assert old.read_bytes() == b"what was there"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["log.csv", "log.h5"]
+
+
+def test_fill_rules(run: Callable[..., Imported]) -> None:
+    def lacking(rows: list[Row]) -> None:
+        put("pulse", None, 1, 2, 8)(rows)
+        put("pressure", None, 3)(rows)
+        put("score", None, 1)(rows)
+        put("drug", None, 2)(rows)
+
+    rows, whole = changed(lacking), stays(6)
+    fill = {"pulse": "previous", "pressure": "mean", "score": "-1.5", "drug": "none"}
+    done = run(rows, fill=fill)
+    assert done.card["filled"] == {"pulse": 3, "pressure": 1, "score": 1, "drug": 1}
+    with so.load_dataset(done.path) as data:
+        first = data.episodes()[0]
+        expected = [whole[0]["pulse"], whole[0]["pulse"], whole[0]["pulse"], whole[3]["pulse"]]
+        np.testing.assert_array_equal(first.observations[:4, 0], np.float32(expected))
+        known = [row["pressure"] for place, row in enumerate(rows) if place != 3]
+        assert first.observations[3, 1] == pytest.approx(np.mean(known), rel=1e-5)
+        assert first.rewards[1] == -1.5
+        assert (data.metadata.action_names or ())[first.actions[2]] == "none"
+    text = done.card_path.read_text()
+    assert "3 missing values of `pulse` were filled (previous)" in text
+    done = run(rows, fill={"observations": "zero", "score": "mean", "drug": "previous"})
+    with so.load_dataset(done.path) as data:
+        assert (data.episodes()[0].observations[[1, 2], 0] == 0).all()
+        rewards = [row["score"] for row in rows if row["score"] is not None]
+        assert data.episodes()[0].rewards[1] == pytest.approx(np.mean(rewards))
+        assert data.episodes()[0].actions[2] == data.episodes()[0].actions[1]
+
+
+def test_nothing_before_the_first_to_fill_from(run: Callable[..., Imported]) -> None:
+    with pytest.raises(DataError, match="1 in 'pulse'"):
+        run(changed(put("pulse", None, 5, 7)), fill={"pulse": "previous"})
+
+
+@pytest.mark.parametrize(
+    ("fill", "message"),
+    [
+        ({"puls": "zero"}, "did you mean 'pulse'"),
+        ({"pulse": "often"}, "expected previous, zero, mean or a number"),
+        ({"drug": "mean"}, "previous or a label"),
+    ],
+)
+def test_wrong_fill_rules(
+    run: Callable[..., Imported], fill: dict[str, str], message: str
+) -> None:
+    with pytest.raises(DataError, match=message):
+        run(stays(6), fill=fill)
+
+
+def test_identical_steps_count_once(run: Callable[..., Imported]) -> None:
+    rows = stays(6)
+    done = run([*rows, rows[3], rows[3], rows[9]])
+    assert done.card["done"]["duplicated steps"] == 3 and done.card["steps"] == 24
+
+
+def test_both_flags_and_none(run: Callable[..., Imported]) -> None:
+    def flags(rows: list[Row]) -> None:
+        put("cured", True, 3)(rows)
+        put("left", True, 3)(rows)
+        put("cured", False, 8)(rows)
+
+    done = run(changed(flags))
+    assert done.card["done"]["both end flags"] == 1
+    assert done.card["done"]["episodes without an end flag"] == 1
+    with so.load_dataset(done.path) as data:
+        ends = {tuple(e.observations[0].tolist()): e.terminated for e in data.episodes()}
+    first = [stays(6)[place] for place in (0, 5)]
+    found = [ends[tuple(np.float32([row["pulse"], row["pressure"]]).tolist())] for row in first]
+    assert found == [True, False]
+
+
+def test_a_flag_on_the_final_row_is_the_episode_s(run: Callable[..., Imported]) -> None:
+    def moved(rows: list[Row]) -> None:
+        put("cured", False, 8)(rows)
+        put("cured", True, 9)(rows)
+
+    def ended(done: Imported) -> float:
+        return float(done.card["terminated"])
+
+    assert ended(run(changed(moved))) == ended(run(stays(6)))
+
+
+def test_no_final_observation_gives_up_the_last_step(run: Callable[..., Imported]) -> None:
+    rows = stays(6, final=False)
+    done = run(rows)
+    assert done.card["steps"] == 18 and done.card["done"]["last steps given up"] == 6
+    assert done.card["done"]["terminations given up"] == 4 and done.card["terminated"] == 0
+    assert any("--keep-terminal" in line for line in done.warnings)
+    assert "4 of those steps ended the task" in done.card_path.read_text()
+    kept = run(rows, keep_terminal=True)
+    assert kept.card["steps"] == 18 + 4 and kept.card["terminated"] == pytest.approx(4 / 6)
+    with so.load_dataset(kept.path) as data:
+        episode = next(e for e in data.episodes() if e.terminated)
+        np.testing.assert_array_equal(episode.observations[-1], episode.observations[-2])
+
+
+def test_next_observations_that_do_not_follow_are_told(run: Callable[..., Imported]) -> None:
+    rows = stays(6, final=True)
+    beside = []
+    for row, after in zip(rows[:-1], rows[1:], strict=True):
+        if row["drug"] is not None:
+            beside.append({**row, "pulse2": after["pulse"], "pressure2": after["pressure"]})
+    del beside[1]
+    done = run(beside, next_observations=("pulse2", "pressure2"))
+    assert done.card["done"] == {"next observations that differ": 1, "gaps in time": 1}
+    assert done.card["steps"] == 23
+
+
+def test_unrewarded_episodes_can_go(run: Callable[..., Imported]) -> None:
+    rows = changed(put("score", None, *range(10)))
+    done = run(rows, drop_unrewarded=True)
+    assert done.card["episodes"] == 4 and done.card["done"]["unrewarded episodes"] == 2
+
+
+def test_bins_of_a_continuous_action(run: Callable[..., Imported]) -> None:
+    rows = stays(40)
+    for row in rows:
+        row["drug"] = None if row["drug"] is None else row["pulse"]
+    done = run(rows, bins=4)
+    assert len(done.card["actions"]) == 4
+    assert all(0.2 < share < 0.3 for share in done.card["actions"].values())
+    with so.load_dataset(done.path) as data:
+        steps = data.steps()
+        values = steps.observations[steps.row, 0]
+        order = np.argsort(values, kind="stable")
+        assert (np.diff(steps.actions[order]) >= 0).all()
+        assert (data.metadata.action_names or ("",))[0].startswith("x < ")
+    assert "4 bins of equal counts" in done.card_path.read_text()
+
+
+def test_episodes_numbered_anew_in_every_instance(run: Callable[..., Imported]) -> None:
+    rows = stays(6)
+    for row in rows:
+        row["stay"] = str(int(row["stay"][1:]) // 14)
+    with pytest.raises(DataError, match="change their instance"):
+        run(rows, time=None)
+    assert run(rows, episode=("site", "stay")).card["episodes"] == 6
+
+
+def test_whole_numbers_with_gaps_are_names(run: Callable[..., Imported]) -> None:
+    rows = stays(6)
+    for row in rows:
+        row["drug"] = {"none": 2, "low": 10, "high": -1, None: None}[row["drug"]]
+    done = run(rows)
+    assert list(done.card["actions"]) == ["-1", "2", "10"]
+
+
+def test_an_action_that_was_not_declared(run: Callable[..., Imported]) -> None:
+    with pytest.raises(DataError, match="'high' is logged and is not among --actions none,low"):
+        run(stays(6), actions=("none", "low"))
+
+
+def test_probabilities(run: Callable[..., Imported]) -> None:
+    def with_chances(**chances: float) -> list[Row]:
+        return [{**row, **(chances if row["drug"] else {})} for row in stays(6)]
+
+    names = ("p_none", "p_low", "p_high")
+    rounded = with_chances(p_none=0.333, p_low=0.333, p_high=0.333)
+    done = run(rounded, probabilities=names)
+    assert done.card["done"]["probabilities made to sum to 1"] == 24
+    assert done.card["entropy"]["of_behaviour"] == pytest.approx(np.log(3))
+    with so.load_dataset(done.path) as data:
+        assert data.metadata.action_names == ("none", "low", "high")
+    assert so.validate(done.path).ok
+    with pytest.raises(DataError, match="24 steps do not sum to 1"):
+        run(with_chances(p_none=0.3, p_low=0.3, p_high=0.3), probabilities=names)
+    with pytest.raises(DataError, match="0 for the very action"):
+        run(with_chances(p_none=0.5, p_low=0.5, p_high=0.0), probabilities=names)
+    with pytest.raises(DataError, match="name the actions in their order"):
+        run(with_chances(a=0.5, b=0.3, c=0.2), probabilities=("a", "b", "c"))
+    done = run(with_chances(p=0.25), probability="p")
+    assert done.card["entropy"]["of_behaviour"] == pytest.approx(-np.log(0.25))
+    report = so.validate(done.path)
+    assert report.ok and {p.kind for p in report.warnings} == {"partial propensities"}
+    with pytest.raises(DataError, match="not within 0 … 1"):
+        run(with_chances(p=1.25), probability="p")
+
+
+def test_confounded_actions_are_told(run: Callable[..., Imported]) -> None:
+    rows = stays(40, steps=6)
+    for row in rows:
+        if row["drug"] is not None:
+            row["drug"] = "low" if row["site"] == "site-0" else "high"
+    done = run(rows)
+    assert done.card["confounding"]["accuracy"] == 1.0
+    assert "alone tell the instance in 100%" in done.card_path.read_text()
