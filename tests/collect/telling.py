@@ -1,0 +1,21 @@
+"""A policy that says in which process it acts, and waits there once to be killed."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import numpy as np
+
+
+def uniform(observations: np.ndarray) -> np.ndarray:
+    folder = os.environ.get("TELLING_FOLDER")
+    if folder is not None:
+        mark = Path(folder) / str(os.getpid())
+        if not mark.exists():
+            first = not list(Path(folder).iterdir())
+            mark.write_text("")
+            if first:
+                time.sleep(60)
+    return np.full((len(observations), 4), 0.25)
