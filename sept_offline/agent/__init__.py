@@ -8,6 +8,7 @@ from sept_offline.agent.contexts import (
     NoContext,
     SegmentContext,
     UnprobedContext,
+    WindowContext,
 )
 from sept_offline.agent.control import Control
 from sept_offline.agent.episode import AgentEpisode, BatchEpisode
@@ -32,6 +33,7 @@ __all__ = [
     "TableProbe",
     "UniformProbe",
     "UnprobedContext",
+    "WindowContext",
     "load_agent",
     "save_agent",
     "segment_elbo",

@@ -6,3 +6,4 @@ from sept_offline.latent.identification import identify as identify
 from sept_offline.latent.instance import InstanceLatentStage as InstanceLatentStage
 from sept_offline.latent.model import LatentModel as LatentModel
 from sept_offline.latent.segment import SegmentLatentStage as SegmentLatentStage
+from sept_offline.latent.window import WindowLatentStage as WindowLatentStage

@@ -47,7 +47,7 @@ class EpoptConfig:
 class MamlConfig:
     """How `maml` adapts, in training and in the test episode alike."""
 
-    inner_rate: float = 0.1
+    inner_rate: float = 0.03
     """Learning rate of the one gradient step on the first T_p steps."""
     tasks: int = 8
     """Instances an update; each has an equal share of the minibatch's transitions."""

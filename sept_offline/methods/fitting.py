@@ -16,6 +16,7 @@ from sept_offline.methods.avg import AVG
 from sept_offline.methods.bnn import BNN
 from sept_offline.methods.config import FitConfig, resolve_config
 from sept_offline.methods.dpt import DPT
+from sept_offline.methods.dynasept import DYNASEPT
 from sept_offline.methods.epopt import EPOPT
 from sept_offline.methods.history import HISTORY
 from sept_offline.methods.hold_out import choose_hold_out, fitted_on
@@ -33,7 +34,20 @@ from sept_offline.versions import versions
 
 METHODS: dict[str, Method] = {
     method.name: method
-    for method in (SEPT, AVG, ORACLE, EPOPT, SEPT_NP, TOTALVAR, MAXENT, HISTORY, MAML, BNN, DPT)
+    for method in (
+        SEPT,
+        AVG,
+        ORACLE,
+        EPOPT,
+        SEPT_NP,
+        TOTALVAR,
+        MAXENT,
+        HISTORY,
+        MAML,
+        DYNASEPT,
+        BNN,
+        DPT,
+    )
 }
 EPOCHS = 20
 """Times a stage stops to report."""
@@ -123,7 +137,7 @@ class Fitter:
 
 def _check_fallback(method: str, config: FitConfig) -> None:
     """A fallback acts where a segment is found new: refuse it where that can never be."""
-    if method in ("avg", "oracle", "epopt", "history", "maml"):
+    if method in ("avg", "oracle", "epopt", "history", "maml", "dynasept", "bnn", "dpt"):
         why = f"the method {method!r} infers nothing that could be new"
     elif config.latent.objective == "segment":
         why = "the paper's VAE has no measure of novelty"

@@ -87,16 +87,18 @@ def control_stage(
     replay: Callable[..., Replay] = Replay,
     beside: NDArray[np.float32] | None = None,
     learner: Callable[[ControlConfig, int, int, int], Learner] = Learner,
+    rewards: NDArray[np.float64] | None = None,
 ) -> Generator[Stage, None, Control]:
     """Train π(a | s, context) on every logged step; the contexts are already standardised.
 
     `replay` may be a kind of its own, another idea of what a minibatch is, and so may `learner`,
     another idea of what an update is. `beside[N+E, k]` is a context that every observation of the
-    logs has for itself.
+    logs has for itself; `rewards[N]`, already prepared, replace the logged ones.
     """
     steps = data.steps()
     scaler = Standardiser.fit(steps.observations)
-    rewards = prepare_rewards(steps.rewards, steps.terminations, steps.instance, config)
+    if rewards is None:
+        rewards = prepare_rewards(steps.rewards, steps.terminations, steps.instance, config)
     seen = scaler(steps.observations)
     logged = replay(
         seen if beside is None else np.concatenate([seen, beside], axis=1),

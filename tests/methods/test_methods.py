@@ -37,6 +37,7 @@ CASES: dict[str, dict[str, Any]] = {
     "totalvar": {"returns": (1.0, 1.0)},
     "maxent": {"returns": (1.0, 1.0)},
     "history": {"returns": (1.0, 1.0)},
+    "dynasept": {"returns": (1.0, 1.0)},
     # the first guess is right in half of the instances, the second, adapted to its reward, always
     "maml": {
         "returns": (1.3, 1.7),

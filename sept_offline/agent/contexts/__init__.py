@@ -19,6 +19,7 @@ from sept_offline.agent.contexts.history import HistoryContext
 from sept_offline.agent.contexts.none import NoContext
 from sept_offline.agent.contexts.segment import SegmentContext
 from sept_offline.agent.contexts.unprobed import UnprobedContext
+from sept_offline.agent.contexts.window import WindowContext
 from sept_offline.agent.networks import Arrays
 from sept_offline.agent.reading import field
 from sept_offline.errors import AgentError
@@ -30,6 +31,7 @@ KINDS: dict[str, Callable[[Arrays, Any, str], Context]] = {
     SegmentContext.kind: SegmentContext.from_arrays,
     UnprobedContext.kind: UnprobedContext.from_arrays,
     AdaptedContext.kind: AdaptedContext.from_arrays,
+    WindowContext.kind: WindowContext.from_arrays,
 }
 """How each kind is read from weights, description and the weights' prefix."""
 
@@ -51,5 +53,6 @@ __all__ = [
     "SegmentContext",
     "Tracker",
     "UnprobedContext",
+    "WindowContext",
     "context_from_arrays",
 ]

@@ -1,0 +1,112 @@
+"""The latent of the last steps, and the doubt about it, as context: DynaSEPT."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sept_offline.agent.contexts.base import Tracker, check_sizes
+from sept_offline.agent.encoder import SegmentEncoder, encoder_from_arrays
+from sept_offline.agent.networks import Array, Arrays, Standardiser
+from sept_offline.agent.reading import field
+from sept_offline.errors import AgentError
+from sept_offline.family import Hidden
+
+if TYPE_CHECKING:
+    from sept_offline.agent.control import Control
+
+UNKNOWN = np.float32(1)
+"""η before the first window, and the prior's standard deviation, at which the maximum starts."""
+
+
+def doubt(deviation: NDArray[Any], largest: NDArray[Any]) -> NDArray[Any]:
+    """η `[...]`: the mean over columns of `deviation[..., k]` / `largest[..., k]`."""
+    ratio: NDArray[Any] = (deviation / largest).mean(axis=-1)
+    return ratio
+
+
+class WindowContext:
+    """[z, η]: the latent of the last T steps, and how little is known of it: `dynasept`.
+
+    z is standardised, and 0 until T steps have been seen. η is 1 until then, and afterwards the
+    posterior's standard deviation over the largest of the episode, mean over columns.
+    """
+
+    kind = "window"
+    needs: frozenset[str] = frozenset()
+    learns = False
+    probe_steps = 0
+
+    def __init__(self, encoder: SegmentEncoder, latent_scaler: Standardiser) -> None:
+        if latent_scaler.dim != encoder.latent_dim:
+            raise AgentError(
+                f"The latent has {encoder.latent_dim} columns, but its scaler {latent_scaler.dim}."
+            )
+        self.encoder, self.latent_scaler = encoder, latent_scaler
+        self.dim = encoder.latent_dim + 1
+
+    def begin(self, seed: int, hidden: Hidden | None, control: Control) -> Tracker:
+        """A tracker that has seen nothing yet."""
+        return _Sliding(self)
+
+    def check(self, observation_dim: int, num_actions: int) -> None:
+        """The encoder must be for these spaces."""
+        sizes = (self.encoder.observation_dim, self.encoder.num_actions)
+        check_sizes("encoder", sizes, (observation_dim, num_actions))
+
+    def to_arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
+        """Encoder and scaler."""
+        return self.encoder.to_arrays(f"{prefix}.encoder") | self.latent_scaler.to_arrays(
+            f"{prefix}.latent"
+        )
+
+    def describe(self) -> dict[str, Any]:
+        """Its kind and the encoder's description."""
+        return {"kind": self.kind, "encoder": self.encoder.describe()}
+
+    @classmethod
+    def from_arrays(cls, arrays: Arrays, description: Any, prefix: str) -> WindowContext:
+        """What `to_arrays(prefix)` and `describe()` wrote."""
+        encoder = field(description, "encoder", dict)
+        return cls(
+            encoder_from_arrays(arrays, encoder, f"{prefix}.encoder"),
+            Standardiser.from_arrays(arrays, f"{prefix}.latent"),
+        )
+
+
+class _Sliding(Tracker):
+    """Keeps the last T steps and encodes them at every one; control always acts."""
+
+    def __init__(self, context: WindowContext) -> None:
+        vector = np.zeros(context.dim, dtype=np.float32)
+        vector[-1] = UNKNOWN
+        super().__init__(vector, settled=False)
+        self._context, self._time = context, 0
+        encoder = context.encoder
+        self._observations = np.zeros((1, encoder.steps + 1, encoder.observation_dim), np.float32)
+        self._actions = np.zeros((1, encoder.steps), dtype=np.int64)
+        self._largest = np.full(encoder.latent_dim, UNKNOWN)
+
+    def step(self, observation: Array, reward: float | None = None) -> int | None:
+        """Control acts, with what the window that ends in `observation[d]` tells."""
+        self._observations[0, :-1] = self._observations[0, 1:].copy()
+        self._observations[0, -1] = observation
+        if self._time >= self._context.encoder.steps:
+            self._infer()
+        return None
+
+    def took(self, action: int) -> None:
+        """The newest step of the window."""
+        self._actions[0, :-1] = self._actions[0, 1:].copy()
+        self._actions[0, -1] = action
+        self._time += 1
+
+    def _infer(self) -> None:
+        mean, log_var = self._context.encoder.encode(self._observations, self._actions)
+        deviation = np.exp(np.float32(0.5) * log_var[0])
+        self._largest = np.maximum(self._largest, deviation)
+        self.latent, self.uncertainty = mean[0], float(deviation.mean())
+        eta = doubt(deviation, self._largest)
+        self.vector = np.append(self._context.latent_scaler(mean[0]), np.float32(eta))

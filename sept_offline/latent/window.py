@@ -1,0 +1,160 @@
+"""The window objective: a latent of the last T steps that foretells the next ones.
+
+For dynamics that may change within an episode a latent cannot belong to the instance. What the
+encoder reads off a window must serve the decoder in the T steps that follow it, and nothing else:
+
+    loss = − E_{z ~ q(z | window)} log p(Δs | s, a, z) + β · KL(q ‖ N(0, I)) / (T · RUN)
+
+with a step drawn from the next T, and β that rises from 0. It is an ELBO of what follows,
+amortised; as the window's own steps are not decoded, z has no use for copies of them.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from sept_offline.data.records import Steps
+from sept_offline.errors import DataError
+from sept_offline.latent.arrays import check_segments, fit_scaling, varying
+from sept_offline.latent.config import LatentConfig
+from sept_offline.latent.instance import Balanced, segment_scalings
+from sept_offline.latent.model import LatentModel
+from sept_offline.latent.networks import InstanceNetwork, kl_standard, log_normal, sample
+from sept_offline.latent.training import (
+    annealed,
+    check_finite,
+    load_module,
+    load_optimiser,
+    save_module,
+    save_optimiser,
+    set_rate,
+)
+from sept_offline.latent.windows import Windows
+from sept_offline.seeding import torch_generator
+from sept_offline.stage import StageState
+from sept_offline.threads import one_thread
+
+RUN = 20
+"""Windows in a row that share what their latent costs: dynamics change, but not at every step."""
+WARM = 0.5
+"""The first share of the updates, in which β rises from 0."""
+
+
+class WindowLatentStage:
+    """Learns encoder and decoder from windows and the steps that follow them; see above."""
+
+    def __init__(
+        self,
+        steps: Steps,
+        windows: Windows,
+        config: LatentConfig,
+        seed: int,
+        *,
+        num_actions: int,
+        num_instances: int,
+    ) -> None:
+        check_segments(windows, num_actions, num_instances)
+        self._followed = np.flatnonzero(windows.left > 0)
+        if not len(self._followed):
+            raise DataError(
+                "No window is followed by a step: every episode ends with the probe; lower "
+                "probe_steps."
+            )
+        self.name = "latent"
+        self.total, self.done = config.updates, 0
+        self.config, self.num_instances = config, num_instances
+        self._length = windows.actions.shape[1]
+        before = steps.observations[steps.row]
+        change = steps.observations[steps.row + 1] - before
+        scalings = {
+            "state": fit_scaling(before),
+            "change": fit_scaling(change),
+            **segment_scalings(windows),
+        }
+        self.network = InstanceNetwork(
+            self._length,
+            num_actions,
+            config.dim,
+            config.hidden,
+            scalings,
+            varying(change),
+            torch_generator(seed, "latent", "initialise"),
+        )
+        head = self.network.pooled[-1]
+        assert isinstance(head, nn.Linear)
+        with torch.no_grad():
+            # sure of itself at first: a decoder that sees noise alone learns to do without z
+            head.bias[config.dim :] = 2 * math.log(config.initial_spread)
+        self.rng = torch_generator(seed, "latent", "train")
+        self.optimiser = torch.optim.Adam(
+            self.network.parameters(), lr=config.learning_rate, fused=True
+        )
+        self._states = torch.from_numpy(scalings["state"](before))
+        self._changes = torch.from_numpy(scalings["change"](change))
+        self._chosen = self.network.one_hot(torch.from_numpy(steps.actions.astype(np.int64)))
+        with torch.no_grad():
+            self._features = self.network.segment_features(
+                torch.from_numpy(windows.observations[self._followed]),
+                torch.from_numpy(windows.actions[self._followed].astype(np.int64)),
+            )
+        self._last = torch.from_numpy(windows.last[self._followed])
+        ahead = np.minimum(windows.left[self._followed], self._length)
+        self._ahead = torch.from_numpy(ahead)
+        self._draws = Balanced(windows.instance[self._followed])
+
+    def advance(self, updates: int) -> dict[str, float]:
+        """See Stage; the metrics are means over these updates."""
+        count = min(updates, self.total - self.done)
+        sums = torch.zeros(2)
+        with one_thread():
+            for _ in range(count):
+                sums += self._update()
+                self.done += 1
+        values = (sums / max(count, 1)).tolist()
+        metrics = dict(zip(("log_likelihood", "kl"), values, strict=True))
+        check_finite(metrics, self.name, self.done)
+        return metrics
+
+    def _update(self) -> Tensor:
+        config, rng = self.config, self.rng
+        picked = self._draws.draw(config.transitions, rng)
+        q = self.network.posterior(self._features[picked])
+        step = torch.rand(len(picked), generator=rng, dtype=torch.float64)
+        rows = self._last[picked] + 1 + (step * self._ahead[picked]).long()
+        predicted = self.network.predict(self._states[rows], self._chosen[rows], sample(q, rng))
+        likelihood = log_normal(self._changes[rows], *predicted).mean()
+        prior = kl_standard(q).mean()
+        set_rate(
+            self.optimiser,
+            annealed(config.learning_rate, config.learning_rate_end, self.done, self.total),
+        )
+        self.optimiser.zero_grad()
+        # by and by: at full weight from the first update, it is cheaper to do without z
+        weight = config.beta / (self._length * RUN) * min(1.0, self.done / (WARM * self.total))
+        torch.autograd.backward(-likelihood + weight * prior)
+        self.optimiser.step()
+        return torch.stack((likelihood, prior)).detach()
+
+    def state(self) -> StageState:
+        """See Stage."""
+        state = StageState(values={"done": self.done})
+        save_module(state, "network", self.network)
+        save_optimiser(state, "optimiser", self.optimiser)
+        state.tensors["rng"] = self.rng.get_state()
+        return state
+
+    def restore(self, state: StageState) -> None:
+        """See Stage."""
+        load_module(state, "network", self.network)
+        load_optimiser(state, "optimiser", self.optimiser)
+        self.rng.set_state(state.tensors["rng"])
+        self.done = int(state.values["done"])
+
+    def result(self) -> LatentModel:
+        """The fitted latent; an instance has no posterior of its own."""
+        nothing = np.zeros((self.num_instances, self.config.dim), dtype=np.float32)
+        return LatentModel(self.network, nothing, nothing)

@@ -1,0 +1,144 @@
+"""DynaSEPT: one policy π(a | s, z, η) that probes while it doubts; z slides with the episode."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sept_offline.agent import Agent, WindowContext
+from sept_offline.agent.contexts.window import UNKNOWN, doubt
+from sept_offline.agent.networks import Array, Standardiser
+from sept_offline.control import ControlConfig, prepare_rewards
+from sept_offline.control.rewards import shift_by_goal
+from sept_offline.data import Dataset
+from sept_offline.data.records import Steps
+from sept_offline.latent import LatentModel, SegmentLatentStage, WindowLatentStage
+from sept_offline.latent.windows import Windows, all_windows
+from sept_offline.methods.config import FitConfig
+from sept_offline.methods.method import Method
+from sept_offline.methods.shared import control_stage, spaces_of
+from sept_offline.seeding import integer
+from sept_offline.stage import Stage
+
+DRAWS = 2
+"""Antithetic draws of z an ELBO: there are as many windows as steps, and their noise averages."""
+
+
+@dataclass(frozen=True)
+class Labels:
+    """What DynaSEPT makes of a log with N steps and N+E observations."""
+
+    beside: Array
+    """[N+E, k+1]: z, standardised, and η, of the window that ends in each observation"""
+    rewards: NDArray[np.float64]
+    """[N]: R_tot of each step, as control learns from it"""
+
+
+def running_doubt(
+    deviation: NDArray[Any], windows: Windows, time: NDArray[np.int64]
+) -> NDArray[np.float32]:
+    """η `[W]` of `deviation[W, k]`: over the largest so far in the episode, the prior's included.
+
+    time `[N]`: of each step, 0 at an episode's first.
+    """
+    largest = np.maximum(np.asarray(deviation, dtype=np.float32), UNKNOWN)
+    length = windows.actions.shape[1]
+    moment = time[windows.last]
+    order = np.argsort(moment, kind="stable")
+    edges = np.flatnonzero(np.diff(moment[order])) + 1
+    for own in np.split(order, edges):
+        # windows of an episode stand one after another, so the one before is the row before
+        if len(own) and moment[own[0]] >= length:
+            largest[own] = np.maximum(largest[own], largest[own - 1])
+    eta: NDArray[np.float32] = doubt(deviation, largest).astype(np.float32)
+    return eta
+
+
+def total_rewards(
+    rewards: NDArray[np.float64],
+    probing: NDArray[np.float64],
+    windows: Windows,
+    eta: NDArray[Any],
+) -> NDArray[np.float64]:
+    """R_tot = η · R_p + (1 − η) · R_env, `[N]`, with `rewards[N]` for R_env.
+
+    η is that of the window a step sets out from, `eta[N]`; R_p is `probing[W]`, the ELBO of the
+    window that the step completes, standardised and put on R_env's scale. A step that completes
+    none, at an episode's start, is worth R_env's mean.
+    """
+    size = probing.std()
+    standard = (probing - probing.mean()) / (size if size > 0 else 1.0)
+    completed = np.full(len(rewards), rewards.mean())
+    completed[windows.last] += rewards.std() * standard
+    whole: NDArray[np.float64] = eta * completed + (1 - eta) * rewards
+    return whole
+
+
+def relabel(
+    steps: Steps,
+    windows: Windows,
+    model: LatentModel,
+    scaler: Standardiser,
+    config: ControlConfig,
+) -> Labels:
+    """Every logged observation with the z and η of its window, every step with its R_tot."""
+    mean, log_variance = model.encode(windows)
+    beside = np.zeros((len(steps.observations), model.dim + 1), dtype=np.float32)
+    beside[:, -1] = UNKNOWN
+    ends = steps.row[windows.last] + 1
+    beside[ends, :-1] = scaler(mean)
+    beside[ends, -1] = running_doubt(np.exp(0.5 * log_variance), windows, steps.time)
+    # the shift falls on the whole: it is an identity for any reward
+    unshifted = replace(config, goal_shift=None)
+    env = prepare_rewards(steps.rewards, steps.terminations, steps.instance, unshifted)
+    eta = beside[steps.row, -1].astype(np.float64)
+    rewards = total_rewards(env, model.elbo(windows, draws=DRAWS), windows, eta)
+    if config.goal_shift is not None:
+        rewards = shift_by_goal(rewards, steps.terminations, config.goal_shift, config.gamma)
+    return Labels(beside, rewards)
+
+
+def _stages(data: Dataset, config: FitConfig, seed: int) -> Generator[Stage, None, Agent]:
+    steps = data.steps()
+    windows = all_windows(steps, config.probe_steps)
+    latent: WindowLatentStage | SegmentLatentStage
+    if config.latent.objective == "segment":
+        latent = SegmentLatentStage(
+            windows,
+            config.latent,
+            integer(seed, "latent"),
+            num_actions=data.num_actions,
+            num_instances=len(data.instances),
+        )
+    else:
+        latent = WindowLatentStage(
+            steps,
+            windows,
+            config.latent,
+            integer(seed, "latent"),
+            num_actions=data.num_actions,
+            num_instances=len(data.instances),
+        )
+    yield latent
+    model = latent.result()
+    scaler = Standardiser.fit(model.encode(windows)[0])
+    labels = relabel(steps, windows, model, scaler, config.control)
+    control = yield from control_stage(
+        data, config.control, seed, beside=labels.beside, rewards=labels.rewards
+    )
+    eta = labels.beside[steps.row[windows.last] + 1, -1]
+    return Agent(
+        "dynasept",
+        data.metadata.family or "",
+        spaces_of(data),
+        WindowContext(model.encoder, scaler),
+        control,
+        record={"eta": {"mean": float(eta.mean()), "sd": float(eta.std())}},
+    )
+
+
+DYNASEPT = Method("dynasept", _stages, "Infers at every step, probes while in doubt: DynaSEPT.")
