@@ -12,10 +12,14 @@ from sept_offline.dynamics.model import Model
 from sept_offline.dynamics.network import draw
 from sept_offline.latent.arrays import Floats
 from sept_offline.latent.networks import Gaussian
+from sept_offline.latent.training import set_rate
 from sept_offline.seeding import torch_generator
 
 ROWS = 64
 """Steps a gradient step looks at; of more than that a sample is drawn."""
+
+FACTORS = (1.0, 4.0)
+"""Of the learning rates of means and log-variances: a factor of e is a long way for a mean."""
 
 
 class Belief:
@@ -35,6 +39,10 @@ class Belief:
         self._fitted: Gaussian = (network.mean.detach(), network.log_variance.detach())
         self._weights = list(self._fitted)
         means = torch.from_numpy(model.w_mean.copy())
+        # What a whole log would leave is narrow, what nothing leaves is wide; a gradient step moves
+        # a log-variance little, so the first one begins half-way.
+        narrow = torch.from_numpy(model.w_log_variance.mean(axis=0))
+        self._first = 0.5 * (log_variance + torch.minimum(narrow, log_variance))
         self._candidates = torch.cat((mean.unsqueeze(0), means))
         self._seen: list[tuple[Floats, int, Floats]] = []
         self._known, self._change = torch.empty(0), torch.empty(0)
@@ -61,6 +69,8 @@ class Belief:
 
     def infer(self, steps: int, rate: float) -> None:
         """Gradient steps on q(w), from the likeliest of where it is and where instances were."""
+        if not len(self._known):
+            self._w[1] = self._first.clone()
         self._read()
         self._restart()
         self._descend(self._w, steps, rate)
@@ -108,10 +118,14 @@ class Belief:
     def _descend(self, parts: list[Tensor], steps: int, rate: float) -> None:
         for part in parts:
             part.requires_grad_(True)
-        optimiser = torch.optim.Adam(parts, lr=rate, fused=True)
+        groups = [
+            {"params": [part], "factor": factor}
+            for part, factor in zip(parts, FACTORS, strict=True)
+        ]
+        optimiser = torch.optim.Adam(groups, lr=rate, fused=True)
         for step in range(steps):
             # the last steps are small: w comes to rest instead of circling
-            optimiser.param_groups[0]["lr"] = rate * (1 - step / steps)
+            set_rate(optimiser, rate * (1 - step / steps))
             optimiser.zero_grad()
             torch.autograd.backward(self._energy())
             optimiser.step()

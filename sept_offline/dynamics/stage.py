@@ -28,7 +28,6 @@ from sept_offline.seeding import torch_generator
 from sept_offline.stage import StageState
 from sept_offline.threads import one_thread
 
-
 WATCHED = 2048
 """Transitions on which the share of what is unexplained is watched."""
 
