@@ -24,7 +24,7 @@ NAMES = {
 
 @click.command()
 @click.argument("run", type=Path)
-@click.argument("dataset", type=Path)
+@click.argument("dataset")
 @click.option("--horizon", type=click.IntRange(min=1), help="The longest episode's by default.")
 @click.option("--in-sample", is_flag=True, help="Judge on all episodes, learned from or not.")
 @click.option(
@@ -40,7 +40,7 @@ NAMES = {
 @click.option("--quiet", is_flag=True, help="No progress.")
 def ope(
     run: Path,
-    dataset: Path,
+    dataset: str,
     horizon: int | None,
     in_sample: bool,
     confidence: float,

@@ -111,7 +111,7 @@ def verdict(found: Overlap, evidence: Evidence) -> tuple[Verdict, list[str]]:
     if found.ess < ENOUGH:
         reasons.append(f"the agent's weights are those of {found.ess:.1f} episodes")
         bad |= found.ess < LITTLE and not (evidence.agree and evidence.within)
-    if found.largest_weight > DOMINANT:
+    if found.largest_weight > DOMINANT and found.ess > 0:
         reasons.append(f"one episode has {found.largest_weight:.0%} of the weight")
     if not evidence.agree:
         reasons.append("the doubly robust estimate and fitted Q evaluation disagree")

@@ -25,7 +25,12 @@ def world(rng: np.random.Generator, state: Any, action: int) -> Any:
 
 
 def log_own(
-    path: Path, agent: Agent, episodes: int = 12, steps: int = 9, random_from: int = 99
+    path: Path,
+    agent: Agent,
+    episodes: int = 12,
+    steps: int = 9,
+    random_from: int = 99,
+    shortest: int = 2,
 ) -> Dataset:
     """The agent's own episodes; from step `random_from` on, a random walk instead."""
     rng = np.random.default_rng(0)
@@ -33,20 +38,24 @@ def log_own(
         for number in range(episodes):
             instance = "ab"[number % 2]
             # one shorter than the probe too
-            length = 2 if number == 3 else steps
+            length = shortest if number == 3 else steps
             hidden = HIDDEN[instance] if "hidden" in agent.needs else None
             episode = agent.begin(seed=number, hidden=hidden)
             observations, actions = [rng.normal(size=DIM).astype(np.float32)], []
+            rewards = rng.normal(size=length)
             for time in range(length):
-                own = episode.act(observations[-1]) if time < random_from else None
-                action = int(rng.integers(ACTIONS)) if own is None else own
+                action = int(rng.integers(ACTIONS))
+                if time < random_from:
+                    told = time > 0 and "reward" in agent.needs
+                    last = float(rewards[time - 1]) if told else None
+                    action = episode.act(observations[-1], last)
                 actions.append(action)
                 observations.append(world(rng, observations[-1], action).astype(np.float32))
             writer.append(
                 instance=instance,
                 observations=np.stack(observations),
                 actions=np.array(actions),
-                rewards=rng.normal(size=length),
+                rewards=rewards,
                 terminated=number % 4 == 0,
                 truncated=number % 4 != 0,
             )
@@ -105,6 +114,22 @@ def test_a_probe_says_its_probabilities_and_the_latent_is_that_of_the_logged_seg
         )
         best = agent.control.greedy(inputs)
         np.testing.assert_array_equal(found.probabilities[rows].argmax(axis=1), best)
+
+
+@pytest.mark.parametrize("method", ["dynasept", "maml"])
+def test_agents_that_change_in_the_episode_are_led_too(method: str, tmp_path: Path) -> None:
+    tiny = {
+        "probe_steps": 2,
+        "latent": {"updates": 5, "dim": 2},
+        "probe": {"steps": 3},
+        "control": {"updates": 5, "hidden": [8]},
+    }
+    logs = log_own(tmp_path / "random.h5", make_agent("avg"), random_from=0, shortest=9)
+    agent = so.fit(logs, method, tiny, seed=0)
+    data = log_own(tmp_path / "own.h5", agent)
+    steps = data.steps()
+    found = followed_by(agent, data).probabilities[steps.row, steps.actions]
+    assert (found[steps.time >= agent.probe_steps] == 1).all()
 
 
 def test_a_history_is_the_logged_one(tmp_path: Path) -> None:
