@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sept_offline.bench.variants import Variant, make_variants
+from sept_offline.collect.recipe import parse_behaviour
 from sept_offline.config import build, merge
 from sept_offline.errors import ConfigError
 from sept_offline.family import Family, family_names, load_family, suggest
@@ -112,6 +113,8 @@ def _check(family: Family, preset: str, variant: Variant) -> None:
     """Refuse a setting that does not exist before hours are spent on others."""
     said = {"probe_steps": family.probe_steps}
     build(FitConfig, merge(said, preset_values(family.name, preset), variant.settings))
+    if variant.data.behaviour is not None:
+        parse_behaviour(variant.data.behaviour)
     count, wanted = len(family.instances("train")), variant.data.instances
     if wanted is not None and wanted > count:
         raise ConfigError(

@@ -22,6 +22,8 @@ from sept_offline.progress import Progress, Silent
 
 GATHER_SECONDS = 30.0
 """Between two gatherings while cells run, so that a look at the tables is never far behind."""
+GATHER_SHARE = 0.05
+"""Of the time that may go into gathering: many cells take a while to read."""
 
 
 @dataclass(frozen=True)
@@ -76,21 +78,7 @@ def run_bench(
             if logs.path.name in lost
         ]
         missing = _missing(ready, folder, replace)
-        progress.start("cells", len(missing), "cells")
-        progress.update(0, running=min(workers, len(missing)), failed=0)
-        gathered = time.monotonic()
-        running = run_tasks(run_cell, missing, engine=engine, workers=workers)
-        for done, outcome in enumerate(running, 1):
-            if outcome.error is not None:
-                name = outcome.task.cell.name
-                failed.append(Failure(name, outcome.error, outcome.attempts))
-                progress.message(f"{name} failed after {outcome.attempts} tries: {outcome.error}")
-            if time.monotonic() - gathered > GATHER_SECONDS:
-                gather(folder)
-                gathered = time.monotonic()
-            left = len(missing) - done
-            progress.update(done, running=min(workers, left), failed=len(failed))
-        progress.finish()
+        failed += _run(missing, folder, engine, workers, progress, len(failed))
         gather(folder)
         write_tables(folder)
         write_json(folder / "failures.json", [vars(failure) for failure in failed])
@@ -112,8 +100,39 @@ def write_tables(out: Path) -> tuple[list[dict[str, Any]], list[Table]]:
     return summary, tables
 
 
-def _tasks(plan: Plan, folder: Path) -> list[tuple[CellTask, Logs]]:
-    tasks = []
+def _run(
+    tasks: list[CellTask], folder: Path, engine: str, workers: int, progress: Progress, lost: int
+) -> list[Failure]:
+    """Run the cells and gather now and then; those that failed. `lost` were before they began."""
+    failed: list[Failure] = []
+    progress.start("cells", len(tasks), "cells")
+    progress.update(0, running=min(workers, len(tasks)), failed=lost)
+    due = time.monotonic() + GATHER_SECONDS
+    running = run_tasks(run_cell, tasks, engine=engine, workers=workers)
+    for done, outcome in enumerate(running, 1):
+        if outcome.error is not None:
+            name = outcome.task.cell.name
+            failed.append(Failure(name, outcome.error, outcome.attempts))
+            progress.message(f"{name} failed after {outcome.attempts} tries: {outcome.error}")
+        if time.monotonic() > due:
+            due = _gather_and_plan(folder)
+        still = min(workers, len(tasks) - done)
+        progress.update(done, running=still, failed=lost + len(failed))
+    progress.finish()
+    return failed
+
+
+def _gather_and_plan(folder: Path) -> float:
+    """Gather now; the time at which to do it again."""
+    began = time.monotonic()
+    gather(folder)
+    now = time.monotonic()
+    return now + max(GATHER_SECONDS, (now - began) / GATHER_SHARE)
+
+
+def _tasks(plan: Plan, out: Path) -> list[tuple[CellTask, Logs]]:
+    # Absolute, for a worker may stand somewhere else.
+    folder, tasks = out.absolute(), []
     for cell in plan.cells:
         logs = logs_of(cell, folder / "datasets")
         target = folder / "cells" / f"{cell.name}.parquet"

@@ -169,7 +169,7 @@ def schema(name: str) -> pa.Schema:
             ("config", text),
             ("versions", text),
         ],
-        "training": [("stage", text), ("update", whole), ("metric", text), ("value", real)],
+        "training": [("stage", text), ("update", whole), ("metric", text), ("value", pa.float32())],
         "latents": [("instance", text), ("hidden", text), ("z", pa.list_(pa.float32()))],
     }
     return pa.schema([*named, *own[name]])

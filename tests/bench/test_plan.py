@@ -83,6 +83,7 @@ def test_logs_are_shared_where_they_are_the_same(tmp_path: Path) -> None:
         ({"vary": ["latent.beta"]}, "name=value1,value2"),
         ({"vary": ["latent.beta=1,1"]}, "asked for twice"),
         ({"vary": ["propensities=guessed"]}, "expected one of 'exact', 'estimated'"),
+        ({"vary": ["behaviour=randm"]}, "did you mean 'random'"),
         ({"vary": ["episodes=1"]}, "at least 2"),
         ({"vary": ["instances=5"]}, "has 4 training instances"),
         ({"vary": ["episodes=many"]}, "expected"),
