@@ -17,7 +17,7 @@ from sept_offline.cli.console import ConsoleProgress, interrupted, print_json
     "--method",
     default="sept",
     show_default=True,
-    help="sept, avg, oracle, epopt, sept-np, totalvar, maxent or history.",
+    help="sept, avg, oracle, epopt, maml, bnn, dpt, sept-np, totalvar, maxent, dynasept, history.",
 )
 @click.option(
     "--preset", default="default", show_default=True, help="default, or paper: as in the paper."

@@ -17,6 +17,7 @@ from sept_offline.agent import (
     SegmentContext,
     Spaces,
     UnprobedContext,
+    WindowContext,
     segment_elbo,
 )
 from sept_offline.agent.contexts import Context
@@ -88,6 +89,8 @@ def make_agent(method: str = "sept", seed: int = 0, fallback: bool = False) -> A
         probe = NetworkProbe(scaler(rng, DIM), mlp(rng, [DIM, 8, ACTIONS]))
         novelty = Novelty(dynamics, held_out)
         context = SegmentContext(probe, encoder, scaler(rng, LATENT), novelty)
+        if method == "dynasept":
+            context = WindowContext(encoder, context.latent_scaler)
         if method == "sept-np":
             start = rng.normal(size=LATENT)
             context = UnprobedContext(start, encoder, context.latent_scaler, novelty)

@@ -28,7 +28,7 @@ from sept_offline.agent import (
 from sept_offline.agent.networks import MLP, Standardiser
 from sept_offline.errors import AgentError
 
-METHODS = ["sept", "lstm", "avg", "oracle", "history", "sept-np"]
+METHODS = ["sept", "lstm", "avg", "oracle", "history", "sept-np", "dynasept"]
 HIDDEN = {"mass": 0.4, "length": 1.2}
 
 

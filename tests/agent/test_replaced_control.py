@@ -80,6 +80,6 @@ def test_a_batch_of_them_acts_as_each_alone(builders: ModuleType) -> None:
     assert together.tolist() == rewards[2].tolist()
 
 
-@pytest.mark.parametrize("method", ["avg", "oracle", "history", "sept", "sept-np"])
+@pytest.mark.parametrize("method", ["avg", "oracle", "history", "sept", "sept-np", "dynasept"])
 def test_other_contexts_do_not_learn(builders: ModuleType, method: str) -> None:
     assert builders.make_agent(method).learns is False
