@@ -1,0 +1,112 @@
+"""Particulars of bnn: its budgets, its rewards, and how its blocks fall."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import sept_offline as so
+from sept_offline.agent import Agent, save_agent
+from sept_offline.config import merge
+from sept_offline.control import ControlConfig, prepare_rewards
+from sept_offline.dynamics.config import BnnConfig
+from sept_offline.dynamics.contexts import PlanningContext
+from sept_offline.errors import ConfigError
+from sept_offline.methods import Fitter, resolve_config
+from sept_offline.methods.bnn import planning_settings
+from sept_offline.methods.config import preset_values
+from sept_offline.methods.modelled import single_scale
+from tests.methods.check_method import SMALL
+from tests.methods.two_step import log_two_step, two_step
+
+BRIEF = merge(
+    SMALL,
+    {
+        "dynamics": {"dim": 2, "hidden": [8], "updates": 20, "outcome_updates": 20},
+        "control": {"updates": 20},
+        "bnn": {"infer_steps": 2, "tune_steps": 1, "episodes": 4, "horizon": 3, "updates": 2},
+    },
+)
+
+
+@pytest.fixture(scope="module")
+def agent(tmp_path_factory: pytest.TempPathFactory) -> Agent:
+    path = log_two_step(tmp_path_factory.mktemp("bnn") / "t.h5", episodes=40)
+    return so.fit(path, "bnn", BRIEF)
+
+
+def test_every_family_has_the_papers_budget_and_a_reduced_one() -> None:
+    for family in ("navigation2d", "navigation2d-switch", "acrobot", "hiv", None):
+        reduced, paper = (preset_values(family, p).get("bnn", {}) for p in ("default", "paper"))
+        less, more = BnnConfig(**reduced), BnnConfig(**paper)
+        assert (less.budget, more.budget) == ("reduced", "paper")
+        assert less.every == more.every == 10 and more.start == "scratch"
+        # 5 updates every 10 fictional steps, as published
+        assert more.updates == more.episodes * more.horizon // 2
+        assert more.updates > 5 * less.updates
+
+
+def test_the_budget_stands_in_the_record(agent: Agent, tmp_path: Path) -> None:
+    save_agent(agent, tmp_path / "agent")
+    loaded = so.load_agent(tmp_path / "agent")
+    assert loaded.record["budget"] == "reduced"
+    assert loaded.learns and not loaded.needs
+
+
+def test_an_untrained_policy_is_not_trained_on_the_logs(tmp_path: Path) -> None:
+    path = log_two_step(tmp_path / "t.h5", episodes=40)
+    settings = merge(BRIEF, {"bnn": {"start": "scratch"}})
+    with so.load_dataset(path) as data:
+        work = Fitter(data, "bnn", resolve_config(data, "default", settings))
+        assert {epoch.stage for epoch in work} == {"dynamics", "outcome"}
+
+
+def test_nothing_is_planned_before_the_first_block_is_over(agent: Agent) -> None:
+    assert isinstance(agent.context, PlanningContext) and agent.context.plan.every == 10
+    episode = agent.begin(seed=0)
+    rng = np.random.default_rng(0)
+    beliefs = []
+    for _ in range(21):
+        episode.act(rng.normal(size=2).astype(np.float32))
+        assert episode.latent is not None
+        beliefs.append(episode.latent.tobytes())
+    changed = [t for t in range(1, 21) if beliefs[t] != beliefs[t - 1]]
+    assert changed == [10, 20]
+
+
+def test_episodes_do_not_carry_over(agent: Agent) -> None:
+    first, second = (so.evaluate(agent, two_step(probing=11), seed=4) for _ in range(2))
+    assert [e.actions for e in first.episodes] == [e.actions for e in second.episodes]
+    assert [e.latent for e in first.episodes] == [e.latent for e in second.episodes]
+
+
+def test_rewards_have_one_scale_in_all_instances(tmp_path: Path) -> None:
+    path = log_two_step(tmp_path / "t.h5", episodes=40)
+    with so.load_dataset(path) as data:
+        steps = data.steps()
+        one = single_scale(data, ControlConfig(reward_form="instance"))
+        prepared = prepare_rewards(steps.rewards, steps.terminations, steps.instance, one)
+        assert np.sqrt((prepared**2).mean()) == pytest.approx(1.0)
+        ratio = prepared[steps.rewards > 0] / steps.rewards[steps.rewards > 0]
+        assert np.ptp(ratio) == 0
+        log = ControlConfig(reward_form="log")
+        assert single_scale(data, log) == log
+
+
+def test_a_policy_that_is_planned_with_is_a_single_network(tmp_path: Path) -> None:
+    path = log_two_step(tmp_path / "t.h5", episodes=40)
+    with so.load_dataset(path) as data:
+        config = resolve_config(data, "default", BRIEF)
+        many = replace(config.control, members=3, critics=2, algorithm="discrete_bcq")
+        settings = planning_settings(data, replace(config, control=many))
+    assert (settings.members, settings.critics) == (1, 1)
+    assert settings.algorithm == "double_dqn"
+
+
+@pytest.mark.parametrize("wrong", [{"every": 0}, {"explore": 1.5}, {"tune_rate": 0.0}])
+def test_settings_that_cannot_work_are_refused(wrong: dict[str, float]) -> None:
+    with pytest.raises(ConfigError, match=f"bnn.{next(iter(wrong))}"):
+        BnnConfig(**wrong)  # type: ignore[arg-type]
