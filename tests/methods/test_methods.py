@@ -28,6 +28,27 @@ PAPER_LOOP = {
     "probe": {"reward": "elbo"},
     "control": {"updates": 800},
 }
+MODEL = {
+    "dim": 2,
+    "hidden": [32, 32],
+    "updates": 400,
+    "batch_size": 64,
+    "learning_rate": 1e-2,
+    "outcome_hidden": [32, 32],
+    "outcome_updates": 300,
+    "outcome_batch": 64,
+    "outcome_rate": 1e-2,
+}
+PLAN = {
+    "every": 1,
+    "infer_steps": 10,
+    "tune_steps": 2,
+    "samples": 4,
+    "episodes": 32,
+    "horizon": 4,
+    "updates": 80,
+    "average_decay": 0.8,
+}
 CASES: dict[str, dict[str, Any]] = {
     "sept": {"returns": (1.0, 1.0)},
     "avg": {"returns": (0.3, 0.7)},
@@ -45,6 +66,12 @@ CASES: dict[str, dict[str, Any]] = {
         "learns": True,
         "telling": True,
     },
+    "bnn": {
+        "returns": (1.0, 1.0),
+        "learns": True,
+        "settings": {"dynamics": MODEL, "bnn": PLAN},
+    },
+    "dpt": {"returns": (1.0, 1.0), "learns": True, "settings": {"dynamics": MODEL}},
 }
 
 

@@ -9,6 +9,7 @@ names its class in `KINDS`.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from typing import Any
 
@@ -24,6 +25,18 @@ from sept_offline.agent.networks import Arrays
 from sept_offline.agent.reading import field
 from sept_offline.errors import AgentError
 
+
+def _learned(name: str) -> Callable[[Arrays, Any, str], Context]:
+    """The reader of a context that needs torch: it lives with its model and is loaded late."""
+
+    def read(arrays: Arrays, description: Any, prefix: str) -> Context:
+        kind = getattr(importlib.import_module("sept_offline.dynamics.contexts"), name)
+        context: Context = kind.from_arrays(arrays, description, prefix)
+        return context
+
+    return read
+
+
 KINDS: dict[str, Callable[[Arrays, Any, str], Context]] = {
     NoContext.kind: NoContext.from_arrays,
     HiddenContext.kind: HiddenContext.from_arrays,
@@ -32,6 +45,8 @@ KINDS: dict[str, Callable[[Arrays, Any, str], Context]] = {
     UnprobedContext.kind: UnprobedContext.from_arrays,
     AdaptedContext.kind: AdaptedContext.from_arrays,
     WindowContext.kind: WindowContext.from_arrays,
+    "planning": _learned("PlanningContext"),
+    "inferred": _learned("InferredContext"),
 }
 """How each kind is read from weights, description and the weights' prefix."""
 
