@@ -290,7 +290,8 @@ def estimate_all(
     shares = np.concatenate([equal[None], drawn])
     q, v, whole = values.crossed_q, values.crossed_v, values.whole_v
     error = values.fit_error(float(equal @ whole[:, 0]))
-    wobble = np.concatenate([[0.0], error * rng.standard_normal(config.replicates)])
+    # three fits tell their own spread but roughly: Student's t, not a normal
+    wobble = np.concatenate([[0.0], error * rng.standard_t(3, config.replicates)])
     # Where hardly anybody followed the agent nothing corrects the values, and their error stays.
     leaning = wobble * (found.ess < LITTLE)
     answers = {
