@@ -10,7 +10,7 @@ import click
 from sept_offline.cli.console import ConsoleProgress, print_json, print_table
 
 if TYPE_CHECKING:
-    from sept_offline.bench.tables import Table
+    from sept_offline.bench.figures import Drawn
 
 
 @click.command()
@@ -34,7 +34,10 @@ if TYPE_CHECKING:
 @click.option("--workers", type=click.IntRange(min=1), default=2, show_default=True)
 @click.option("--quick", is_flag=True, help="Tiny budgets and one seed: does everything run?")
 @click.option("--replace", is_flag=True, help="Run finished cells of other settings again.")
-@click.option("--tables-only", is_flag=True, help="Run nothing; draw the tables of what is there.")
+@click.option(
+    "--tables-only", is_flag=True, help="Run nothing; draw the tables and figures of what is there."
+)
+@click.option("--figures", is_flag=True, help="Run nothing; draw the figures of what is there.")
 @click.option("-o", "--out", type=Path, default=Path("bench"), show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
 @click.option("--quiet", is_flag=True, help="No progress.")
@@ -53,6 +56,7 @@ def bench(
     quick: bool,
     replace: bool,
     tables_only: bool,
+    figures: bool,
     out: Path,
     as_json: bool,
     quiet: bool,
@@ -67,10 +71,18 @@ def bench(
     Example:
       sept-offline bench --quick --families navigation2d --methods sept,avg --workers 1 -o quick
     """
-    from sept_offline.bench import make_plan, run_bench, write_tables
+    from sept_offline.bench import make_plan, run_bench
 
+    if figures:
+        from sept_offline.bench.figures import draw_figures
+
+        drawn = draw_figures(out)
+        if as_json:
+            print_json({"path": str(out), "figures": list(drawn.names)})
+        _say_figures(out, drawn, err=as_json)
+        return
     if tables_only:
-        _show(out, {"path": str(out)}, *write_tables(out), as_json)
+        _show(out, {"path": str(out)}, as_json)
         return
     progress = ConsoleProgress(quiet)
     plan = make_plan(
@@ -101,7 +113,7 @@ def bench(
         "failed": [vars(failure) for failure in report.failed],
         "seconds": round(report.seconds, 3),
     }
-    _show(out, found, *write_tables(out), as_json)
+    _show(out, found, as_json)
     click.echo(
         f"{out}: {report.found + report.ran} of {report.planned} cells, {report.ran} of them new, "
         f"in {report.seconds:.0f} s",
@@ -113,19 +125,31 @@ def bench(
         raise click.exceptions.Exit(1)
 
 
-def _show(
-    out: Path,
-    found: dict[str, Any],
-    summary: list[dict[str, Any]],
-    tables: list[Table],
-    as_json: bool,
-) -> None:
+def _show(out: Path, found: dict[str, Any], as_json: bool) -> None:
+    """Draw tables and figures, and show the tables."""
+    from sept_offline.bench import write_tables
+    from sept_offline.bench.figures import INSTALL, can_draw, draw_figures
+
+    summary, tables = write_tables(out)
+    drawn = draw_figures(out) if can_draw() else None
     if as_json:
-        print_json(found | {"summary": summary})
-        return
-    for table in tables:
-        print_table(table.title, table.columns, table.rows)
-    click.echo(f"{out / 'tables.md'} holds the same, and what the columns mean")
+        names = [] if drawn is None else list(drawn.names)
+        print_json(found | {"summary": summary, "figures": names})
+    else:
+        for table in tables:
+            print_table(table.title, table.columns, table.rows)
+        click.echo(f"{out / 'tables.md'} holds the same, and what the columns mean")
+    if drawn is None:
+        click.echo(INSTALL, err=True)
+    else:
+        _say_figures(out, drawn, err=as_json)
+
+
+def _say_figures(out: Path, drawn: Drawn, err: bool) -> None:
+    if drawn.names:
+        click.echo(f"{out / 'figures.md'} shows {len(drawn.names)} figures", err=err)
+    if drawn.left_out:
+        click.echo(drawn.left_out, err=True)
 
 
 def _names(text: str) -> list[str]:

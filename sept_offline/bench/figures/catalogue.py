@@ -1,0 +1,240 @@
+"""Every figure that a bench can have: what is drawn from which rows, and what it says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sept_offline.bench.figures import captions
+from sept_offline.bench.figures.axes import Axis, make_axis, score_of, varied
+from sept_offline.bench.figures.curves import (
+    Array,
+    Curve,
+    cumulative_reward,
+    in_order,
+    percent_solved,
+    step_curve,
+)
+from sept_offline.bench.figures.drawing import draw_axis, draw_curves, draw_hidden, draw_instances
+from sept_offline.bench.figures.look import ABLATIONS, BASELINES, look
+from sept_offline.bench.figures.plane import base_plane, beta_planes, explained
+from sept_offline.bench.figures.rows import Bench, Row, Study, by_method, studies
+from sept_offline.bench.figures.training import PROBED, probe_rewards, watched_curves
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+SWITCH = "navigation2d-switch"
+SWITCHED = ("dynasept", "sept", "avg", "oracle")
+BETA_FAMILY = "acrobot"
+GROUPS = {"baselines": BASELINES, "ablations": ABLATIONS}
+AXES = {
+    "probe_steps": "T_p, steps of the probe",
+    "latent.dim": "dim(z)",
+    "behaviour": "behaviour that was logged",
+    "episodes": "episodes of each instance",
+    "instances": "training instances",
+    "propensities": "propensities",
+}
+"""Axes that every bench is asked for, and what they are called; others are drawn if varied."""
+RETURNS = ("probe_steps", "latent.dim")
+"""Along these the paper shows the cumulative reward."""
+COLUMNS = {"return": "cumulative reward", "normalised": "share of the achievable"}
+PANELS = 4
+"""Hidden parameters shown, those that z tells best."""
+HIDDEN_LEAST = 3
+"""Values of a hidden parameter from which on a scale of colours says more than instances do."""
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure that has its data: the name of its files, its caption, and how it is drawn."""
+
+    name: str
+    caption: str
+    draw: Callable[[], Figure]
+
+
+@dataclass(frozen=True)
+class Missing:
+    """A figure that has none of its data in a family, and what would give it some."""
+
+    kind: str
+    family: str
+    wants: str
+
+
+def catalogue(bench: Bench) -> list[Picture | Missing]:
+    """All figures in the order in which the index shows them; nothing is drawn yet."""
+    found: list[Picture | Missing] = []
+    known = studies(bench)
+    for study in known:
+        found += _episodes(study)
+        found += _learning(study)
+        found += _planes(study)
+        found += _axes(study)
+    if SWITCH not in {study.family for study in known}:
+        found.append(Missing("switch", SWITCH, f"the family {SWITCH}"))
+    if BETA_FAMILY not in {study.family for study in known}:
+        found.append(Missing("latent-beta", BETA_FAMILY, f"the family {BETA_FAMILY}"))
+    return found
+
+
+def _episodes(study: Study) -> Iterator[Picture | Missing]:
+    for group, methods in GROUPS.items():
+        own = [method for method in methods if method != "sept" or group == "baselines"]
+        yield from _steps(study, group, methods, own)
+    if study.family == SWITCH:
+        yield from _steps(study, "switch", SWITCHED, ("dynasept",))
+
+
+def _steps(
+    study: Study, group: str, methods: Sequence[str], needed: Sequence[str]
+) -> Iterator[Picture | Missing]:
+    """Cumulative reward and percent solved against the step, if one of `needed` is there."""
+    rows = study.at(study.base)
+    limit = max((cell["limit"] for cell in rows.cells), default=0)
+    episodes = {m: own for m, own in by_method(rows.results).items() if m in methods}
+    if not set(episodes) & set(needed):
+        wants = f"cells of {', '.join(needed)}"
+        yield Missing(f"reward-{group}", study.family, wants)
+        return
+    curves = _curves(episodes, limit, cumulative_reward)
+    yield Picture(
+        f"reward-{group}-{study.family}",
+        f"{study.title}: cumulative reward against the step of the test episode; one that has "
+        f"ended keeps its last value. At step {limit}: {captions.ends(curves)}. Lines are means, "
+        f"{captions.BAND}. {captions.seeds_of(curves)}{captions.absent(methods, episodes)}",
+        lambda: draw_curves(
+            [("cumulative reward", curves)], title=study.title, across="step of the test episode"
+        ),
+    )
+    if not any(row["solved"] is not None for own in episodes.values() for row in own):
+        return
+    solved = _curves(episodes, limit, percent_solved)
+    yield Picture(
+        f"solved-{group}-{study.family}",
+        f"{study.title}: percent of test episodes solved by each step. At step {limit}: "
+        f"{captions.ends(solved, ' %')}. Lines are means, {captions.BAND}. "
+        f"{captions.seeds_of(solved)}{captions.absent(methods, episodes)}",
+        lambda: draw_curves(
+            [("solved, %", solved)], title=study.title, across="step of the test episode"
+        ),
+    )
+
+
+def _curves(
+    episodes: dict[str, list[Row]], limit: int, value: Callable[[Row, int], Array]
+) -> list[Curve]:
+    found = [step_curve(method, rows, limit, value) for method, rows in episodes.items()]
+    return in_order(curve for curve in found if curve is not None)
+
+
+def _learning(study: Study) -> Iterator[Picture | Missing]:
+    rows = study.at(study.base).training
+    watched = watched_curves(rows)
+    if watched:
+        said = "; ".join(f"{metric.label} ({metric.stage} stage)" for metric, _ in watched)
+        yield Picture(
+            f"training-{study.family}",
+            f"{study.title}: training, from top to bottom {said}. Lines are means over seeds, "
+            f"{captions.SPREAD}. {captions.seeds_of([c for _, own in watched for c in own])}",
+            lambda: draw_curves(
+                [(metric.label, curves) for metric, curves in watched],
+                title=study.title,
+                across="update of the stage",
+                height=3.2,
+            ),
+        )
+    else:
+        yield Missing("training", study.family, "metrics of training")
+    rewards = in_order(probe_rewards(rows))
+    if rewards:
+        yield Picture(
+            f"probe-{study.family}",
+            f"{study.title}: the probe's reward while it is trained, each in its own unit; "
+            f"{_rises(rewards)}. Lines are means over seeds, {captions.SPREAD}. "
+            f"{captions.seeds_of(rewards)}{captions.absent(PROBED, [c.method for c in rewards])}",
+            lambda: draw_curves(
+                [(f"{look(curve.method).name}'s reward", [curve]) for curve in rewards],
+                title=study.title,
+                across="update of the probe",
+                named=False,
+                height=3.2,
+            ),
+        )
+    else:
+        yield Missing("probe", study.family, f"cells of {', '.join(PROBED)}")
+
+
+def _rises(curves: Sequence[Curve]) -> str:
+    words = []
+    for curve in curves:
+        first, last = captions.value(curve.mean[0]), captions.value(curve.mean[-1])
+        words.append(f"{look(curve.method).name} from {first} to {last}")
+    return ", ".join(words)
+
+
+def _planes(study: Study) -> Iterator[Picture | Missing]:
+    base = base_plane(study)
+    if base is None:
+        yield Missing("latent", study.family, "cells of sept")
+        return
+    planes = beta_planes(study)
+    count = len(set(base.instance.tolist()))
+    how = "its first two principal components" if base.latent.shape[1] > 2 else "as it is"
+    values = ", ".join(plane.title for plane in planes)
+    several = len(planes) > 1
+    name = f"latent-beta-{study.family}" if several else f"latent-{study.family}"
+    yield Picture(
+        name,
+        f"{study.title}: SEPT's latent ({how}) of training segments, coloured by instance "
+        f"({count} of them); {values}. Seed {base.seed} alone, for a plane is a seed's own.",
+        lambda: draw_instances(planes, title=study.title),
+    )
+    if study.family == BETA_FAMILY and not several:
+        yield Missing("latent-beta", study.family, "variants latent.beta=…")
+    told = {
+        names: share
+        for names, share in explained(base).items()
+        if len(np.unique(base.hidden[names[0]])) >= HIDDEN_LEAST
+    }
+    shown = dict(list(told.items())[:PANELS])
+    if shown:
+        said = ", ".join(f"{' and '.join(names)} {share:.2f}" for names, share in shown.items())
+        yield Picture(
+            f"latent-hidden-{study.family}",
+            f"{study.title}: the same latents coloured by hidden parameters, which training never "
+            f"saw; R² of a line in z: {said}, the best of {len(told)}. Seed {base.seed} alone.",
+            lambda: draw_hidden(base, shown, title=study.title),
+        )
+
+
+def _axes(study: Study) -> Iterator[Picture | Missing]:
+    there = varied(study)
+    for name in [*AXES, *sorted(set(there) - set(AXES))]:
+        column = "return" if name in RETURNS else score_of(study)
+        axis = make_axis(study, name, column) if name in there else None
+        kind = f"against-{name.replace('_', '-').replace('.', '-')}"
+        if axis is None:
+            yield Missing(kind, study.family, f"variants {name}=…")
+            continue
+        counts: dict[str, set[int]] = {}
+        for point in axis.points:
+            counts.setdefault(point.method, set()).add(point.seeds)
+        across, label = AXES.get(name, name), COLUMNS[column]
+        yield Picture(
+            f"{kind}-{study.family}",
+            f"{study.title}: {label} against {across}. Highest: {captions.best(axis)}. The hollow "
+            f"points are the base, at {axis.base}; bars are 95 % bootstrap intervals that resample "
+            f"training seeds, then instances. {captions.seeds(counts)}",
+            _later_axis(axis, study.title, label, across),
+        )
+
+
+def _later_axis(axis: Axis, title: str, label: str, across: str) -> Callable[[], Figure]:
+    """Bound now: the loop goes on to other axes before this one is drawn."""
+    return lambda: draw_axis(axis, title=title, label=label, across=across)

@@ -1,0 +1,85 @@
+"""The tables of a bench as figures take them: by family, and at the variant that is its base."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sept_offline.bench.store import TABLES, read_table
+from sept_offline.bench.variants import BASE, COMMA
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Bench:
+    """The rows of the four tables."""
+
+    results: list[Row]
+    cells: list[Row]
+    training: list[Row]
+    latents: list[Row]
+
+    def part(self, **wanted: str) -> Bench:
+        """The rows whose columns are as wanted, in every table."""
+        return Bench(
+            *(
+                [row for row in rows if all(row[key] == value for key, value in wanted.items())]
+                for rows in (self.results, self.cells, self.training, self.latents)
+            )
+        )
+
+
+@dataclass(frozen=True)
+class Study:
+    """One family of a bench: the rows of its first preset, and which variant is the base."""
+
+    family: str
+    preset: str
+    base: str
+    rows: Bench
+
+    def at(self, variant: str) -> Bench:
+        """The rows of a variant."""
+        return self.rows.part(variant=variant)
+
+    @property
+    def title(self) -> str:
+        """The family, with the preset and the base where they are not the usual ones."""
+        more = [self.preset] if self.preset != "default" else []
+        more += [self.base] if self.base != BASE else []
+        return f"{self.family} ({', '.join(more)})" if more else self.family
+
+
+def read_bench(out: Path) -> Bench:
+    """The four tables in `out`."""
+    return Bench(*(list[Row](read_table(out, name)) for name in TABLES))
+
+
+def settings_of(variant: str) -> tuple[str, ...]:
+    """What is laid over nothing, one after another; the base has none."""
+    return () if variant == BASE else tuple(COMMA.split(variant))
+
+
+def studies(bench: Bench) -> list[Study]:
+    """A study a family; its base is the variant with the fewest settings."""
+    found = []
+    for family in sorted({row["family"] for row in bench.cells}):
+        own = bench.part(family=family)
+        presets = {row["preset"] for row in own.cells}
+        preset = "default" if "default" in presets else min(presets)
+        rows = own.part(preset=preset)
+        variants = {row["variant"] for row in rows.cells}
+        base = min(variants, key=lambda name: (len(settings_of(name)), name))
+        found.append(Study(family, preset, base, rows))
+    return found
+
+
+def by_method(rows: Iterable[Row]) -> dict[str, list[Row]]:
+    """The rows of each method."""
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(row["method"], []).append(row)
+    return groups

@@ -1,0 +1,78 @@
+"""Training metrics as curves over updates: the mean of the seeds, and how far they spread."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from sept_offline.bench.figures.curves import Curve
+from sept_offline.bench.figures.rows import Row, by_method
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A metric of a stage and how an axis calls it."""
+
+    stage: str
+    name: str
+    label: str
+
+
+WATCHED = (
+    Metric("latent", "elbo", "ELBO"),
+    Metric("latent", "log_likelihood", "log-likelihood"),
+    Metric("latent", "identification", "identified"),
+    Metric("probe", "ess_share", "ESS / segments"),
+    Metric("dynamics", "unexplained", "unexplained"),
+    Metric("control", "max_q", "mean max Q"),
+)
+"""What tells of each stage whether it has learned; log-likelihood where there is no ELBO."""
+PROBED = ("sept", "totalvar", "maxent")
+
+
+def metric_curves(
+    rows: Iterable[Row], stages: Sequence[str], metric: str, methods: Sequence[str] | None = None
+) -> list[Curve]:
+    """A curve a method, at the updates that all its seeds have; the band is from least to most."""
+    own = [row for row in rows if row["metric"] == metric and row["stage"] in stages]
+    curves = []
+    for method, found in by_method(own).items():
+        if methods is not None and method not in methods:
+            continue
+        seeds = sorted({row["seed"] for row in found})
+        values = {(row["seed"], row["update"]): float(row["value"]) for row in found}
+        updates = sorted({update for _, update in values})
+        shared = [update for update in updates if all((seed, update) in values for seed in seeds)]
+        if not shared:
+            continue
+        table = np.array([[values[seed, update] for update in shared] for seed in seeds])
+        x = np.array(shared, dtype=np.float64)
+        least, most = table.min(axis=0), table.max(axis=0)
+        curves.append(Curve(method, x, table.mean(axis=0), least, most, len(seeds)))
+    return curves
+
+
+def watched_curves(rows: Sequence[Row]) -> list[tuple[Metric, list[Curve]]]:
+    """The watched metrics that there are."""
+    found = [(metric, metric_curves(rows, [metric.stage], metric.name)) for metric in WATCHED]
+    bounded = {
+        curve.method for metric, curves in found if metric.name == "elbo" for curve in curves
+    }
+    return [
+        (metric, kept)
+        for metric, curves in found
+        if (
+            kept := [
+                curve
+                for curve in curves
+                if metric.name != "log_likelihood" or curve.method not in bounded
+            ]
+        )
+    ]
+
+
+def probe_rewards(rows: Sequence[Row]) -> list[Curve]:
+    """The probe's own reward; the paper's loop trains the probe in the stage of its latent."""
+    return metric_curves(rows, ["probe", "latent"], "reward", PROBED)
