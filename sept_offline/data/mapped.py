@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 RESIDENT_BYTES = 1 << 24
 """What of a column may stay in memory: the kernel counts its pages as ours while we hold them."""
 
+GATHERED_ROWS = 1 << 14
+
 
 class MappedColumn:
     """`array` is the whole file; after enough of it was used its pages are handed back."""
@@ -29,10 +31,19 @@ class MappedColumn:
         self.array: NDArray[Any] = np.frombuffer(self._map, dtype=kind).reshape(shape)
         self._used = 0
 
+    def gather(self, rows: NDArray[np.int64]) -> NDArray[Any]:
+        """Rows in any order, a piece at a time: each may pull in many times its own size."""
+        out = np.empty((len(rows), *self.array.shape[1:]), dtype=self.array.dtype)
+        for low in range(0, len(rows), GATHERED_ROWS):
+            piece = slice(low, low + GATHERED_ROWS)
+            np.take(self.array, rows[piece], axis=0, out=out[piece], mode="clip")
+            self.used(RESIDENT_BYTES)
+        return out
+
     def used(self, size: int) -> None:
         """`size` more bytes have been read or written."""
         self._used += size
-        if self._used > RESIDENT_BYTES:
+        if self._used >= RESIDENT_BYTES:
             # The map is shared with the file: what was written stays in it.
             self._map.madvise(mmap.MADV_DONTNEED)
             self._used = 0

@@ -256,10 +256,9 @@ class Spool:
 
     def take(self, name: str, rows: NDArray[np.int64]) -> NDArray[Any]:
         """The given rows of the sorted column."""
-        raw = self._raw[name].array
+        raw = self._raw[name]
         if not len(rows):
-            return raw[:0]
-        self._raw[name].used(len(rows) * raw[0].nbytes)
+            return raw.array[:0]
         if name == "observations":
             starts, written = self._first_rows, self._written["observations"]
         else:
@@ -267,15 +266,17 @@ class Spool:
         low, high = int(rows[0]), int(rows[-1]) + 1
         if high - low != len(rows):
             episode = np.searchsorted(starts, rows, side="right") - 1
-            return np.asarray(raw[written[episode] + rows - starts[episode]])
+            return raw.gather(written[episode] + rows - starts[episode])
         # Rows without a gap, as every pass over a column asks for, are found by their episodes.
         first = int(np.searchsorted(starts, low, side="right")) - 1
         last = int(np.searchsorted(starts, high - 1, side="right"))
         moved = written[first:last] - starts[first:last]
         if (moved == moved[0]).all():
-            return np.asarray(raw[low + moved[0] : high + moved[0]])
+            values = np.array(raw.array[low + moved[0] : high + moved[0]])
+            raw.used(values.nbytes)
+            return values
         counts = np.diff(np.append(np.maximum(starts[first:last], low), high))
-        return np.asarray(raw[rows + np.repeat(moved, counts)])
+        return raw.gather(rows + np.repeat(moved, counts))
 
     def close(self) -> None:
         """Let go of the maps."""

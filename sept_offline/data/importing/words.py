@@ -32,8 +32,12 @@ class Words:
     def code(self, words: Sequence[Any], places: Int64) -> Int64:
         """[n], the number of words[places[i]]; -1 where places[i] is -1."""
         known = self.number
-        table = np.asarray([known.setdefault(word, len(known)) for word in words] + [-1])
-        return np.asarray(table[places], dtype=np.int64)
+        found: list[int | None] = [*map(known.get, words), -1]
+        if None in found:
+            for place, word in enumerate(words):
+                if found[place] is None:
+                    found[place] = known.setdefault(word, len(known))
+        return np.asarray(found, dtype=np.int64)[places]
 
     def code_pairs(self, parts: Sequence[Int64]) -> Int64:
         """[n], the number of (parts[0][i], parts[1][i], …); -1 where any part is -1."""
@@ -54,11 +58,12 @@ def dictionary(column: pa.Array) -> tuple[list[str], Int64]:
     """The distinct words of a column, and for each row the place of its own, -1 where missing."""
     if not pa.types.is_dictionary(column.type):
         column = column.dictionary_encode()
-    words = [spelled(value) for value in column.dictionary.to_pylist()]
+    words = column.dictionary.to_pylist()
+    if not pa.types.is_string(column.dictionary.type):
+        words = [spelled(value) for value in words]
     places = column.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
-    empty = [place for place, word in enumerate(words) if word == ""]
-    if empty:
-        places[np.isin(places, empty)] = -1
+    if "" in words:
+        places[places == words.index("")] = -1
     return words, places
 
 

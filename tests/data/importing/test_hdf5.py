@@ -86,7 +86,7 @@ def test_d4rl_refusals(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="neither terminals nor timeouts"):
         import_logs(path, tmp_path / "a.h5")
     d4rl(path, actions=np.zeros((sum(LENGTHS), 3)))
-    with pytest.raises(DataError, match="3 numbers a step.*discrete"):
+    with pytest.raises(DataError, match=r"3 numbers a step.*discrete"):
         import_logs(path, tmp_path / "a.h5")
     d4rl(path, actions=np.random.default_rng(0).normal(size=sum(LENGTHS)))
     with pytest.raises(DataError, match="--bins"):
@@ -132,9 +132,7 @@ def write_toy(tmp_path: Path) -> Path:
     return tmp_path / "toy.h5"
 
 
-def test_a_minari_dataset(
-    tmp_path: Path, write_toy: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_minari_dataset(tmp_path: Path, write_toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("minari")
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
     with so.load_dataset(write_toy) as data:

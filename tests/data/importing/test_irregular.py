@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -138,9 +139,7 @@ def test_nothing_before_the_first_to_fill_from(run: Callable[..., Imported]) -> 
         ({"drug": "mean"}, "previous or a label"),
     ],
 )
-def test_wrong_fill_rules(
-    run: Callable[..., Imported], fill: dict[str, str], message: str
-) -> None:
+def test_wrong_fill_rules(run: Callable[..., Imported], fill: dict[str, str], message: str) -> None:
     with pytest.raises(DataError, match=message):
         run(stays(6), fill=fill)
 
@@ -195,7 +194,7 @@ def test_no_final_observation_gives_up_the_last_step(run: Callable[..., Imported
 def test_next_observations_that_do_not_follow_are_told(run: Callable[..., Imported]) -> None:
     rows = stays(6, final=True)
     beside = []
-    for row, after in zip(rows[:-1], rows[1:], strict=True):
+    for row, after in itertools.pairwise(rows):
         if row["drug"] is not None:
             beside.append({**row, "pulse2": after["pulse"], "pressure2": after["pressure"]})
     del beside[1]

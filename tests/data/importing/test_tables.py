@@ -136,7 +136,7 @@ def test_an_exported_table_comes_back(
         random.shuffle(rows)
         (folder / "table").mkdir()
         for number in range(files):
-            part = table.take(rows[number::files])
+            part = table.take(pa.array(rows[number::files], pa.int64()))
             path = folder / "table" / f"{number}.{suffix}"
             if suffix == "csv":
                 pc.write_csv(part, path)
@@ -202,7 +202,9 @@ def test_what_names_say_is_found(tmp_path: Path) -> None:
 def test_a_file_may_be_an_instance_or_an_episode(tmp_path: Path) -> None:
     rows = stays(4)
     for name in ("s0", "s7", "s14", "s21"):
-        kept = [{k: v for k, v in row.items() if k != "stay"} for row in rows if row["stay"] == name]
+        kept = [
+            {k: v for k, v in row.items() if k != "stay"} for row in rows if row["stay"] == name
+        ]
         write_table(tmp_path / f"{name}.csv", kept)
     mapping = ImportMapping(**{**COLUMNS, "instance": "@file", "episode": ("@file",)})
     done = import_logs(tmp_path, tmp_path / "a.h5", mapping)
