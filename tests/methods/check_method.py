@@ -155,7 +155,12 @@ def check_refusals(name: str, path: Path, config: Mapping[str, Any], folder: Pat
 
 def shortened(config: Mapping[str, Any]) -> dict[str, Any]:
     """The same with few updates: enough to compare bits, not to learn."""
-    few = {"latent": {"updates": 20}, "probe": {"steps": 10}, "control": {"updates": 60}}
+    few = {
+        "latent": {"updates": 20},
+        "probe": {"steps": 10},
+        "control": {"updates": 60},
+        "dynamics": {"updates": 20, "outcome_updates": 20},
+    }
     return merge(config, few)
 
 
