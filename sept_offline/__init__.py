@@ -20,6 +20,7 @@ _PUBLIC = {
     "FitConfig": "sept_offline.methods",
     "Judgement": "sept_offline.ope",
     "OpeConfig": "sept_offline.ope",
+    "ImportMapping": "sept_offline.data",
     "Results": "sept_offline.evaluation",
     "Segments": "sept_offline.data",
     "SeptError": "sept_offline.errors",
@@ -30,6 +31,7 @@ _PUBLIC = {
     "fit": "sept_offline.methods",
     "fitter": "sept_offline.methods",
     "from_minari": "sept_offline.data",
+    "import_logs": "sept_offline.data",
     "inspect": "sept_offline.data",
     "judge": "sept_offline.ope",
     "load_agent": "sept_offline.agent",
@@ -51,9 +53,11 @@ if TYPE_CHECKING:
     from sept_offline.data import Dataset as Dataset
     from sept_offline.data import DatasetWriter as DatasetWriter
     from sept_offline.data import Episode as Episode
+    from sept_offline.data import ImportMapping as ImportMapping
     from sept_offline.data import Segments as Segments
     from sept_offline.data import convert as convert
     from sept_offline.data import from_minari as from_minari
+    from sept_offline.data import import_logs as import_logs
     from sept_offline.data import inspect as inspect
     from sept_offline.data import load_dataset as load_dataset
     from sept_offline.data import validate as validate

@@ -2,6 +2,7 @@
 
 from sept_offline.data.conversion import convert
 from sept_offline.data.dataset import Dataset, Episodes, load_dataset
+from sept_offline.data.importing import Imported, ImportMapping, import_logs
 from sept_offline.data.minari import from_minari
 from sept_offline.data.records import (
     Episode,
@@ -23,6 +24,8 @@ __all__ = [
     "EpisodeIndex",
     "Episodes",
     "HiddenTable",
+    "ImportMapping",
+    "Imported",
     "InstanceSummary",
     "Metadata",
     "Problem",
@@ -32,6 +35,7 @@ __all__ = [
     "ValidationReport",
     "convert",
     "from_minari",
+    "import_logs",
     "inspect",
     "load_dataset",
     "validate",

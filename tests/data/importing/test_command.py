@@ -18,22 +18,9 @@ from sept_offline.cli.main import cli, main
 from tests.data.importing.tables import stays, write_table
 
 FLAGS = [
-    "--instance",
-    "site",
-    "--episode",
-    "stay",
-    "--time",
-    "hour",
-    "--observations",
-    "pulse,pressure",
-    "--action",
-    "drug",
-    "--reward",
-    "score",
-    "--terminated",
-    "cured",
-    "--truncated",
-    "left",
+    *("--instance", "site", "--episode", "stay", "--time", "hour"),
+    *("--observations", "pulse,pressure", "--action", "drug", "--reward", "score"),
+    *("--terminated", "cured", "--truncated", "left"),
 ]
 
 PEAK = """
