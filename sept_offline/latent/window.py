@@ -38,7 +38,7 @@ from sept_offline.seeding import torch_generator
 from sept_offline.stage import StageState
 from sept_offline.threads import one_thread
 
-RUN = 20
+RUN = 100
 """Windows in a row that share what their latent costs: dynamics change, but not at every step."""
 WARM = 0.5
 """The first share of the updates, in which β rises from 0."""
