@@ -39,7 +39,7 @@ from sept_offline.progress import Progress, Silent
 PACKED = 10
 """How many times its size a compressed file may hold."""
 GATHERED_ROWS = 1 << 16
-READING = 0.6
+READING = 60.0
 """Of the bar: reading takes about so much of the time, writing the rest."""
 
 
@@ -73,11 +73,9 @@ def import_logs(
     kind_of(out)
     if any(str(name).startswith(MINARI) for name in named):
         return _import_minari([str(name) for name in named], out, mapping)
-    kind, files = find_files(named)
-    if out.exists() and any(path.samefile(out) for path in files):
-        raise DataError(f"{out} is one of the files to import; write to another path.")
+    kind, files = find_files(named, out)
     whole = _complete(kind, files, mapping)
-    progress.start("importing", 1.0)
+    progress.start("importing", 100.0)
     try:
         with Workspace(out) as work:
             spool, assembly = _read(kind, files, whole, work.directory, progress)
@@ -87,7 +85,7 @@ def import_logs(
                 content = publish(work, spool, None, _Written(spool, progress))
             finally:
                 spool.close()
-        progress.update(1.0)
+        progress.update(100.0)
     finally:
         progress.finish()
     return _finished(out, card, content)
@@ -102,7 +100,7 @@ class _Written:
 
     def __call__(self, _: str, rows: int) -> None:
         self._seen += rows
-        self._progress.update(READING + (1 - READING) * min(self._seen / self._rows, 1.0))
+        self._progress.update(READING + (100 - READING) * min(self._seen / self._rows, 1.0))
 
 
 def _complete(kind: str, files: Sequence[Path], mapping: ImportMapping) -> ImportMapping:

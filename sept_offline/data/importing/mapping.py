@@ -88,6 +88,8 @@ class ImportMapping:
                     f"(its columns are {_listed(names)})."
                 )
         for role, column in whole.roles():
+            if names.count(column) > 1:
+                raise DataError(f"{path} has {names.count(column)} columns named {column!r}.")
             if column not in names:
                 raise DataError(
                     f"{path} has no column {column!r}{suggest(column, names)}, which "

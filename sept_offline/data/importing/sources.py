@@ -17,9 +17,13 @@ MINARI = "minari:"
 PICKLED = (".pkl", ".pickle", ".d3", ".pt", ".npy", ".npz")
 
 
-def find_files(sources: Sequence[str | Path]) -> tuple[str, list[Path]]:
-    """The kind of all files ("csv", "parquet", "d4rl" or "d3rlpy") and the files, in order."""
+def find_files(sources: Sequence[str | Path], out: Path) -> tuple[str, list[Path]]:
+    """The kind of all files ("csv", "parquet", "d4rl" or "d3rlpy") and the files, in order.
+
+    What an import before this one wrote at `out` is none of them.
+    """
     files = [path for source in sources for path in _expanded(str(source))]
+    files = [path for path in files if not (out.exists() and path.samefile(out))]
     if not files:
         raise DataError("Nothing to import was named; name files, a pattern or a directory.")
     kinds = {_kind(path): path for path in reversed(files)}

@@ -63,7 +63,11 @@ def _csv(
         "probabilities": pa.float64(),
         "action": WORDS if mapping.bins is None else pa.float64(),
     }
-    columns = {column: kinds.get(role, WORDS) for role, column in mapping.roles()}
+    columns: dict[str, pa.DataType] = {}
+    for role, column in mapping.roles():
+        kind = kinds.get(role, WORDS)
+        # A column that means two things is read so that it can be both.
+        columns[column] = pa.float64() if columns.get(column, kind) != kind else kind
     names = list(columns)
     if mapping.time is not None:
         del columns[mapping.time]
@@ -97,7 +101,8 @@ def _csv(
         if "Empty CSV" in str(error):
             raise DataError(f"{path} is empty; name a file with one row a step.") from error
         raise DataError(
-            f"{path} cannot be read after its row {rows:,}: {_explained(error, names)}."
+            f"{path} cannot be read after its row {rows:,}: "
+            f"{_explained(error, column_names('csv', path, mapping.delimiter))}."
         ) from error
     except OSError as error:
         raise DataError(f"Cannot read {path}: {_short(error)}.") from error
@@ -129,7 +134,7 @@ def _explained(error: Exception, names: list[str]) -> str:
     text = _short(error)
     if text.startswith("In CSV column #"):
         number, _, rest = text.removeprefix("In CSV column #").partition(":")
-        text = f"column number {int(number) + 1}:{rest}"
+        text = f"column {names[int(number)]!r}:{rest}"
         if "conversion error" in rest:
             text += ", expected a number"
     if "Expected" in text and "columns" in text:

@@ -70,7 +70,7 @@ def test_the_same_table_gives_the_same_bytes(tmp_path: Path) -> None:
         (["--fill", "puls=zero"], "did you mean 'pulse'?"),
         (["--probability", "a", "--probabilities", "a,b"], "exclude each other"),
         (["--next-observations", "pulse"], "one for each"),
-        (["--reward", "drug"], "expected a number"),
+        (["--reward", "drug"], "column 'drug': CSV conversion error to double: invalid value"),
         (["--time", "drug"], "expected numbers or timestamps"),
         (["--mapping", "none.toml"], "Cannot read none.toml"),
     ],

@@ -276,6 +276,26 @@ def test_compressed_and_other_delimiters(tmp_path: Path) -> None:
     assert plain.card["return"] == packed.card["return"]
 
 
+def test_a_column_may_mean_two_things(tmp_path: Path) -> None:
+    rows = stays()
+    for row in rows:
+        row["score"] = 0.1 if row["score"] is None else row["score"]
+    path = write_table(tmp_path / "a.csv", rows)
+    mapping = ImportMapping(**{**COLUMNS, "observations": ("pulse", "hour", "score")})
+    import_logs(tmp_path, tmp_path / "a.h5", mapping)
+    done = import_logs(tmp_path, tmp_path / "a.h5", mapping)  # what is there is no source
+    with so.load_dataset(done.path) as data:
+        episode = data.episodes()[0]
+        assert episode.rewards.tolist() == [row["score"] for row in rows[:4]]
+        assert episode.observations[:, 1].tolist() == [0, 1, 2, 3, 4]
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace("\n", "\r\n"), encoding="utf-8-sig")
+    assert import_logs(path, tmp_path / "a.h5", mapping).content_hash == done.content_hash
+    path.write_text(text.replace('"pulse"', '"hour"'))
+    with pytest.raises(so.SeptError, match="2 columns named 'hour'"):
+        import_logs(path, tmp_path / "a.h5", mapping)
+
+
 def test_a_mapping_may_stand_in_a_file(tmp_path: Path) -> None:
     (tmp_path / "m.toml").write_text(
         'instance = "site"\nepisode = "stay"\nnext-observations = "a, b"\n'
