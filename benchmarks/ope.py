@@ -53,15 +53,22 @@ def dataset(family: str, seed: int, folder: Path) -> Path:
     return path
 
 
-def truth(agent: so.Agent, family: so.Family, data: Any, episodes: int, seed: int) -> list[float]:
-    """Returns of real episodes in the instances that were judged, a mean an instance."""
+def truth(
+    agent: so.Agent, family: so.Family, data: Any, episodes: int, seed: int
+) -> tuple[float, float]:
+    """The mean return of real episodes in the instances that were judged, and its error.
+
+    The instances are the same, so only what differs between episodes of one is an error.
+    """
     held = agent.record["held_out"]
     names = held["instances"] if held["by"] == "instances" else data.instances
     every = dict(zip(family.instance_ids("train"), family.instances("train"), strict=True))
     judged = replace(family, splits={"judged": [every[name] for name in names]}, references=None)
     count = max(2, -(-episodes // len(names)))
     results = so.evaluate(agent, judged, "judged", seed=seed, episodes_per_instance=count)
-    return [episode.total for episode in results.episodes]
+    returns = np.array([episode.total for episode in results.episodes]).reshape(len(names), count)
+    error = np.sqrt(returns.var(axis=1, ddof=1).sum() / count) / len(names)
+    return float(returns.mean()), float(error)
 
 
 def run_cell(family: so.Family, name: str, seed: int, data: Any, arguments: Any) -> Cell:
@@ -77,13 +84,13 @@ def run_cell(family: so.Family, name: str, seed: int, data: Any, arguments: Any)
     settings = so.OpeConfig(horizon=horizon, updates=arguments.updates)
     found = so.judge(agent, data, settings, seed=seed).summary()
     judged = time.monotonic()
-    returns = truth(agent, family, data, arguments.episodes, seed)
+    mean, error = truth(agent, family, data, arguments.episodes, seed)
     return {
         "family": family.name,
         "agent": name,
         "seed": seed,
-        "truth": float(np.mean(returns)),
-        "truth_se": float(np.std(returns, ddof=1) / np.sqrt(len(returns))),
+        "truth": mean,
+        "truth_se": error,
         "fit_seconds": round(fitted - began, 1),
         "judge_seconds": round(judged - fitted, 1),
         **found,

@@ -22,7 +22,7 @@ class OpeConfig:
     updates: int | None = None
     """Of each fitted Q; by default enough for values to travel the horizon once and a half."""
     target_every: int = 25
-    """Updates between two copies of the weights into the target."""
+    """Updates between two copies of the weights into the target; fewer where updates are few."""
     batch_size: int = 256
     learning_rate: float = 1e-3
 
@@ -45,3 +45,11 @@ class OpeConfig:
     def updates_for(self, horizon: int) -> int:
         """Of each fitted Q, for episodes of so many steps."""
         return self.updates or max(2000, 3 * horizon * self.target_every // 2)
+
+    def target_every_for(self, horizon: int) -> int:
+        """Updates between two copies, such that values can travel the horizon if at all."""
+        return max(1, min(self.target_every, 2 * self.updates_for(horizon) // (3 * horizon)))
+
+    def travels(self, horizon: int) -> bool:
+        """Whether there are copies enough: a value goes back one step with each."""
+        return self.updates_for(horizon) // self.target_every_for(horizon) >= horizon

@@ -49,9 +49,10 @@ class FittedQ:
     """Q(s, z, t, a) of an agent, fitted to transitions."""
 
     def __init__(
-        self, inputs: int, num_actions: int, updates: int, config: OpeConfig, seed: int
+        self, inputs: int, num_actions: int, horizon: int, config: OpeConfig, seed: int
     ) -> None:
-        self.updates, self.config, self.seed = updates, config, seed
+        self.updates = updates = config.updates_for(horizon)
+        self.config, self.seed = config, seed
         self._policy = _Noted()
         settings = FQEConfig(
             learning_rate=config.learning_rate,
@@ -59,7 +60,7 @@ class FittedQ:
             encoder_factory=VectorEncoderFactory(hidden_units=list(config.hidden)),
             batch_size=config.batch_size,
             gamma=1.0,
-            target_update_interval=config.target_every,
+            target_update_interval=config.target_every_for(horizon),
         )
         # d3rlpy initialises from torch's global generator: fork it
         with torch.random.fork_rng(devices=[]):

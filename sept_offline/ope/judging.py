@@ -144,6 +144,7 @@ def judge(
         estimated=behaviour.estimated,
         in_sample=judged_on == "in sample",
         agree=best.low <= fitted.high and fitted.low <= best.high,
+        travelled=config.travels(horizon),
         within=bool(fitted.low <= table.returns.max() and table.returns.min() <= fitted.high),
     )
     said, reasons = verdict(found, evidence)
@@ -254,7 +255,7 @@ def fitted_values(
         FittedQ(
             moves.inputs.shape[1],
             choices.shape[1],
-            config.updates_for(horizon),
+            horizon,
             config,
             integer(seed, "fitted q", name),
         )

@@ -90,6 +90,8 @@ class Evidence:
     """Whether the agent had learned from the episodes it is judged on."""
     agree: bool
     """Whether the intervals of the doubly robust estimate and of fitted Q evaluation meet."""
+    travelled: bool
+    """Whether the fitted Q had updates enough for values to travel the whole horizon."""
     within: bool
     """Whether the interval of fitted Q evaluation meets the range of logged returns."""
 
@@ -99,7 +101,7 @@ def verdict(found: Overlap, evidence: Evidence) -> tuple[Verdict, list[str]]:
 
     uncovered: less than 90 % of the agent's choices are supported; or the weights are those of
     fewer than 5 episodes and nothing else vouches for the fitted Q, because it leaves the range of
-    logged returns or the two ways of fitting it disagree.
+    logged returns, disagrees with the doubly robust estimate or had too few updates.
     trust: at least 99 % supported, the weight of at least 30 episodes with no more than a fifth on
     one of them, logged probabilities, held-out episodes of which no more than 1 % were cut short,
     and estimates that agree. caution: all else.
@@ -110,11 +112,14 @@ def verdict(found: Overlap, evidence: Evidence) -> tuple[Verdict, list[str]]:
         reasons.append(f"{1 - found.support:.1%} of the agent's choices were hardly ever logged")
     if found.ess < ENOUGH:
         reasons.append(f"the agent's weights are those of {found.ess:.1f} episodes")
-        bad |= found.ess < LITTLE and not (evidence.agree and evidence.within)
+        vouched = evidence.agree and evidence.within and evidence.travelled
+        bad |= found.ess < LITTLE and not vouched
     if found.largest_weight > DOMINANT and found.ess > 0:
         reasons.append(f"one episode has {found.largest_weight:.0%} of the weight")
     if not evidence.agree:
         reasons.append("the doubly robust estimate and fitted Q evaluation disagree")
+    if not evidence.travelled:
+        reasons.append("the fitted Q had too few updates for the horizon")
     if not evidence.within:
         reasons.append("fitted Q evaluation leaves the range of logged returns")
     if evidence.estimated:

@@ -149,6 +149,8 @@ def overlap_of(**values: float) -> Overlap:
         ({"ess": 2.0}, {}, "caution"),
         ({"ess": 2.0}, {"agree": False}, "uncovered"),
         ({"ess": 2.0}, {"within": False}, "uncovered"),
+        ({"ess": 2.0}, {"travelled": False}, "uncovered"),
+        ({}, {"travelled": False}, "caution"),
         ({}, {"agree": False}, "caution"),
         ({}, {"estimated": True}, "caution"),
         ({}, {"in_sample": True}, "caution"),
@@ -157,10 +159,21 @@ def overlap_of(**values: float) -> Overlap:
 def test_the_rule_of_the_verdict(
     overlap: dict[str, float], evidence: dict[str, bool], expected: str
 ) -> None:
-    fair = {"estimated": False, "in_sample": False, "agree": True, "within": True}
-    found, reasons = verdict(overlap_of(**overlap), Evidence(**(fair | evidence)))
+    fair = {"agree": True, "travelled": True, "within": True}
+    against = {"estimated": False, "in_sample": False}
+    found, reasons = verdict(overlap_of(**overlap), Evidence(**(fair | against | evidence)))
     assert found == expected
     assert bool(reasons) == (expected != "trust")
+
+
+@pytest.mark.parametrize("horizon", [1, 7, 50, 200])
+def test_values_can_travel_the_horizon_unless_updates_are_fewer_than_its_steps(
+    horizon: int,
+) -> None:
+    assert so.OpeConfig().travels(horizon)
+    assert so.OpeConfig(updates=2 * horizon).travels(horizon)
+    if horizon > 1:
+        assert not so.OpeConfig(updates=horizon - 1).travels(horizon)
 
 
 def test_ranges() -> None:
