@@ -32,7 +32,7 @@ SWITCHED = ("dynasept", "sept", "avg", "oracle")
 BETA_FAMILY = "acrobot"
 GROUPS = {"baselines": BASELINES, "ablations": ABLATIONS}
 AXES = {
-    "probe_steps": "T_p, steps of the probe",
+    "probe_steps": "Tₚ, steps of the probe",
     "latent.dim": "dim(z)",
     "behaviour": "behaviour that was logged",
     "episodes": "episodes of each instance",
@@ -40,6 +40,7 @@ AXES = {
     "propensities": "propensities",
 }
 """Axes that every bench is asked for, and what they are called; others are drawn if varied."""
+OTHERS = {"latent.beta": "β"}
 RETURNS = ("probe_steps", "latent.dim")
 """Along these the paper shows the cumulative reward."""
 COLUMNS = {"return": "cumulative reward", "normalised": "share of the achievable"}
@@ -72,10 +73,9 @@ def catalogue(bench: Bench) -> list[Picture | Missing]:
     found: list[Picture | Missing] = []
     known = studies(bench)
     for study in known:
-        found += _episodes(study)
-        found += _learning(study)
-        found += _planes(study)
-        found += _axes(study)
+        own = [*_episodes(study), *_learning(study), *_planes(study), *_axes(study)]
+        # Other presets are rarely laid over everything: what they lack is no gap.
+        found += [one for one in own if study.first or isinstance(one, Picture)]
     if SWITCH not in {study.family for study in known}:
         found.append(Missing("switch", SWITCH, f"the family {SWITCH}"))
     if BETA_FAMILY not in {study.family for study in known}:
@@ -104,7 +104,7 @@ def _steps(
         return
     curves = _curves(episodes, limit, cumulative_reward)
     yield Picture(
-        f"reward-{group}-{study.family}",
+        f"reward-{group}-{study.name}",
         f"{study.title}: cumulative reward against the step of the test episode; one that has "
         f"ended keeps its last value. At step {limit}: {captions.ends(curves)}. Lines are means, "
         f"{captions.BAND}. {captions.seeds_of(curves)}{captions.absent(methods, episodes)}",
@@ -116,7 +116,7 @@ def _steps(
         return
     solved = _curves(episodes, limit, percent_solved)
     yield Picture(
-        f"solved-{group}-{study.family}",
+        f"solved-{group}-{study.name}",
         f"{study.title}: percent of test episodes solved by each step. At step {limit}: "
         f"{captions.ends(solved, ' %')}. Lines are means, {captions.BAND}. "
         f"{captions.seeds_of(solved)}{captions.absent(methods, episodes)}",
@@ -139,7 +139,7 @@ def _learning(study: Study) -> Iterator[Picture | Missing]:
     if watched:
         said = "; ".join(f"{metric.label} ({metric.stage} stage)" for metric, _ in watched)
         yield Picture(
-            f"training-{study.family}",
+            f"training-{study.name}",
             f"{study.title}: training, from top to bottom {said}. Lines are means over seeds, "
             f"{captions.SPREAD}. {captions.seeds_of([c for _, own in watched for c in own])}",
             lambda: draw_curves(
@@ -154,7 +154,7 @@ def _learning(study: Study) -> Iterator[Picture | Missing]:
     rewards = in_order(probe_rewards(rows))
     if rewards:
         yield Picture(
-            f"probe-{study.family}",
+            f"probe-{study.name}",
             f"{study.title}: the probe's reward while it is trained, each in its own unit; "
             f"{_rises(rewards)}. Lines are means over seeds, {captions.SPREAD}. "
             f"{captions.seeds_of(rewards)}{captions.absent(PROBED, [c.method for c in rewards])}",
@@ -188,7 +188,7 @@ def _planes(study: Study) -> Iterator[Picture | Missing]:
     how = "its first two principal components" if base.latent.shape[1] > 2 else "as it is"
     values = ", ".join(plane.title for plane in planes)
     several = len(planes) > 1
-    name = f"latent-beta-{study.family}" if several else f"latent-{study.family}"
+    name = f"latent-beta-{study.name}" if several else f"latent-{study.name}"
     yield Picture(
         name,
         f"{study.title}: SEPT's latent ({how}) of training segments, coloured by instance "
@@ -206,7 +206,7 @@ def _planes(study: Study) -> Iterator[Picture | Missing]:
     if shown:
         said = ", ".join(f"{' and '.join(names)} {share:.2f}" for names, share in shown.items())
         yield Picture(
-            f"latent-hidden-{study.family}",
+            f"latent-hidden-{study.name}",
             f"{study.title}: the same latents coloured by hidden parameters, which training never "
             f"saw; R² of a line in z: {said}, the best of {len(told)}. Seed {base.seed} alone.",
             lambda: draw_hidden(base, shown, title=study.title),
@@ -225,9 +225,9 @@ def _axes(study: Study) -> Iterator[Picture | Missing]:
         counts: dict[str, set[int]] = {}
         for point in axis.points:
             counts.setdefault(point.method, set()).add(point.seeds)
-        across, label = AXES.get(name, name), COLUMNS[column]
+        across, label = (AXES | OTHERS).get(name, name), COLUMNS[column]
         yield Picture(
-            f"{kind}-{study.family}",
+            f"{kind}-{study.name}",
             f"{study.title}: {label} against {across}. Highest: {captions.best(axis)}. The hollow "
             f"points are the base, at {axis.base}; bars are 95 % bootstrap intervals that resample "
             f"training seeds, then instances. {captions.seeds(counts)}",

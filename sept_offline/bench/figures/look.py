@@ -17,7 +17,8 @@ class Look:
     dash: Dash = "-"
 
 
-DASHED, DOTTED, CHAINED = (0.0, (4.0, 1.5)), (0.0, (1.0, 1.2)), (0.0, (5.0, 1.2, 1.0, 1.2))
+DASHED, SHORT, DOTTED = (0.0, (4.0, 1.5)), (0.0, (2.0, 0.8)), (0.0, (1.0, 1.2))
+CHAINED = (0.0, (5.0, 1.2, 1.0, 1.2))
 
 # Colours of Okabe and Ito, and of Tol, who chose them for all kinds of sight; those that two
 # methods of one figure might still share in grey print differ in their dash.
@@ -29,7 +30,7 @@ LOOKS = {
     "maml": Look("MAML", "#CC79A7", CHAINED),
     "bnn": Look("BNN", "#D55E00", DOTTED),
     "dpt": Look("DPT", "#56B4E9", DASHED),
-    "history": Look("History", "#009E73", CHAINED),
+    "history": Look("History", "#009E73", SHORT),
     "sept-np": Look("SEPT-NP", "#882255", DASHED),
     "totalvar": Look("TotalVar", "#999933", CHAINED),
     "maxent": Look("MaxEnt", "#44AA99", DOTTED),

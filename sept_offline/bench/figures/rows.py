@@ -34,16 +34,23 @@ class Bench:
 
 @dataclass(frozen=True)
 class Study:
-    """One family of a bench: the rows of its first preset, and which variant is the base."""
+    """One family of a bench with one preset: the rows, and which variant is the base."""
 
     family: str
     preset: str
     base: str
     rows: Bench
+    first: bool = True
+    """Whether the family's other presets come after this one."""
 
     def at(self, variant: str) -> Bench:
         """The rows of a variant."""
         return self.rows.part(variant=variant)
+
+    @property
+    def name(self) -> str:
+        """What its files are named after."""
+        return self.family if self.first else f"{self.family}-{self.preset}"
 
     @property
     def title(self) -> str:
@@ -64,16 +71,16 @@ def settings_of(variant: str) -> tuple[str, ...]:
 
 
 def studies(bench: Bench) -> list[Study]:
-    """A study a family; its base is the variant with the fewest settings."""
+    """A study a family and preset; its base is the variant with the fewest settings."""
     found = []
     for family in sorted({row["family"] for row in bench.cells}):
         own = bench.part(family=family)
         presets = {row["preset"] for row in own.cells}
-        preset = "default" if "default" in presets else min(presets)
-        rows = own.part(preset=preset)
-        variants = {row["variant"] for row in rows.cells}
-        base = min(variants, key=lambda name: (len(settings_of(name)), name))
-        found.append(Study(family, preset, base, rows))
+        for place, preset in enumerate(sorted(presets, key=lambda name: (name != "default", name))):
+            rows = own.part(preset=preset)
+            variants = {row["variant"] for row in rows.cells}
+            base = min(variants, key=lambda name: (len(settings_of(name)), name))
+            found.append(Study(family, preset, base, rows, first=place == 0))
     return found
 
 
