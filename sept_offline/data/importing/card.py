@@ -13,7 +13,7 @@ from sept_offline.data.source import BLOCK_ROWS
 from sept_offline.data.summary import DEFAULT_PROBE_STEPS, instance_leak
 
 TOLD = {
-    "unordered rows": "rows stood out of order and were sorted by time",
+    "unordered rows": "times a row stood before one that precedes it: all were sorted",
     "duplicated steps": "steps were logged twice, identically, and kept once",
     "both end flags": "episodes were marked both terminated and truncated: terminated was kept",
     "episodes without an end flag": "episodes had no end flag and count as truncated",
@@ -45,7 +45,7 @@ def measure(
     counts = np.zeros((len(data.instances), actions), dtype=np.int64)
     episode_of = np.cumsum(index.length)
     returns = np.zeros(len(index))
-    least, most, surprise, known = np.inf, -np.inf, 0.0, 0
+    least, most, surprise, known, alone = np.inf, -np.inf, 0.0, 0, 0
     source = data._source
     for low in range(0, data.num_steps, BLOCK_ROWS):
         rows = np.arange(low, min(low + BLOCK_ROWS, data.num_steps), dtype=np.int64)
@@ -60,8 +60,8 @@ def measure(
         counts += cells.reshape(counts.shape)
         least, most = min(least, float(rewards.min())), max(most, float(rewards.max()))
         if data.has_propensities:
-            total, sure = _surprise(source.take("propensities", rows), taken)
-            surprise, known = surprise + total, known + sure
+            total, whole, single = _surprise(source.take("propensities", rows), taken)
+            surprise, known, alone = surprise + total, known + whole + single, alone + single
     segments = data.segments(probe)
     coverage = [
         len(np.unique(segments.actions[segments.instance == code], axis=0))
@@ -96,6 +96,7 @@ def measure(
             "of_behaviour": surprise / known if known else None,
             "largest": float(np.log(actions)),
             "known_steps": known / data.num_steps,
+            "steps_with_the_taken_alone": alone / data.num_steps,
         },
         "confounding": None
         if leak is None
@@ -103,16 +104,16 @@ def measure(
     }
 
 
-def _surprise(propensities: Any, taken: Any) -> tuple[float, int]:
-    """The behaviour's entropy over steps whose probabilities are known, summed, and their count.
+def _surprise(propensities: Any, taken: Any) -> tuple[float, int, int]:
+    """The behaviour's entropy, summed over steps that know all probabilities or the taken one's.
 
-    Where only the action taken has one, its −log is an unbiased estimate.
+    And how many know all, and how many that one alone, whose −log is an unbiased estimate.
     """
     logged = propensities[np.arange(len(taken)), taken]
     whole = ~np.isnan(propensities).any(axis=1)
     alone = ~np.isnan(logged) & ~whole
     total = float(_entropy(propensities[whole]).sum() - np.log(logged[alone]).sum())
-    return total, int(whole.sum() + alone.sum())
+    return total, int(whole.sum()), int(alone.sum())
 
 
 def _entropy(shares: Any) -> Any:
@@ -235,9 +236,11 @@ def _entropy_told(entropy: dict[str, Any]) -> str:
     text += " each action occurs within an instance"
     if entropy["of_behaviour"] is None:
         return text + "; the behaviour's own probabilities were not logged"
+    alone = entropy["steps_with_the_taken_alone"]
+    only = f", {alone:.0%} that of the action taken alone" if alone else ""
     return (
         f"{entropy['of_behaviour']:.3f} nats by the logged probabilities "
-        f"(of {entropy['known_steps']:.0%} of the steps); {text}"
+        f"({entropy['known_steps']:.0%} of the steps have them{only}); {text}"
     )
 
 

@@ -100,7 +100,9 @@ class _Written:
 
     def __call__(self, _: str, rows: int) -> None:
         self._seen += rows
-        self._progress.update(READING + (100 - READING) * min(self._seen / self._rows, 1.0))
+        # The end is told once, when the file is in its place.
+        share = min(self._seen / self._rows, 0.99)
+        self._progress.update(READING + (100 - READING) * share)
 
 
 def _complete(kind: str, files: Sequence[Path], mapping: ImportMapping) -> ImportMapping:

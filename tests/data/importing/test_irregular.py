@@ -267,6 +267,8 @@ def test_probabilities(run: Callable[..., Imported]) -> None:
         run(with_chances(a=0.5, b=0.3, c=0.2), probabilities=("a", "b", "c"))
     done = run(with_chances(p=0.25), probability="p")
     assert done.card["entropy"]["of_behaviour"] == pytest.approx(-np.log(0.25))
+    assert done.card["entropy"]["steps_with_the_taken_alone"] == 1
+    assert "100% that of the action taken alone" in done.card_path.read_text()
     report = so.validate(done.path)
     assert report.ok and {p.kind for p in report.warnings} == {"partial propensities"}
     with pytest.raises(DataError, match="not within 0 … 1"):
