@@ -46,8 +46,8 @@ PLAN = {
     "samples": 4,
     "episodes": 32,
     "horizon": 4,
-    "updates": 80,
-    "average_decay": 0.8,
+    "updates": 40,
+    "average_decay": 0.7,
 }
 CASES: dict[str, dict[str, Any]] = {
     "sept": {"returns": (1.0, 1.0)},
@@ -69,7 +69,11 @@ CASES: dict[str, dict[str, Any]] = {
     "bnn": {
         "returns": (1.0, 1.0),
         "learns": True,
-        "settings": {"dynamics": MODEL, "bnn": PLAN},
+        "settings": {
+            "dynamics": MODEL,
+            "bnn": PLAN,
+            "control": {"learning_rate": 1e-2, "target_rate": 0.3, "updates": 200},
+        },
     },
     "dpt": {"returns": (1.0, 1.0), "learns": True, "settings": {"dynamics": MODEL}},
 }
