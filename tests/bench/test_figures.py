@@ -85,6 +85,7 @@ def made_up(family: str, variants: dict[str, tuple[str, ...]] | None = None) -> 
             | {
                 "limit": 6,
                 "behaviour_estimated": False,
+                "budget": "reduced" if method == "bnn" else None,
                 "record": json.dumps({"fitted_on": {"episodes": [[0, 90], [95, 105]]}}),
                 "config": json.dumps({"probe_steps": 8, "latent": {"dim": 2, "beta": 1.0}}),
             }
@@ -420,6 +421,8 @@ def test_every_figure_is_drawn_where_all_data_are_there(full: Bench) -> None:
             for line in pictures["reward-switch-navigation2d-switch"].draw().axes[0].lines
         }
     assert lines == {"DynaSEPT", "SEPT", "Avg", "Oracle"}
+    assert "Budgets: BNN reduced." in pictures["reward-baselines-acrobot"].caption
+    assert "Budgets" not in pictures["reward-ablations-acrobot"].caption
     assert "hollow points are the base, at 8" in pictures["against-probe-steps-acrobot"].caption
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from sept_offline.bench.figures.axes import Axis
 from sept_offline.bench.figures.curves import Curve, in_order
 from sept_offline.bench.figures.look import look, ordered
+from sept_offline.bench.figures.rows import Row
 
 BAND = "bands are 95 % bootstrap intervals that resample training seeds, then instances"
 SPREAD = "bands go from the lowest seed to the highest"
@@ -48,6 +49,13 @@ def absent(wanted: Iterable[str], found: Iterable[str]) -> str:
     """Methods that belong in the figure and have no cells."""
     missing = [look(method).name for method in ordered(set(wanted) - set(found))]
     return f" Without {', '.join(missing)}: no cells." if missing else ""
+
+
+def budgets(cells: Iterable[Row], shown: Iterable[str]) -> str:
+    """Methods that ran on a budget of their own, such as a reduced one."""
+    own = {cell["method"]: cell["budget"] for cell in cells if cell["budget"]}
+    words = [f"{look(m).name} {own[m]}" for m in ordered(set(own) & set(shown))]
+    return f" Budgets: {', '.join(words)}." if words else ""
 
 
 def value(number: float) -> str:

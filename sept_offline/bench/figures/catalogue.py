@@ -102,12 +102,13 @@ def _steps(
         wants = f"cells of {', '.join(needed)}"
         yield Missing(f"reward-{group}", study.family, wants)
         return
+    beside = captions.budgets(rows.cells, episodes) + captions.absent(methods, episodes)
     curves = _curves(episodes, limit, cumulative_reward)
     yield Picture(
         f"reward-{group}-{study.name}",
         f"{study.title}: cumulative reward against the step of the test episode; one that has "
         f"ended keeps its last value. At step {limit}: {captions.ends(curves)}. Lines are means, "
-        f"{captions.BAND}. {captions.seeds_of(curves)}{captions.absent(methods, episodes)}",
+        f"{captions.BAND}. {captions.seeds_of(curves)}{beside}",
         lambda: draw_curves(
             [("cumulative reward", curves)], title=study.title, across="step of the test episode"
         ),
@@ -119,7 +120,7 @@ def _steps(
         f"solved-{group}-{study.name}",
         f"{study.title}: percent of test episodes solved by each step. At step {limit}: "
         f"{captions.ends(solved, ' %')}. Lines are means, {captions.BAND}. "
-        f"{captions.seeds_of(solved)}{captions.absent(methods, episodes)}",
+        f"{captions.seeds_of(solved)}{beside}",
         lambda: draw_curves(
             [("solved, %", solved)], title=study.title, across="step of the test episode"
         ),
