@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from sept_offline.data.importing.filling import fill, fills_of
 from sept_offline.data.importing.reading import Reading
-from sept_offline.data.importing.rows import TERMINATED, TRUNCATED, Rows
+from sept_offline.data.importing.rows import TERMINATED, TRUNCATED, Rows, order_of
 from sept_offline.data.importing.spooling import EpisodeSpool
 from sept_offline.data.records import Bool, Float64, Int64
 
@@ -86,14 +86,9 @@ class Assembly:
         self._write(rows, shape, step)
 
     def _ordered(self, rows: Rows) -> Rows:
-        later = np.diff(rows.episode) > 0
-        same = np.diff(rows.episode) == 0
-        forward = np.diff(rows.time) > 0
-        if (later | (same & forward)).all():
-            return rows
-        backward = same & (np.diff(rows.time) < 0)
-        self.findings.counts["unordered rows"] += int((backward | ~(later | same)).sum())
-        return rows.take(np.lexsort((rows.row, rows.time, rows.episode)))
+        order, back = order_of(rows.episode, rows.time)
+        self.findings.counts["unordered rows"] += back
+        return rows if order is None else rows.take(order)
 
     def _without_duplicates(self, rows: Rows) -> Rows:
         again = (np.diff(rows.episode) == 0) & (np.diff(rows.time) == 0)

@@ -7,13 +7,14 @@ may hold: they are dealt into buckets on disk by episode, and each bucket is rea
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
 
-from sept_offline.data.importing.rows import Rows, joined, unpack
+from sept_offline.data.importing.rows import Rows, joined, order_of, unpack
 
 BUCKET_BYTES = 1 << 25
 MOST_BUCKETS = 200
@@ -47,7 +48,9 @@ def grouped(batches: Iterable[Rows]) -> Iterator[Rows]:
         yield joined(waiting)
 
 
-def bucketed(batches: Iterable[Rows], folder: Path, size: float) -> Iterator[Rows]:
+def bucketed(
+    batches: Iterable[Rows], folder: Path, size: float, counts: Counter[str]
+) -> Iterator[Rows]:
     """The same from rows in any order; `size`: about how many bytes all of them take."""
     count = int(np.clip(np.ceil(size / BUCKET_BYTES), 1, MOST_BUCKETS))
     paths = [folder / f"bucket-{number}" for number in range(count)]
@@ -66,4 +69,7 @@ def bucketed(batches: Iterable[Rows], folder: Path, size: float) -> Iterator[Row
         records = np.fromfile(path, dtype=kind or np.uint8)
         path.unlink()
         if len(records):
-            yield unpack(records)
+            # Whole records are sorted, each once, before they are taken apart into columns.
+            by_time, back = order_of(records["episode"], records["time"])
+            counts["unordered rows"] += back
+            yield unpack(records if by_time is None else records[by_time])

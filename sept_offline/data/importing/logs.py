@@ -161,7 +161,8 @@ def _pass(
             assembly.add_all(grouped(every))
         else:
             packed = kind == "parquet" or any(path.suffix != ".csv" for path in files)
-            assembly.add_all(bucketed(every, folder, size * (PACKED if packed else 1)))
+            unpacked = size * (PACKED if packed else 1)
+            assembly.add_all(bucketed(every, folder, unpacked, reading.findings.counts))
     finally:
         # A thread may be reading ahead for a pass that has been given up.
         rows.close()

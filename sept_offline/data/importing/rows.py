@@ -64,9 +64,23 @@ def unpack(records: NDArray[Any]) -> Rows:
     """The rows that `Rows.packed` packed."""
     names = records.dtype.names or ()
     columns: dict[str, Any] = {
-        f.name: records[f.name] if f.name in names else None for f in fields(Rows)
+        f.name: np.ascontiguousarray(records[f.name]) if f.name in names else None
+        for f in fields(Rows)
     }
     return Rows(**columns)
+
+
+def order_of(episode: Int64, time: NDArray[Any]) -> tuple[Int64 | None, int]:
+    """How to sort rows by episode and time, None if they are, and how often one goes back.
+
+    Rows of one time stay in the order they came in.
+    """
+    step = np.diff(episode)
+    forward = np.diff(time) > 0
+    if ((step > 0) | ((step == 0) & forward)).all():
+        return None, 0
+    back = (step < 0) | ((step == 0) & (np.diff(time) < 0))
+    return np.lexsort((time, episode)), int(back.sum())
 
 
 def joined(parts: Sequence[Rows]) -> Rows:
