@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from pathlib import Path
@@ -14,8 +15,9 @@ def uniform(observations: np.ndarray) -> np.ndarray:
     if folder is not None:
         mark = Path(folder) / str(os.getpid())
         if not mark.exists():
-            first = not list(Path(folder).iterdir())
-            mark.write_text("")
-            if first:
+            mark.write_text(str(os.getpid()))
+            # A link is made once: one process waits, whoever else comes at the same moment.
+            with contextlib.suppress(FileExistsError):
+                (Path(folder) / "waiting").hardlink_to(mark)
                 time.sleep(60)
     return np.full((len(observations), 4), 0.25)
