@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +18,10 @@ from sept_offline.family import Hidden
 
 if TYPE_CHECKING:
     from sept_offline.agent.episode import AgentEpisode, BatchEpisode
+
+
+TOLERANCE = 0.05
+"""How far beyond a column's range, as a share of it, an observation still counts as inside."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +54,18 @@ class Spaces:
     def num_actions(self) -> int:
         """The number of actions."""
         return len(self.action_names)
+
+    def outside(self, observations: NDArray[Any]) -> NDArray[np.bool_]:
+        """Which columns of `observations[..., d]` lie outside the training data's range."""
+        values = np.asarray(observations, dtype=np.float32)
+        return np.asarray((values < self._limits[0]) | (values > self._limits[1]))
+
+    @cached_property
+    def _limits(self) -> tuple[Array, Array]:
+        low, high = np.asarray(self.low, np.float64), np.asarray(self.high, np.float64)
+        # a constant column has no range to take a share of, only rounding to allow for
+        room = TOLERANCE * (high - low) + 1e-6 * np.maximum(np.abs(low), np.abs(high))
+        return (low - room).astype(np.float32), (high + room).astype(np.float32)
 
     @classmethod
     def of(

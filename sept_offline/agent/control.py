@@ -25,20 +25,27 @@ class Control:
         """`[n, num_actions]` of prepared `inputs[n, d + k]`."""
         return self.network(inputs)
 
-    def greedy(self, inputs: Array) -> NDArray[np.int64]:
+    def greedy(self, inputs: Array, allowed: NDArray[np.bool_] | None = None) -> NDArray[np.int64]:
         """The best action `[n]` of each row of prepared `inputs[n, d + k]`.
+
+        Of those that are `allowed[n, num_actions]`, where some are not.
 
         Products of matrices round differently from those of a matrix and a vector, and with the
         number of rows. Where that could change the order of the best two, the row is valued alone,
         so that an action depends neither on the rows beside it nor on there being any.
         """
         values = self.network(inputs)
+        size = np.abs(values).max(axis=1) + np.float32(1)
+        if allowed is not None:
+            values = np.where(allowed, values, -np.inf)
         best: NDArray[np.int64] = values.argmax(axis=1)
         if values.shape[1] > 1:
             top = np.partition(values, -2, axis=1)[:, -2:]
-            size = np.abs(values).max(axis=1) + np.float32(1)
             for row in np.flatnonzero(top[:, 1] - top[:, 0] <= NEARLY_TIED * size):
-                best[row] = self.network.row(inputs[row]).argmax()
+                alone = self.network.row(inputs[row])
+                best[row] = (
+                    alone if allowed is None else np.where(allowed[row], alone, -np.inf)
+                ).argmax()
         return best
 
     def check(self, name: str, observation_dim: int, context_dim: int, num_actions: int) -> None:

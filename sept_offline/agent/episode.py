@@ -29,6 +29,7 @@ class AgentEpisode:
         self._shape = (agent.spaces.observation_dim,)
         self._prepare(agent.control, self._tracker.vector)
         self._settled = self._tracker.settled
+        self._seen: list[float] | None = None
 
     def _prepare(self, control: Control, vector: Array) -> None:
         """Lay out the control's input: the state's part is overwritten at each step."""
@@ -67,8 +68,30 @@ class AgentEpisode:
         """Whether the instance looks like none that was learned from."""
         return self._tracker.flagged
 
-    def act(self, observation: NDArray[Any], reward: float | None = None) -> int:
-        """The action in `observation[d]`; `reward`, of the last step, only if declared."""
+    @property
+    def out_of_range(self) -> tuple[str, ...]:
+        """The columns of the last observation that lie outside the training data's range."""
+        spaces = self.agent.spaces
+        if self._seen is None:
+            return ()
+        return tuple(_named(spaces.observation_names, spaces.outside(np.array(self._seen))))
+
+    @property
+    def values(self) -> Array | None:
+        """What control makes of each action in the last observation, None if it was not asked."""
+        return self._row(self._inputs) if self.steps > self.agent.probe_steps else None
+
+    def act(
+        self,
+        observation: NDArray[Any],
+        reward: float | None = None,
+        mask: NDArray[Any] | None = None,
+    ) -> int:
+        """The action in `observation[d]`; `reward`, of the last step, only if declared.
+
+        `mask[num_actions]` is true where an action is allowed; all are by default. The best allowed
+        one is chosen; a probe draws among them, in the proportions it would have had.
+        """
         if self.ended:
             raise AgentError("This episode has ended; begin another one to act again.")
         if self._wants_reward or reward is not None:
@@ -80,18 +103,25 @@ class AgentEpisode:
                 f"found an observation of shape {list(value.shape)}."
             )
         # a row is short: quicker one by one than two calls into NumPy
-        if not all(map(math.isfinite, value.tolist())):
-            raise AgentError(
-                f"The observation at step {self.steps} is not finite: {value.tolist()}."
-            )
+        row = value.tolist()
+        if not all(map(math.isfinite, row)):
+            raise AgentError(f"The observation at step {self.steps} is not finite: {row}.")
+        allowed = None
+        if mask is not None:
+            allowed = _check_mask(mask, (self.agent.spaces.num_actions,))
+        self._seen = row
         if not self._settled:
+            self._tracker.allowed = allowed
             own = self._track(value, reward)
             if own is not None:
                 return own
         self.steps += 1
         np.subtract(value, self._mean, out=self._state)
         np.multiply(self._state, self._inverse, out=self._state)
-        action = int(self._row(self._inputs).argmax())
+        values = self._row(self._inputs)
+        if allowed is not None:
+            values = np.where(allowed, values, -np.inf)
+        action = int(values.argmax())
         if not self._settled:
             self._tracker.took(action)
         return action
@@ -144,6 +174,7 @@ class BatchEpisode:
         self._settled = np.zeros(count, dtype=bool)
         self._falling_back = np.zeros(count, dtype=bool)
         self._ended = np.zeros(count, dtype=bool)
+        self._seen: Array | None = None
         for index, episode in enumerate(self.episodes):
             self._settle(index, episode)
 
@@ -165,11 +196,12 @@ class BatchEpisode:
         observations: NDArray[Any],
         active: NDArray[Any] | None = None,
         rewards: NDArray[Any] | None = None,
+        masks: NDArray[Any] | None = None,
     ) -> NDArray[np.int64]:
         """The actions `[n]` in `observations[n, d]`; −1 where not `active[n]`.
 
         An episode that is once not active has ended. `rewards[n]`, of the last step, only if
-        declared.
+        declared. `masks[n, num_actions]` are true where an action is allowed; all are by default.
         """
         values = np.asarray(observations, dtype=np.float32)
         shape = (len(self), self.agent.spaces.observation_dim)
@@ -179,27 +211,46 @@ class BatchEpisode:
                 f"The batch observes {list(shape)} with a mask of {shape[0]}, "
                 f"found {list(values.shape)} and {list(going.shape)}."
             )
+        allowed = None
+        if masks is not None:
+            allowed = _check_mask(masks, (len(self), self.agent.spaces.num_actions), going)
         self._check(values, going, rewards)
+        self._seen = np.where(going[:, None], values, np.float32(np.nan))
         actions = np.full(len(self), -1, dtype=np.int64)
         settled = going & self._settled
         for index in np.flatnonzero(going & ~self._settled):
             episode = self.episodes[index]
             reward = None if rewards is None else float(rewards[index])
-            actions[index] = episode.act(values[index], reward)
+            own = None if allowed is None else allowed[index]
+            actions[index] = episode.act(values[index], reward, own)
             self._settle(int(index), episode)
         control = np.flatnonzero(settled & ~self._falling_back)
         if len(control):
             dim = shape[1]
             rows = self._inputs if len(control) == len(self) else self._inputs[control]
             rows[:, :dim] = self.agent.control.scaler(values[control])
-            actions[control] = self.agent.control.greedy(rows)
+            among = None if allowed is None else allowed[control]
+            actions[control] = self.agent.control.greedy(rows, among)
         fallback = self.agent.fallback
         behind = np.flatnonzero(settled & self._falling_back)
         if len(behind) and fallback is not None:
-            actions[behind] = fallback.greedy(fallback.scaler(values[behind]))
+            among = None if allowed is None else allowed[behind]
+            actions[behind] = fallback.greedy(fallback.scaler(values[behind]), among)
         for index in np.flatnonzero(settled):
             self.episodes[index].steps += 1
         return actions
+
+    @property
+    def out_of_range(self) -> list[tuple[str, ...]]:
+        """For each episode the columns it last saw outside the training data's range.
+
+        None for one that has ended.
+        """
+        spaces = self.agent.spaces
+        if self._seen is None:
+            return [()] * len(self)
+        outside = spaces.outside(self._seen)
+        return [tuple(_named(spaces.observation_names, row)) for row in outside]
 
     def _check(self, values: Array, going: NDArray[np.bool_], rewards: NDArray[Any] | None) -> None:
         if (going & self._ended).any():
@@ -218,6 +269,28 @@ class BatchEpisode:
         first = all(episode.steps == 0 for episode in self.episodes)
         if not (first and rewards is None):
             _check_given(self.agent, "reward", rewards is not None)
+
+
+def _named(names: Sequence[str], chosen: NDArray[np.bool_]) -> list[str]:
+    return [name for name, one in zip(names, chosen.tolist(), strict=True) if one]
+
+
+def _check_mask(
+    mask: NDArray[Any], shape: tuple[int, ...], going: NDArray[np.bool_] | None = None
+) -> NDArray[np.bool_]:
+    """`mask` as booleans of `shape`; every row, or every `going` one, must allow something."""
+    given = np.asarray(mask)
+    flags = given.dtype == bool or (given.dtype.kind in "iu" and np.isin(given, (0, 1)).all())
+    if given.shape != shape or not flags:
+        raise AgentError(
+            f"A mask says true or false of {shape[-1]} actions, expected the shape {list(shape)}, "
+            f"found {given.dtype} of the shape {list(given.shape)}."
+        )
+    allowed: NDArray[np.bool_] = given.astype(bool)
+    empty = ~allowed.any(axis=-1)
+    if (empty if going is None else empty & going).any():
+        raise AgentError("A mask forbids every action; at least one must be allowed.")
+    return allowed
 
 
 def _check_given(agent: Agent, what: str, given: bool) -> None:

@@ -107,6 +107,13 @@ class TableProbe:
         return {"kind": self.kind}
 
 
+def within(probabilities: NDArray[np.float64], allowed: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """`probabilities[num_actions]` over the allowed actions alone; even where they had none."""
+    left = np.where(allowed, probabilities, 0.0)
+    total = left.sum()
+    return left / total if total > 0 else allowed / allowed.sum()
+
+
 def probe_from_arrays(arrays: Arrays, description: Any, prefix: str) -> Probe:
     """Whichever probe `description` names."""
     kind = field(description, "kind", str)

@@ -26,6 +26,8 @@ class Tracker:
 
     control: Control | None = None
     """Acts instead of the agent's own from here on, on the same inputs, where there is one."""
+    allowed: NDArray[np.bool_] | None = None
+    """`[num_actions]`, set before `step`: what a tracker that acts itself may do; None is all."""
     latent: Array | None = None
     uncertainty: float | None = None
     novelty: float | None = None

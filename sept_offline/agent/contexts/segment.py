@@ -12,7 +12,7 @@ from sept_offline.agent.contexts.encoded import EncodedContext, Encoding, encode
 from sept_offline.agent.encoder import SegmentEncoder
 from sept_offline.agent.networks import Array, Arrays, Standardiser
 from sept_offline.agent.novelty import Novelty
-from sept_offline.agent.probes import Probe, probe_from_arrays
+from sept_offline.agent.probes import Probe, probe_from_arrays, within
 from sept_offline.agent.reading import field
 from sept_offline.family import Hidden
 from sept_offline.seeding import generator
@@ -75,6 +75,8 @@ class _Probing(Encoding):
         if self._complete(observation):
             return None
         probabilities = self._probe.probabilities(observation, self._time)
+        if self.allowed is not None:
+            probabilities = within(probabilities, self.allowed)
         edges = np.cumsum(probabilities)
         place = int(np.searchsorted(edges, self._rng.random() * edges[-1], side="right"))
         # rounding may carry a draw past the last action that can be taken at all
