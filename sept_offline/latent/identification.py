@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.spatial import cKDTree
 
 from sept_offline.latent.arrays import Floats, Integers, SegmentsLike
 from sept_offline.latent.model import LatentModel
@@ -51,15 +52,11 @@ def identify(
 def vote(known: Floats, labels: Integers, asked: Floats, neighbours: int = 5) -> Integers:
     """The commonest label among the nearest rows of `known`; [n] labels."""
     neighbours = min(neighbours, len(known))
-    size = int(labels.max()) + 1
-    result = np.empty(len(asked), dtype=np.int64)
-    for start in range(0, len(asked), 512):
-        distance = _squared(asked[start : start + 512], known)
-        near = np.argpartition(distance, neighbours - 1, axis=1)[:, :neighbours]
-        counts = np.zeros((len(near), size))
-        for column in range(neighbours):
-            counts[np.arange(len(near)), labels[near[:, column]]] += 1
-        result[start : start + 512] = counts.argmax(axis=1)
+    _, near = cKDTree(known).query(asked, k=range(1, neighbours + 1))
+    counts = np.zeros((len(near), int(labels.max()) + 1))
+    for column in range(neighbours):
+        counts[np.arange(len(near)), labels[near[:, column]]] += 1
+    result: Integers = counts.argmax(axis=1)
     return result
 
 
@@ -88,10 +85,4 @@ def explained(known: Floats, targets: Doubles, asked: Floats, truth: Doubles) ->
     error = truth - middle - ((asked - centre) / spread) @ weights
     total = ((truth - truth.mean(axis=0)) ** 2).sum(axis=0)
     result: Doubles = 1 - (error**2).sum(axis=0) / np.maximum(total, 1e-12)
-    return result
-
-
-def _squared(rows: Floats, others: Floats) -> Doubles:
-    a, b = rows.astype(np.float64), others.astype(np.float64)
-    result: Doubles = (a**2).sum(1)[:, None] - 2 * a @ b.T + (b**2).sum(1)
     return result

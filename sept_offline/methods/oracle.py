@@ -27,7 +27,9 @@ def _stages(data: Dataset, config: FitConfig, seed: int) -> Generator[Stage, Non
             f"{data.path} does not hold the hidden parameters of its instances, which the method "
             "'oracle' needs; fit 'sept' or 'avg'."
         )
-    scaler = Standardiser.fit(hidden.values)
+    # instances that were held out keep their rows, and no say in the scale
+    present = np.unique(data.episode_index.instance)
+    scaler = Standardiser.fit(hidden.values[present])
     copies = COPIES if config.oracle_noise else 1
     contexts = np.repeat(scaler(hidden.values), copies, axis=0)
     noise = generator(seed, "oracle", "noise").standard_normal(contexts.shape)

@@ -4,12 +4,13 @@ A context makes one tracker an episode. A tracker is shown each observation and 
 an action of its own, as a probe does, or leaves the step to control, which then reads its vector;
 it may also hand over another control, which it has learned in the episode.
 A method with another idea of context (a window of steps, an adapted belief) adds one file here and
-names its class in `KINDS`.
+names its class in `KINDS`; one that needs more than this runtime has (torch, a model) lives with
+what it needs and is found by its entry point.
 """
 
 from __future__ import annotations
 
-import importlib
+import importlib.metadata
 from collections.abc import Callable
 from typing import Any
 
@@ -25,18 +26,6 @@ from sept_offline.agent.networks import Arrays
 from sept_offline.agent.reading import field
 from sept_offline.errors import AgentError
 
-
-def _learned(name: str) -> Callable[[Arrays, Any, str], Context]:
-    """The reader of a context that needs torch: it lives with its model and is loaded late."""
-
-    def read(arrays: Arrays, description: Any, prefix: str) -> Context:
-        kind = getattr(importlib.import_module("sept_offline.dynamics.contexts"), name)
-        context: Context = kind.from_arrays(arrays, description, prefix)
-        return context
-
-    return read
-
-
 KINDS: dict[str, Callable[[Arrays, Any, str], Context]] = {
     NoContext.kind: NoContext.from_arrays,
     HiddenContext.kind: HiddenContext.from_arrays,
@@ -45,18 +34,20 @@ KINDS: dict[str, Callable[[Arrays, Any, str], Context]] = {
     UnprobedContext.kind: UnprobedContext.from_arrays,
     AdaptedContext.kind: AdaptedContext.from_arrays,
     WindowContext.kind: WindowContext.from_arrays,
-    "planning": _learned("PlanningContext"),
-    "inferred": _learned("InferredContext"),
 }
 """How each kind is read from weights, description and the weights' prefix."""
+ENTRY_POINTS = "sept_offline.contexts"
 
 
 def context_from_arrays(arrays: Arrays, description: Any, prefix: str) -> Context:
     """Whichever context `description` names."""
     kind = field(description, "kind", str)
-    if kind not in KINDS:
-        raise AgentError(f"The agent names an unknown context {kind!r}; is it of a later version?")
-    return KINDS[kind](arrays, description, prefix)
+    if kind in KINDS:
+        return KINDS[kind](arrays, description, prefix)
+    for point in importlib.metadata.entry_points(group=ENTRY_POINTS, name=kind):
+        context: Context = point.load().from_arrays(arrays, description, prefix)
+        return context
+    raise AgentError(f"The agent names an unknown context {kind!r}; is it of a later version?")
 
 
 __all__ = [
