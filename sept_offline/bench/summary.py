@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from sept_offline.bench.identification import hidden_explained, told_apart
 from sept_offline.bench.statistics import grid, paired, summarise
 from sept_offline.bench.store import read_table
 from sept_offline.bench.variants import BASE
@@ -27,18 +28,25 @@ Key = tuple[str, str, str, str]
 
 def summarise_bench(out: Path) -> list[dict[str, Any]]:
     """From the tables in `out`; in the order in which they are shown."""
-    return summarise_rows(read_table(out, "results"), read_table(out, "cells"))
+    tables = (read_table(out, name) for name in ("results", "cells", "latents"))
+    return summarise_rows(*tables)
 
 
-def summarise_rows(results: Sequence[Row], cells: Sequence[Row]) -> list[dict[str, Any]]:
-    """From rows of the tables `results` and `cells`."""
-    episodes, fits = _grouped(results), _grouped(cells)
+def summarise_rows(
+    results: Sequence[Row], cells: Sequence[Row], latents: Sequence[Row] = ()
+) -> list[dict[str, Any]]:
+    """From rows of the tables `results`, `cells` and `latents`."""
+    episodes, fits, segments = _grouped(results), _grouped(cells), _grouped(latents)
     return [
-        _summary(key, episodes, fits[key]) for key in sorted(fits, key=_order) if key in episodes
+        _summary(key, episodes, fits[key], segments.get(key, []))
+        for key in sorted(fits, key=_order)
+        if key in episodes
     ]
 
 
-def _summary(key: Key, episodes: Mapping[Key, list[Row]], fits: list[Row]) -> dict[str, Any]:
+def _summary(
+    key: Key, episodes: Mapping[Key, list[Row]], fits: list[Row], segments: list[Row]
+) -> dict[str, Any]:
     family, preset, variant, method = key
     own = episodes[key]
     published = _published(family)
@@ -55,6 +63,7 @@ def _summary(key: Key, episodes: Mapping[Key, list[Row]], fits: list[Row]) -> di
         "seeds": len(fits),
         "episodes": len(own),
         "identification": float(np.mean(identified)) if identified else None,
+        **_of_test_instances(family, own, fits, segments),
     }
     for figure in FIGURES:
         found[figure] = summarise(grid(own, figure)[2])
@@ -74,6 +83,26 @@ def _summary(key: Key, episodes: Mapping[Key, list[Row]], fits: list[Row]) -> di
         if rival != method and (family, preset, variant, rival) in episodes
     }
     return found
+
+
+def _of_test_instances(
+    family: str, episodes: list[Row], fits: list[Row], segments: list[Row]
+) -> dict[str, Any]:
+    """How well z tells test instances apart, and their hidden parameters: means over seeds."""
+    apart, hidden = [], []
+    for fit in fits:
+        own = [row for row in episodes if row["seed"] == fit["seed"]]
+        known = [row for row in segments if row["seed"] == fit["seed"]]
+        apart.append(told_apart(own))
+        hidden.append(hidden_explained(own, known, family, fit["split"]))
+    shares = [share for share in apart if share is not None]
+    found = [one for one in hidden if one is not None]
+    return {
+        "told_apart": float(np.mean(shares)) if shares else None,
+        "explained": {name: float(np.mean([one[name] for one in found])) for name in found[0]}
+        if found
+        else None,
+    }
 
 
 def _published(family: str) -> dict[str, dict[str, Sequence[float | None]]]:

@@ -10,8 +10,10 @@ NOTE = """Steps are to solve, the probe's included, the limit where unsolved. ±
 error over training seeds; brackets are 95 % bootstrap intervals that resample seeds, then instances
 within them; IQM is the mean of the middle half. The score is (return − random) / (best known −
 random) of each instance, where that is known, else the return. Needs: what the agent is given
-beside observations; learns: gradient steps are taken in the test episode. The paper trains
-online."""
+beside observations; learns: gradient steps are taken in the test episode. Identified: fresh probes
+of training instances whose latent lies among its own instance's; told apart: test episodes whose
+latent lies among others of their instance; R²: of the hidden parameters of test instances, read off
+z by a ridge regression on training segments. The paper trains online."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,8 @@ def _performance(family: str, rows: list[dict[str, Any]]) -> Table:
         "IQM of score",
         "worst seed",
         "identified",
+        "told apart",
+        "R² of hidden",
     )
     return Table(
         f"{family}: test episodes",
@@ -83,6 +87,8 @@ def _performance(family: str, rows: list[dict[str, Any]]) -> Table:
                 _interval(_score(row), "iqm"),
                 _worst(row),
                 _number(row["identification"]),
+                _number(row["told_apart"]),
+                _explained(row["explained"]),
             )
             for row in rows
         ),
@@ -178,6 +184,17 @@ def _worst(row: dict[str, Any]) -> str:
         return _number(row["steps_to_solve"]["most"]) + " steps"
     score = _score(row)
     return "–" if score is None else _number(score["least"])
+
+
+def _explained(found: dict[str, float] | None) -> str:
+    """One figure where all parameters are told alike, else the mean and the best."""
+    if not found:
+        return "–"
+    values = list(found.values())
+    if max(values) - min(values) < 5e-4:
+        return f"{values[0]:.3f}"
+    best = max(found, key=lambda name: found[name])
+    return f"{sum(values) / len(values):.2f}, {best} {found[best]:.2f}"
 
 
 def _number(value: float | None) -> str:
