@@ -11,7 +11,7 @@ setup: $(READY)
 $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --disable-pip-version-check -q -c constraints.txt torch==2.13.0
-	$(BIN)/pip install --disable-pip-version-check -q -c constraints.txt -e ".[dev,minari,ray]"
+	$(BIN)/pip install --disable-pip-version-check -q -c constraints.txt -e ".[dev,minari,onnx,ray]"
 	touch $(READY)
 
 # The three fits are independent: make runs two at a time.

@@ -28,6 +28,7 @@ _PUBLIC = {
     "collect_dataset": "sept_offline.collect",
     "convert": "sept_offline.data",
     "evaluate": "sept_offline.evaluation",
+    "export": "sept_offline.deploy",
     "fit": "sept_offline.methods",
     "fitter": "sept_offline.methods",
     "from_minari": "sept_offline.data",
@@ -36,6 +37,7 @@ _PUBLIC = {
     "judge": "sept_offline.ope",
     "load_agent": "sept_offline.agent",
     "load_dataset": "sept_offline.data",
+    "load_export": "sept_offline.deploy",
     "load_family": "sept_offline.family",
     "load_results": "sept_offline.evaluation",
     "save_agent": "sept_offline.agent",
@@ -61,6 +63,8 @@ if TYPE_CHECKING:
     from sept_offline.data import inspect as inspect
     from sept_offline.data import load_dataset as load_dataset
     from sept_offline.data import validate as validate
+    from sept_offline.deploy import export as export
+    from sept_offline.deploy import load_export as load_export
     from sept_offline.errors import SeptError as SeptError
     from sept_offline.evaluation import Results as Results
     from sept_offline.evaluation import evaluate as evaluate

@@ -31,6 +31,7 @@ ORDER = [
     "methods",
     "evaluation",
     "ope",
+    "deploy",
     "bench",
     "report",
     "cli",

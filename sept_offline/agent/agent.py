@@ -58,10 +58,11 @@ class Spaces:
     def outside(self, observations: NDArray[Any]) -> NDArray[np.bool_]:
         """Which columns of `observations[..., d]` lie outside the training data's range."""
         values = np.asarray(observations, dtype=np.float32)
-        return np.asarray((values < self._limits[0]) | (values > self._limits[1]))
+        return np.asarray((values < self.limits[0]) | (values > self.limits[1]))
 
     @cached_property
-    def _limits(self) -> tuple[Array, Array]:
+    def limits(self) -> tuple[Array, Array]:
+        """Lowest and highest `[d]` that still count as inside: the range, with a little room."""
         low, high = np.asarray(self.low, np.float64), np.asarray(self.high, np.float64)
         # a constant column has no range to take a share of, only rounding to allow for
         room = TOLERANCE * (high - low) + 1e-6 * np.maximum(np.abs(low), np.abs(high))

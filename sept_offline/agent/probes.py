@@ -111,7 +111,8 @@ def within(probabilities: NDArray[np.float64], allowed: NDArray[np.bool_]) -> ND
     """`probabilities[num_actions]` over the allowed actions alone; even where they had none."""
     left = np.where(allowed, probabilities, 0.0)
     total = left.sum()
-    return left / total if total > 0 else allowed / allowed.sum()
+    shared: NDArray[np.float64] = left / total if total > 0 else allowed / allowed.sum()
+    return shared
 
 
 def probe_from_arrays(arrays: Arrays, description: Any, prefix: str) -> Probe:

@@ -32,7 +32,7 @@ def save_agent(agent: Agent, directory: str | Path) -> Path:
     target = Path(directory)
     target.parent.mkdir(parents=True, exist_ok=True)
     weights = safetensors.numpy.save(
-        {name: np.ascontiguousarray(array) for name, array in _arrays(agent).items()}
+        {name: np.ascontiguousarray(array) for name, array in agent_arrays(agent).items()}
     )
     text = _dump(_describe(agent, weights))
     staged = _beside(target)
@@ -73,7 +73,8 @@ def load_agent(path: str | Path) -> Agent:
         ) from error
 
 
-def _arrays(agent: Agent) -> dict[str, NDArray[Any]]:
+def agent_arrays(agent: Agent) -> dict[str, NDArray[Any]]:
+    """All an agent knows in numbers, by the names under which it is written."""
     arrays = {
         "spaces.low": np.asarray(agent.spaces.low, dtype=np.float32),
         "spaces.high": np.asarray(agent.spaces.high, dtype=np.float32),

@@ -13,6 +13,7 @@ import click
 from sept_offline.cli.benching import bench
 from sept_offline.cli.collecting import collect
 from sept_offline.cli.dataset import convert, inspect, validate
+from sept_offline.cli.deploying import act, export
 from sept_offline.cli.evaluating import evaluate
 from sept_offline.cli.fitting import fit
 from sept_offline.cli.importing import import_
@@ -65,7 +66,19 @@ def cli() -> None:
     """
 
 
-for command in (collect, inspect, validate, convert, import_, fit, evaluate, ope, bench):
+for command in (
+    collect,
+    inspect,
+    validate,
+    convert,
+    import_,
+    fit,
+    evaluate,
+    ope,
+    export,
+    act,
+    bench,
+):
     cli.add_command(command)
 
 

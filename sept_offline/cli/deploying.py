@@ -1,0 +1,91 @@
+"""`sept-offline export` and `sept-offline act`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from sept_offline.cli.console import print_json
+
+
+@click.command()
+@click.argument("run", type=Path)
+@click.option("-o", "--out", type=Path, required=True, help="The folder to write, e.g. agent.onnx.")
+@click.option("--numpy", "as_numpy", is_flag=True, help="Weights and a runtime of one file.")
+@click.option("--verify", help="Logs (a dataset) on whose observations to compare actions.")
+@click.option(
+    "--observations",
+    type=click.IntRange(min=1),
+    default=10_000,
+    show_default=True,
+    help="How many to compare on.",
+)
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
+def export(
+    run: Path,
+    out: Path,
+    as_numpy: bool,
+    verify: str | None,
+    observations: int,
+    seed: int,
+    as_json: bool,
+) -> None:
+    """Write the agent in RUN as ONNX graphs, or for NumPy alone, with a manifest.
+
+    What is written takes the same actions as the agent itself on recorded observations, or on some
+    from the range of its training data; otherwise nothing is written.
+
+    \b
+    Example:
+      sept-offline export runs/nav -o agent.onnx --verify nav.h5
+    """
+    from sept_offline.deploy import export as write
+
+    form = "numpy" if as_numpy else "onnx"
+    done = write(run, out, form, verify, observations, seed)
+    files = list(done.manifest["files"])
+    if as_json:
+        print_json(
+            {
+                "path": str(done.path),
+                "form": form,
+                "files": files,
+                "method": done.manifest["method"],
+                "verified": done.manifest["verified"],
+            }
+        )
+        return
+    found = done.verified
+    click.echo(f"{done.path}: {', '.join(files)}")
+    source = "recorded observations" if verify else "observations within the training range"
+    ties = f"; {found.ties} equally good actions chosen otherwise" if found.ties else ""
+    click.echo(f"the same actions as the agent's own on {found.observations:,} {source}{ties}")
+
+
+@click.command()
+@click.argument("run", type=Path)
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+def act(run: Path, seed: int) -> None:
+    """Let the agent in RUN answer observations on standard input, one JSON object a line.
+
+    \b
+    In:   {"episode": "a", "observation": [0.1, 0.2], "mask": [true, false]}
+          {"episode": "a", "end": true}
+    Out:  {"episode": "a", "action": 0, "phase": "control", "latent": [0.3], …}
+          {"episode": "a", "error": "…"}
+    The mask may be left out. The first line of an episode may have a "seed". Episodes may be mixed.
+
+    \b
+    Example:
+      sept-offline act runs/nav
+    """
+    from sept_offline.agent import load_agent
+    from sept_offline.deploy import Lines
+
+    lines = Lines(load_agent(run), seed)
+    for answer in lines.serve(sys.stdin.buffer):
+        click.echo(answer)
+        sys.stdout.flush()

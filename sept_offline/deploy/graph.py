@@ -1,0 +1,109 @@
+"""ONNX graphs, one operator at a time: names, constants and types are kept here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from sept_offline.deploy.optional import onnx
+
+OPSET, IR_VERSION = 17, 8
+"""Old enough for runtimes of some years ago; LayerNormalization came with this set."""
+
+
+class Graph:
+    """A graph that grows: `op` adds an operator and gives the name of what comes out of it."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._nodes: list[Any] = []
+        self._constants: list[Any] = []
+        self._inputs: list[Any] = []
+        self._outputs: list[Any] = []
+        self._signature: dict[str, dict[str, Any]] = {"inputs": {}, "outputs": {}}
+
+    def input(self, name: str, dtype: Any, *shape: int | str) -> str:
+        """A tensor the graph is given; a size that may vary is a word."""
+        self._inputs.append(self._declare("inputs", name, dtype, shape))
+        return name
+
+    def output(self, name: str, value: str, dtype: Any, *shape: int | str) -> None:
+        """Hand `value` out under `name`."""
+        self._nodes.append(onnx().helper.make_node("Identity", [value], [name]))
+        self._outputs.append(self._declare("outputs", name, dtype, shape))
+
+    def constant(self, value: Any, dtype: Any = np.float32) -> str:
+        """An array that is part of the graph."""
+        array = np.ascontiguousarray(value, dtype=dtype).reshape(np.shape(value))
+        name = f"constant_{len(self._constants)}"
+        self._constants.append(onnx().numpy_helper.from_array(array, name))
+        return name
+
+    def op(self, kind: str, *inputs: str, **attributes: Any) -> str:
+        """What the operator `kind` makes of `inputs`: its first output."""
+        name = f"{kind.lower()}_{len(self._nodes)}"
+        self._nodes.append(onnx().helper.make_node(kind, list(inputs), [name], **attributes))
+        return name
+
+    def cast(self, value: str, dtype: Any) -> str:
+        """`value` as another type."""
+        return self.op("Cast", value, to=_type(dtype))
+
+    def reshape(self, value: str, *shape: int) -> str:
+        """`value` in another shape; 0 keeps a size, −1 is what is left."""
+        return self.op("Reshape", value, self.constant(shape, np.int64))
+
+    def unsqueeze(self, value: str, *axes: int) -> str:
+        """`value` with new axes of size 1."""
+        return self.op("Unsqueeze", value, self.constant(axes, np.int64))
+
+    def slice(self, value: str, start: int, end: int, axis: int) -> str:
+        """`value` from `start` up to `end` along an axis."""
+        bounds = (self.constant([bound], np.int64) for bound in (start, end, axis))
+        return self.op("Slice", value, *bounds)
+
+    def sum(self, value: str, axis: int, keep: bool = False) -> str:
+        """The sum along an axis."""
+        return self.op("ReduceSum", value, self.constant([axis], np.int64), keepdims=int(keep))
+
+    def mean(self, value: str, axis: int) -> str:
+        """The mean along an axis."""
+        return self.op("ReduceMean", value, axes=[axis], keepdims=0)
+
+    def expand(self, value: str, *shape: int) -> str:
+        """`value` repeated along its axes of size 1; a size of 1 here repeats nothing."""
+        return self.op("Expand", value, self.constant(shape, np.int64))
+
+    def finished(self) -> bytes:
+        """The checked model, serialised."""
+        from sept_offline import __version__
+
+        library = onnx()
+        helper = library.helper
+        graph = helper.make_graph(
+            self._nodes, self.name, self._inputs, self._outputs, self._constants
+        )
+        model = helper.make_model(
+            graph,
+            producer_name="sept-offline",
+            producer_version=__version__,
+            opset_imports=[helper.make_opsetid("", OPSET)],
+            ir_version=IR_VERSION,
+        )
+        library.checker.check_model(model, full_check=True)
+        content: bytes = model.SerializeToString(deterministic=True)
+        return content
+
+    def signature(self) -> dict[str, dict[str, Any]]:
+        """Inputs and outputs by name, each with its type and shape, JSON-ready."""
+        return self._signature
+
+    def _declare(self, way: str, name: str, dtype: Any, shape: tuple[int | str, ...]) -> Any:
+        self._signature[way][name] = {"type": np.dtype(dtype).name, "shape": list(shape)}
+        return onnx().helper.make_tensor_value_info(name, _type(dtype), list(shape))
+
+
+def _type(dtype: Any) -> int:
+    code: int = onnx().helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    return code

@@ -1,0 +1,216 @@
+"""Probe, encoder and control of an agent, each as an ONNX graph."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sept_offline.agent import (
+    Agent,
+    Control,
+    HiddenContext,
+    HistoryContext,
+    NetworkProbe,
+    NoContext,
+    Novelty,
+    SegmentContext,
+    TableProbe,
+    UniformProbe,
+    UnprobedContext,
+    WindowContext,
+)
+from sept_offline.deploy.graph import Graph
+from sept_offline.deploy.operators import (
+    Segment,
+    encoded,
+    layers,
+    log_likelihood,
+    network,
+    standardised,
+)
+from sept_offline.errors import AgentError
+
+F32, F64, I64 = np.float32, np.float64, np.int64
+LOG_TWO_PI = float(np.log(2 * np.pi))
+
+
+def graphs_of(agent: Agent) -> dict[str, Graph]:
+    """Those of "probe", "encoder", "control" and "fallback" that the agent has."""
+    context, dim, actions = agent.context, agent.spaces.observation_dim, agent.spaces.num_actions
+    found: dict[str, Graph] = {}
+    if isinstance(context, SegmentContext):
+        found["probe"] = _probe(context, dim, actions)
+    if not isinstance(context, NoContext):
+        found["encoder"] = _encoder(agent)
+    found["control"] = _control("control", agent.control, dim, context.dim, actions)
+    if agent.fallback is not None:
+        found["fallback"] = _control("fallback", agent.fallback, dim, 0, actions)
+    return found
+
+
+def _control(name: str, control: Control, dim: int, context_dim: int, actions: int) -> Graph:
+    """observation `[n, d]`, context `[n, k]`, mask `[n, A]` to values and action."""
+    graph = Graph(name)
+    inputs = standardised(graph, graph.input("observation", F32, "n", dim), control.scaler)
+    if context_dim:
+        context = graph.input("context", F32, "n", context_dim)
+        inputs = graph.op("Concat", inputs, context, axis=1)
+    mask = graph.input("mask", bool, "n", actions)
+    values = network(graph, inputs, control.network)
+    allowed = graph.op("Where", mask, values, graph.constant(-np.inf))
+    graph.output("values", values, F32, "n", actions)
+    graph.output("action", graph.op("ArgMax", allowed, axis=1, keepdims=0), I64, "n")
+    return graph
+
+
+def _probe(context: SegmentContext, dim: int, actions: int) -> Graph:
+    """observation `[n, d]`, time `[n]`, mask `[n, A]` and draw `[n]` to probabilities and action.
+
+    A draw is uniform in [0, 1): whoever runs the graph keeps the random stream.
+    """
+    graph, probe = Graph("probe"), context.probe
+    if isinstance(probe, NetworkProbe):
+        observation = graph.input("observation", F32, "n", dim)
+        logits = layers(graph, standardised(graph, observation, probe.scaler), probe.network)
+        chances = graph.op("Softmax", graph.cast(logits, F64), axis=1)
+    elif isinstance(probe, TableProbe):
+        rows = probe.table.astype(F64)
+        table = graph.constant(rows / rows.sum(axis=1, keepdims=True), F64)
+        last = graph.constant(len(rows) - 1, I64)
+        time = graph.op("Min", graph.input("time", I64, "n"), last)
+        chances = graph.op("Gather", table, time, axis=0)
+    elif isinstance(probe, UniformProbe):
+        chances = graph.constant(np.full((1, actions), 1 / actions), F64)
+    else:
+        raise AgentError(f"A probe of kind {type(probe).__name__} has no ONNX graph.")
+    mask = graph.input("mask", bool, "n", actions)
+    draw = graph.input("draw", F64, "n")
+    allowed = graph.cast(mask, F64)
+    left = graph.op("Mul", chances, allowed)
+    some = graph.op("Greater", graph.sum(left, 1, keep=True), graph.constant(0.0, F64))
+    left = graph.op("Where", some, left, allowed)
+    shares = graph.op("Div", left, graph.sum(left, 1, keep=True))
+    edges = graph.op("CumSum", shares, graph.constant(1, I64))
+    mark = graph.op("Mul", graph.unsqueeze(draw, 1), graph.slice(edges, actions - 1, actions, 1))
+    place = graph.sum(graph.cast(graph.op("LessOrEqual", edges, mark), I64), 1)
+    # rounding may carry a draw past the last action that can be taken at all
+    possible = graph.cast(graph.op("Greater", shares, graph.constant(0.0, F64)), F32)
+    end = graph.op("ArgMax", possible, axis=1, keepdims=0, select_last_index=1)
+    graph.output("probabilities", shares, F64, "n", actions)
+    graph.output("action", graph.op("Min", place, end), I64, "n")
+    return graph
+
+
+def _encoder(agent: Agent) -> Graph:
+    """What the past tells, to the context that control reads."""
+    graph, context = Graph("encoder"), agent.context
+    dim, actions = agent.spaces.observation_dim, agent.spaces.num_actions
+    if isinstance(context, HiddenContext):
+        hidden = graph.input("hidden", F32, "n", context.dim)
+        vector = standardised(graph, hidden, context.scaler)
+    elif isinstance(context, HistoryContext):
+        vector = _history(graph, context, dim, actions)
+    elif isinstance(context, SegmentContext | UnprobedContext):
+        segment, mean, log_var = _encoded(graph, context, dim, actions)
+        vector = standardised(graph, mean, context.latent_scaler)
+        _tell(graph, mean, log_var, context.dim)
+        if context.novelty is not None:
+            _novelty(graph, segment, mean, log_var, context.novelty)
+    elif isinstance(context, WindowContext):
+        vector = _window(graph, context, dim, actions)
+    else:
+        raise AgentError(
+            f"An agent of the method {agent.method} learns or infers in its episode with more than "
+            "a graph; only sept-offline itself can run it."
+        )
+    graph.output("context", vector, F32, "n", context.dim)
+    return graph
+
+
+def _history(graph: Graph, context: HistoryContext, dim: int, actions: int) -> str:
+    """observations `[n, H, d]`, actions `[n, H]`, seen `[n, H]`, the newest step first."""
+    state = standardised(
+        graph, graph.input("observations", F32, "n", context.steps, dim), context.scaler
+    )
+    taken = graph.op(
+        "Gather",
+        graph.constant(np.eye(actions)),
+        graph.input("actions", I64, "n", context.steps),
+        axis=0,
+    )
+    seen = graph.unsqueeze(graph.input("seen", bool, "n", context.steps), 2)
+    columns = graph.op("Concat", state, taken, graph.cast(seen, F32), axis=2)
+    whole = graph.op("Where", seen, columns, graph.constant(0.0))
+    return graph.reshape(whole, 0, context.dim)
+
+
+def _encoded(
+    graph: Graph, context: SegmentContext | UnprobedContext | WindowContext, dim: int, actions: int
+) -> tuple[Segment, str, str]:
+    """observations `[n, T+1, d]`, actions `[n, T]`, the oldest step first."""
+    steps = context.encoder.steps
+    observations = graph.input("observations", F32, "n", steps + 1, dim)
+    taken = graph.input("actions", I64, "n", steps)
+    segment = Segment(graph, observations, taken, steps, actions)
+    return segment, *encoded(graph, segment, context.encoder)
+
+
+def _tell(graph: Graph, mean: str, log_var: str, size: int) -> str:
+    """Hand out latent and uncertainty; the deviation `[n, k]` comes back."""
+    deviation = graph.op("Exp", graph.op("Mul", log_var, graph.constant(0.5)))
+    graph.output("latent", mean, F32, "n", size)
+    graph.output("uncertainty", graph.mean(deviation, 1), F32, "n")
+    return deviation
+
+
+def _window(graph: Graph, context: WindowContext, dim: int, actions: int) -> str:
+    """As `_encoded`, and largest `[n, k]`, the largest deviation of the episode so far."""
+    _, mean, log_var = _encoded(graph, context, dim, actions)
+    size = context.encoder.latent_dim
+    before = graph.input("largest_before", F32, "n", size)
+    deviation = _tell(graph, mean, log_var, size)
+    largest = graph.op("Max", before, deviation)
+    graph.output("largest", largest, F32, "n", size)
+    doubt = graph.op("ReduceMean", graph.op("Div", deviation, largest), axes=[1], keepdims=1)
+    return graph.op("Concat", standardised(graph, mean, context.latent_scaler), doubt, axis=1)
+
+
+def _novelty(graph: Graph, segment: Segment, mean: str, log_var: str, novelty: Novelty) -> None:
+    """The ELBO's place among those of held-out segments, with the same 2k points as the library."""
+    size = novelty.decoder.latent_dim
+    mean, wide = graph.cast(mean, F64), graph.cast(log_var, F64)
+    half = graph.constant(0.5, F64)
+    deviation = graph.op("Exp", graph.op("Mul", wide, half))
+    reach = graph.op("Mul", deviation, graph.constant(np.sqrt(size), F64))
+    signed = graph.constant(np.concatenate([np.eye(size), -np.eye(size)]), F64)
+    offsets = graph.op("Mul", graph.unsqueeze(reach, 1), signed)
+    points = graph.op("Add", graph.unsqueeze(mean, 1), offsets)
+    likelihood = graph.mean(log_likelihood(graph, segment, points, novelty.decoder), 1)
+    if novelty.prior is None:
+        squares = graph.op("Add", graph.op("Exp", wide), graph.op("Mul", mean, mean))
+        terms = graph.op("Sub", graph.op("Sub", squares, graph.constant(1.0, F64)), wide)
+        divergence = graph.op("Mul", graph.sum(terms, 1), half)
+    else:
+        centre = novelty.prior.mean.astype(F64)
+        variance = novelty.prior.variance.astype(F64)
+        apart = graph.op("Sub", graph.unsqueeze(points, 2), graph.constant(centre, F64))
+        terms = graph.op("Div", graph.op("Mul", apart, apart), graph.constant(variance, F64))
+        terms = graph.op("Add", terms, graph.constant(np.log(variance) + LOG_TWO_PI, F64))
+        each = graph.op("Mul", graph.sum(terms, 3), graph.constant(-0.5, F64))
+        # by hand: not every runtime has ReduceLogSumExp in float64
+        top = graph.op("ReduceMax", each, axes=[2], keepdims=1)
+        shares = graph.mean(graph.op("Exp", graph.op("Sub", each, top)), 2)
+        density = graph.op("Add", graph.op("Log", shares), graph.op("Squeeze", top, _axis(graph)))
+        entropy = graph.op("Add", wide, graph.constant(LOG_TWO_PI + 1, F64))
+        entropy = graph.op("Mul", graph.sum(entropy, 1), half)
+        divergence = graph.op("Neg", graph.op("Add", entropy, graph.mean(density, 1)))
+    elbo = graph.op("Sub", likelihood, divergence)
+    held_out = graph.constant(novelty.held_out, F64)
+    below = graph.op("LessOrEqual", held_out, graph.unsqueeze(elbo, 1))
+    share = graph.mean(graph.cast(below, F64), 1)
+    graph.output("novelty", share, F64, "n")
+    limit = graph.constant(novelty.flagged_below, F64)
+    graph.output("flagged", graph.op("Less", share, limit), bool, "n")
+
+
+def _axis(graph: Graph) -> str:
+    return graph.constant([2], I64)

@@ -1,0 +1,185 @@
+"""An agent that any language can drive: one JSON object a line, many episodes interleaved."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from typing import IO, Any, NoReturn
+
+import numpy as np
+
+from sept_offline.agent import Agent, AgentEpisode
+from sept_offline.errors import AgentError, SeptError
+from sept_offline.seeding import integer
+
+KEYS = {"episode", "observation", "mask", "reward", "seed", "hidden", "end"}
+FIRST_ONLY = ("seed", "hidden")
+SHORTEST_LIMIT = 1 << 20
+"""Bytes a line may have at least; more where the agent observes many columns."""
+OPEN_LIMIT = 100_000
+"""Episodes that may be open at once: a driver that ends none must not fill the memory."""
+
+
+class Lines:
+    """The open episodes of one agent, and the answer to each line.
+
+    An episode's seed is its own `"seed"`, or follows from `seed` and its name, so that what it does
+    does not depend on the episodes beside it. A line answered with an error changes nothing.
+    """
+
+    def __init__(self, agent: Agent, seed: int = 0) -> None:
+        self.agent, self.seed = agent, seed
+        self.episodes: dict[str | int, AgentEpisode] = {}
+        sizes = agent.spaces.observation_dim + agent.spaces.num_actions
+        self.limit = max(SHORTEST_LIMIT, 64 * sizes)
+
+    def serve(self, source: IO[bytes]) -> Iterator[str]:
+        """The answers to all lines of `source`, as they come."""
+        while line := source.readline(self.limit + 1):
+            answer = self._overlong(source, line) if len(line) > self.limit else self.answer(line)
+            if answer is not None:
+                yield json.dumps(answer, allow_nan=False)
+
+    def answer(self, line: bytes | str) -> dict[str, Any] | None:
+        """What is said to one line: an action, an error, or nothing where an episode ends."""
+        name: Any = None
+        try:
+            request = _parse(line)
+            name = _name(request)
+            return self._answer(name, request)
+        except SeptError as error:
+            return {"episode": name, "error": str(error)}
+
+    def _answer(self, name: str | int, request: dict[str, Any]) -> dict[str, Any] | None:
+        unknown = sorted(set(request) - KEYS)
+        if unknown:
+            raise AgentError(
+                f"A line may have the keys {', '.join(sorted(KEYS))}, found {', '.join(unknown)}."
+            )
+        if "end" in request:
+            self._end(name, request)
+            return None
+        if "observation" not in request:
+            raise AgentError("A line needs an observation, or the end of the episode.")
+        observation = _numbers(request["observation"], "observation")
+        mask = _mask(request.get("mask"))
+        reward = _reward(request.get("reward"))
+        episode = self.episodes.get(name) or self._begin(name, request)
+        if episode.steps and any(key in request for key in FIRST_ONLY):
+            raise AgentError("Seed and hidden parameters are given with an episode's first line.")
+        phase = episode.phase
+        action = episode.act(observation, reward, mask)
+        self.episodes[name] = episode
+        latent = episode.latent
+        return {
+            "episode": name,
+            "action": action,
+            "action_name": self.agent.spaces.action_names[action],
+            "phase": phase,
+            "latent": None if latent is None else [_finite(float(value)) for value in latent],
+            "uncertainty": _finite(episode.uncertainty),
+            "novelty": _finite(episode.novelty),
+            "flagged": episode.flagged,
+            "out_of_range": list(episode.out_of_range),
+        }
+
+    def _begin(self, name: str | int, request: dict[str, Any]) -> AgentEpisode:
+        if len(self.episodes) >= OPEN_LIMIT:
+            raise AgentError(f"{OPEN_LIMIT:,} episodes are open; end some before another begins.")
+        seed = request.get("seed")
+        if seed is None:
+            seed = integer(self.seed, "act", json.dumps(name))
+        elif not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**63:
+            raise AgentError("A seed is a whole number, at least 0.")
+        hidden = request.get("hidden")
+        if hidden is not None and not isinstance(hidden, dict):
+            raise AgentError("Hidden parameters are an object of names and numbers.")
+        if hidden is not None:
+            values = _numbers(list(hidden.values()), "hidden parameters")
+            hidden = dict(zip(hidden, values.tolist(), strict=True))
+        return self.agent.begin(seed, hidden)
+
+    def _end(self, name: str | int, request: dict[str, Any]) -> None:
+        if request["end"] is not True or set(request) != {"episode", "end"}:
+            raise AgentError('An episode ends with {"episode": …, "end": true} and nothing else.')
+        if name not in self.episodes:
+            raise AgentError("This episode is not open: it never began, or has ended already.")
+        del self.episodes[name]
+
+    def _overlong(self, source: IO[bytes], line: bytes) -> dict[str, Any]:
+        """Read past a line that is too long, without keeping it."""
+        while line and not line.endswith(b"\n"):
+            line = source.readline(self.limit)
+        return {"episode": None, "error": f"A line may have {self.limit:,} bytes, found more."}
+
+
+def _parse(line: bytes | str) -> dict[str, Any]:
+    try:
+        request = json.loads(line, parse_constant=_no_number)
+    except (ValueError, RecursionError) as error:
+        reason = "it is nested too deeply" if isinstance(error, RecursionError) else error
+        raise AgentError(f"The line is not a JSON object: {reason}.") from error
+    if not isinstance(request, dict):
+        raise AgentError(f"The line is not a JSON object, but {_kind(request)}.")
+    return request
+
+
+def _no_number(word: str) -> NoReturn:
+    raise ValueError(f"{word} is no number in JSON")
+
+
+def _name(request: dict[str, Any]) -> str | int:
+    name = request.get("episode")
+    if isinstance(name, bool) or not isinstance(name, str | int):
+        raise AgentError('A line names its episode: "episode" is a string or a whole number.')
+    return name
+
+
+def _numbers(values: Any, what: str) -> np.ndarray[Any, np.dtype[np.float32]]:
+    if not isinstance(values, list) or not all(_is_number(value) for value in values):
+        raise AgentError(f"The {what} must be a list of numbers, found {_kind(values)}.")
+    # what float32 cannot hold becomes infinite, and is refused as such
+    with np.errstate(over="ignore"):
+        return np.array([_float(value) for value in values], dtype=np.float64).astype(np.float32)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _float(value: float) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
+
+
+def _mask(mask: Any) -> np.ndarray[Any, Any] | None:
+    if mask is None:
+        return None
+    if not isinstance(mask, list) or not all(
+        isinstance(one, bool) or one in (0, 1) for one in mask
+    ):
+        raise AgentError(f"A mask must be a list of true and false, found {_kind(mask)}.")
+    return np.array(mask, dtype=bool)
+
+
+def _reward(reward: Any) -> float | None:
+    if reward is None:
+        return None
+    if not _is_number(reward):
+        raise AgentError(f"A reward must be a number, found {_kind(reward)}.")
+    return _float(reward)
+
+
+def _finite(value: float | None) -> float | None:
+    """JSON has no word for what is not finite."""
+    return value if value is not None and math.isfinite(value) else None
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, list):
+        return "a list with something else in it"
+    names = {dict: "an object", str: "a string", bool: "true or false", type(None): "null"}
+    return names.get(type(value), "a number")

@@ -1,0 +1,141 @@
+"""An ONNX export in an episode: what any host of the graphs has to do, done with onnxruntime."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sept_offline.deploy.manifest import read_manifest
+from sept_offline.deploy.optional import onnxruntime
+from sept_offline.deploy.runtime import probe_stream
+from sept_offline.errors import AgentError
+from sept_offline.family import Hidden
+
+Array = NDArray[Any]
+
+
+class OnnxAgent:
+    """The graphs of an export, each in a session of one thread."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self.manifest = read_manifest(Path(folder), "onnx")
+        self.context = self.manifest["context"]
+        runtime = onnxruntime()
+        options = runtime.SessionOptions()
+        options.intra_op_num_threads = options.inter_op_num_threads = 1
+        # errors come as exceptions; warnings are about the machine
+        options.log_severity_level = 3
+        providers = ["CPUExecutionProvider"]
+        self._sessions = {
+            name: runtime.InferenceSession(
+                (Path(folder) / graph["file"]).read_bytes(), options, providers=providers
+            )
+            for name, graph in self.manifest["graphs"].items()
+        }
+        self._takes = {
+            name: set(graph["inputs"]) for name, graph in self.manifest["graphs"].items()
+        }
+        self._gives = {
+            name: list(graph["outputs"]) for name, graph in self.manifest["graphs"].items()
+        }
+
+    def run(self, graph: str, **inputs: Array) -> dict[str, Array]:
+        """All outputs of a graph; of `inputs` it is given those it takes."""
+        given = {name: value for name, value in inputs.items() if name in self._takes[graph]}
+        names = self._gives[graph]
+        return dict(zip(names, self._sessions[graph].run(names, given), strict=True))
+
+    def begin(self, seed: int = 0, hidden: Hidden | None = None) -> OnnxEpisode:
+        """A new episode; `hidden` only for an agent that needs the hidden parameters."""
+        return OnnxEpisode(self, seed, hidden)
+
+
+class OnnxEpisode:
+    """The state of one episode: the steps so far, and the context of the control."""
+
+    def __init__(self, agent: OnnxAgent, seed: int, hidden: Hidden | None) -> None:
+        self.agent, self.steps = agent, 0
+        self.latent: Array | None = None
+        self.uncertainty: float | None = None
+        self.novelty: float | None = None
+        self.flagged = False
+        described, manifest = agent.context, agent.manifest
+        self._kind = described["kind"]
+        self._actions = len(manifest["action_names"])
+        self._rng = probe_stream(seed)
+        self._context = np.array([described.get("start", [])], dtype=np.float32)
+        self._largest = np.array([described.get("largest", [])], dtype=np.float32)
+        length, dim = int(described.get("steps", 0)), len(manifest["observation_names"])
+        extra = 0 if self._kind == "history" else 1
+        self._past = np.zeros((1, length + extra, dim), dtype=np.float32)
+        self._taken = np.zeros((1, length), dtype=np.int64)
+        if (self._kind == "hidden") != (hidden is not None):
+            raise AgentError("Hidden parameters are given to the agent that needs them, and only.")
+        if hidden is not None:
+            values = np.array([[hidden[name] for name in described["names"]]], dtype=np.float32)
+            self._context = agent.run("encoder", hidden=values)["context"]
+
+    @property
+    def phase(self) -> str:
+        """Who chooses the next action: "probe" or "control"."""
+        return "probe" if self.steps < self.agent.manifest["probe_steps"] else "control"
+
+    def act(self, observation: Array, mask: Array | None = None) -> int:
+        """The action in `observation[d]`, of those where `mask[num_actions]` is true."""
+        row = np.asarray(observation, dtype=np.float32)[None]
+        allowed = np.ones((1, self._actions), dtype=bool)
+        if mask is not None:
+            allowed = np.asarray(mask, dtype=bool)[None]
+        if self._kind == "history":
+            self._remember()
+        elif self._kind in ("segment", "unprobed", "window"):
+            self._see(row)
+        probing = self.phase == "probe"
+        if probing:
+            given = {"time": np.array([self.steps]), "draw": np.array([self._rng.random()])}
+            found = self.agent.run("probe", observation=row, mask=allowed, **given)
+        elif self.flagged and "fallback" in self.agent.manifest["graphs"]:
+            found = self.agent.run("fallback", observation=row, mask=allowed)
+        else:
+            found = self.agent.run("control", observation=row, context=self._context, mask=allowed)
+        action = int(found["action"][0])
+        self._took(row, action)
+        self.steps += 1
+        return action
+
+    def _took(self, row: Array, action: int) -> None:
+        if self._kind == "history":
+            self._past = np.concatenate([row[:, None], self._past[:, :-1]], axis=1)
+            self._taken = np.concatenate([[[action]], self._taken[:, :-1]], axis=1)
+        elif self._kind == "window":
+            self._taken = np.concatenate([self._taken[:, 1:], [[action]]], axis=1)
+        elif self.steps < self._taken.shape[1]:
+            self._taken[0, self.steps] = action
+
+    def _remember(self) -> None:
+        """Newest first; what the episode has not had yet is not seen."""
+        seen = (np.arange(self._taken.shape[1]) < self.steps)[None]
+        found = self.agent.run("encoder", observations=self._past, actions=self._taken, seen=seen)
+        self._context = found["context"]
+
+    def _see(self, row: Array) -> None:
+        """The first T steps, or the last of a window, and what they tell once they are whole."""
+        steps = self._taken.shape[1]
+        if self._kind == "window":
+            self._past = np.concatenate([self._past[:, 1:], row[:, None]], axis=1)
+        elif self.steps <= steps:
+            self._past[0, self.steps] = row[0]
+        whole = self.steps >= steps if self._kind == "window" else self.steps == steps
+        if not whole:
+            return
+        found = self.agent.run(
+            "encoder", observations=self._past, actions=self._taken, largest_before=self._largest
+        )
+        self.latent, self.uncertainty = found["latent"][0], float(found["uncertainty"][0])
+        self._context = found["context"]
+        self._largest = found.get("largest", self._largest)
+        if "novelty" in found:
+            self.novelty, self.flagged = float(found["novelty"][0]), bool(found["flagged"][0])

@@ -1,0 +1,146 @@
+"""The networks of an agent as ONNX operators, their weights and scalers inside."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sept_offline.agent.decoder import TransitionDecoder
+from sept_offline.agent.encoder import FlatEncoder, LstmEncoder
+from sept_offline.agent.networks import MLP, Constrained, Ensemble, Standardiser
+from sept_offline.deploy.graph import Graph
+from sept_offline.errors import AgentError
+
+
+def standardised(graph: Graph, x: str, scaler: Standardiser) -> str:
+    """`x[..., k]`, standardised."""
+    centred = graph.op("Sub", x, graph.constant(scaler.mean))
+    return graph.op("Mul", centred, graph.constant(scaler.inverse))
+
+
+def layers(graph: Graph, x: str, network: MLP) -> str:
+    """`x[n, inputs]` to `[n, outputs]`."""
+    last = len(network.layers) - 1
+    for index, (weight, bias) in enumerate(network.layers):
+        x = graph.op("Gemm", x, graph.constant(weight), graph.constant(bias), transB=1)
+        if index == last:
+            break
+        norm = network.norms[index]
+        if norm is not None and network.norm_first:
+            x = _normalised(graph, x, *map(graph.constant, norm))
+        x = graph.op("Relu" if network.activation == "relu" else "Tanh", x)
+        if norm is not None and not network.norm_first:
+            x = _normalised(graph, x, *map(graph.constant, norm))
+    return x
+
+
+def _normalised(graph: Graph, x: str, gamma: str, beta: str) -> str:
+    return graph.op("LayerNormalization", x, gamma, beta, axis=-1, epsilon=1e-5)
+
+
+def network(graph: Graph, x: str, whole: object) -> str:
+    """Values of whichever network a control has."""
+    if isinstance(whole, MLP):
+        return layers(graph, x, whole)
+    if isinstance(whole, Ensemble):
+        total = graph.op("Sum", *(layers(graph, x, member) for member in whole.members))
+        return graph.op("Mul", total, graph.constant(1 / len(whole.members)))
+    if isinstance(whole, Constrained):
+        logits, values = network(graph, x, whole.imitator), network(graph, x, whole.values)
+        top = graph.op("ReduceMax", logits, axes=[1], keepdims=1)
+        least = graph.constant(np.log(whole.flexibility))
+        likely = graph.op("Greater", graph.op("Sub", logits, top), least)
+        lowest = graph.op("ReduceMin", values, axes=[1], keepdims=1)
+        shifted = graph.op("Add", graph.op("Sub", values, lowest), graph.constant(1e-5))
+        return graph.op("Mul", shifted, graph.cast(likely, np.float32))
+    raise AgentError(f"A control of kind {type(whole).__name__} has no ONNX graph.")
+
+
+class Segment:
+    """What both encoder and decoder read of `observations[n, T+1, d]`, `actions[n, T]`."""
+
+    def __init__(
+        self, graph: Graph, observations: str, actions: str, steps: int, num_actions: int
+    ) -> None:
+        self.steps, self.num_actions = steps, num_actions
+        self.before = graph.slice(observations, 0, steps, 1)
+        after = graph.slice(observations, 1, steps + 1, 1)
+        self.change = graph.op("Sub", after, self.before)
+        eye = graph.constant(np.eye(num_actions))
+        self.taken = graph.op("Gather", eye, actions, axis=0)
+
+
+def encoded(graph: Graph, segment: Segment, encoder: object) -> tuple[str, str]:
+    """Mean and log-variance, `[n, k]` each."""
+    if isinstance(encoder, FlatEncoder):
+        output = _flat(graph, segment, encoder)
+    elif isinstance(encoder, LstmEncoder):
+        output = _lstm(graph, segment, encoder)
+    else:
+        raise AgentError(f"An encoder of kind {type(encoder).__name__} has no ONNX graph.")
+    size = encoder.latent_dim
+    low, high = (graph.constant(bound) for bound in encoder.log_var_range)
+    log_var = graph.op("Clip", graph.slice(output, size, 2 * size, 1), low, high)
+    return graph.slice(output, 0, size, 1), log_var
+
+
+def _flat(graph: Graph, segment: Segment, encoder: FlatEncoder) -> str:
+    state = standardised(graph, segment.before, encoder.observation_scaler)
+    delta = standardised(graph, segment.change, encoder.delta_scaler)
+    crossed = graph.op("Mul", graph.unsqueeze(segment.taken, 3), graph.unsqueeze(delta, 2))
+    crossed = graph.reshape(crossed, 0, 0, segment.num_actions * encoder.observation_dim)
+    read = graph.op("Concat", state, segment.taken, delta, crossed, axis=2)
+    return layers(graph, graph.reshape(read, 0, encoder.network.input_dim), encoder.network)
+
+
+def _lstm(graph: Graph, segment: Segment, encoder: LstmEncoder) -> str:
+    state = standardised(graph, segment.before, encoder.observation_scaler)
+    read = graph.op("Concat", state, segment.taken, axis=2)
+    read = graph.op("Transpose", read, perm=[1, 0, 2])
+    size = encoder.hidden_dim
+    # ONNX has the gates in the order i, o, f, g
+    order = np.concatenate([np.arange(size) + place * size for place in (0, 3, 1, 2)])
+    ways = encoder.directions
+    states = graph.op(
+        "LSTM",
+        read,
+        graph.constant(np.stack([way[0][order] for way in ways])),
+        graph.constant(np.stack([way[1][order] for way in ways])),
+        graph.constant(np.stack([np.concatenate([way[2][order], way[3][order]]) for way in ways])),
+        direction="bidirectional",
+        hidden_size=size,
+    )
+    pooled = graph.op("Transpose", graph.mean(states, 0), perm=[1, 0, 2])
+    return layers(graph, graph.reshape(pooled, 0, 2 * size), encoder.head)
+
+
+def log_likelihood(graph: Graph, segment: Segment, points: str, decoder: TransitionDecoder) -> str:
+    """Σ_t log p(s_{t+1} − s_t | s_t, a_t, z), `[n, p]` float64, at each of `points[n, p, k]`."""
+    dim, size, count = decoder.observation_dim, decoder.latent_dim, 2 * decoder.latent_dim
+    steps, actions = segment.steps, segment.num_actions
+
+    def at_each_point(value: str) -> str:
+        return graph.expand(graph.unsqueeze(value, 1), 1, count, 1, 1)
+
+    state = at_each_point(standardised(graph, segment.before, decoder.observation_scaler))
+    delta = at_each_point(standardised(graph, segment.change, decoder.delta_scaler))
+    taken = at_each_point(segment.taken)
+    latent = graph.unsqueeze(graph.cast(points, np.float32), 2)
+    latent = graph.expand(latent, 1, 1, steps, 1)
+    crossed = graph.op("Mul", graph.unsqueeze(taken, 4), graph.unsqueeze(latent, 3))
+    crossed = graph.reshape(crossed, 0, 0, 0, actions * size)
+    read = graph.op("Concat", state, taken, latent, crossed, axis=3)
+    rows = graph.reshape(read, -1, decoder.network.input_dim)
+    output = graph.cast(layers(graph, rows, decoder.network), np.float64)
+    mean = graph.slice(output, 0, dim, 1)
+    low, high = (graph.constant(bound, np.float64) for bound in decoder.log_var_range)
+    log_var = graph.op("Clip", graph.slice(output, dim, 2 * dim, 1), low, high)
+    wrong = graph.op("Sub", graph.cast(graph.reshape(delta, -1, dim), np.float64), mean)
+    precision = graph.op("Exp", graph.op("Neg", log_var))
+    terms = graph.op("Mul", graph.op("Mul", wrong, wrong), precision)
+    terms = graph.op("Add", graph.op("Add", terms, log_var), _double(graph, np.log(2 * np.pi)))
+    total = graph.sum(graph.reshape(graph.sum(terms, 1), -1, count, steps), 2)
+    return graph.op("Mul", total, _double(graph, -0.5))
+
+
+def _double(graph: Graph, value: float) -> str:
+    return graph.constant(value, np.float64)

@@ -1,0 +1,514 @@
+"""An exported agent in one file: NumPy acts, and nothing else is needed.
+
+Beside this file lie `manifest.json` and `weights.npz`. In an episode:
+
+    from runtime import load
+    agent = load("the folder of this file")
+    episode = agent.begin(seed=0)
+    action = episode.act(observation)       # or act(observation, mask=[True, False, …])
+
+`phase`, `latent`, `uncertainty`, `novelty`, `flagged` and `out_of_range` of an episode tell what it
+knows. The same seed and the same observations give the same actions as the library
+the agent came from.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+FORMAT = 1
+F32 = np.float32
+LOG_TWO_PI = float(np.log(2 * np.pi))
+
+
+class AgentError(ValueError):
+    """The agent is damaged, or was given what it cannot use."""
+
+
+def load(folder: str | Path) -> Agent:
+    """The agent that was exported to `folder`."""
+    place = Path(folder)
+    manifest = json.loads((place / "manifest.json").read_text(encoding="utf-8"))
+    if manifest.get("format") != FORMAT or manifest.get("form") != "numpy":
+        raise AgentError(f"{place} holds no agent that this runtime can read.")
+    content = (place / "weights.npz").read_bytes()
+    if hashlib.sha256(content).hexdigest() != manifest["files"]["weights.npz"]:
+        raise AgentError(f"{place / 'weights.npz'} does not match its checksum: it is damaged.")
+    with np.load(io.BytesIO(content), allow_pickle=False) as file:
+        weights = {name: file[name] for name in file.files}
+    return Agent(manifest, weights)
+
+
+class Agent:
+    """What is shared by all episodes; it never changes."""
+
+    def __init__(self, manifest: dict[str, Any], weights: dict[str, Any]) -> None:
+        self.manifest, self.weights = manifest, weights
+        self.observation_names = tuple(manifest["observation_names"])
+        self.action_names = tuple(manifest["action_names"])
+        self.probe_steps = int(manifest["probe_steps"])
+        self.context = manifest["context"]
+        self.control = Control(weights, "control")
+        self.fallback = Control(weights, "fallback") if manifest["fallback"] else None
+        self.encoder: Any = Encoder(self) if "encoder" in self.context else None
+        self.lowest = np.asarray(manifest["range"]["lowest"], F32)
+        self.highest = np.asarray(manifest["range"]["highest"], F32)
+
+    def begin(self, seed: int = 0, hidden: dict[str, float] | None = None) -> Episode:
+        """A new episode; `hidden` only for an agent that needs the hidden parameters."""
+        return Episode(self, seed, hidden)
+
+
+class Scaler:
+    """(x − mean) / scale, column by column."""
+
+    def __init__(self, weights: dict[str, Any], name: str) -> None:
+        self.mean = weights[f"{name}.mean"]
+        self.inverse = (F32(1) / weights[f"{name}.scale"]).astype(F32)
+
+    def __call__(self, x: Any) -> Any:
+        """`x[..., k]`, standardised."""
+        return (np.asarray(x, F32) - self.mean) * self.inverse
+
+
+class Layers:
+    """Linear layers with an activation, and perhaps a LayerNorm, in each but the last."""
+
+    def __init__(self, weights: dict[str, Any], name: str) -> None:
+        activation, norm_first = weights[f"{name}.form"]
+        self.relu, self.norm_first = activation == 0, bool(norm_first)
+        self.layers: list[tuple[Any, Any, Any]] = []
+        while f"{name}.{len(self.layers)}.weight" in weights:
+            layer = f"{name}.{len(self.layers)}"
+            norm = None
+            if f"{layer}.gamma" in weights:
+                norm = weights[f"{layer}.gamma"], weights[f"{layer}.beta"]
+            self.layers.append((weights[f"{layer}.weight"].T, weights[f"{layer}.bias"], norm))
+
+    def __call__(self, x: Any) -> Any:
+        """`x[..., inputs]` to `[..., outputs]`."""
+        value = np.asarray(x, F32)
+        for weight, bias, norm in self.layers[:-1]:
+            value = value @ weight + bias
+            if norm is not None and self.norm_first:
+                value = _normalise(value, *norm)
+            value = np.maximum(value, F32(0)) if self.relu else np.tanh(value)
+            if norm is not None and not self.norm_first:
+                value = _normalise(value, *norm)
+        weight, bias, _ = self.layers[-1]
+        return value @ weight + bias
+
+
+def _normalise(value: Any, gamma: Any, beta: Any) -> Any:
+    centred = value - value.mean(axis=-1, keepdims=True)
+    variance = (centred * centred).mean(axis=-1, keepdims=True)
+    return centred * (F32(1) / np.sqrt(variance + F32(1e-5))) * gamma + beta
+
+
+class Mean:
+    """The mean of several networks."""
+
+    def __init__(self, weights: dict[str, Any], name: str) -> None:
+        self.members: list[Layers] = []
+        while f"{name}.member{len(self.members)}.form" in weights:
+            self.members.append(Layers(weights, f"{name}.member{len(self.members)}"))
+
+    def __call__(self, x: Any) -> Any:
+        """The mean output."""
+        total = self.members[0](x)
+        for member in self.members[1:]:
+            total = total + member(x)
+        return total * F32(1 / len(self.members))
+
+
+class Imitated:
+    """Values of the actions that an imitator finds likely enough, 0 for the others."""
+
+    def __init__(self, weights: dict[str, Any], name: str) -> None:
+        self.values = _network(weights, f"{name}.values")
+        self.imitator = _network(weights, f"{name}.imitator")
+        self.least = F32(np.log(float(weights[f"{name}.flexibility"][0])))
+
+    def __call__(self, x: Any) -> Any:
+        """Shifted values."""
+        logits, values = self.imitator(x), self.values(x)
+        likely = logits - logits.max(axis=-1, keepdims=True) > self.least
+        return (values - values.min(axis=-1, keepdims=True) + F32(1e-5)) * likely
+
+
+def _network(weights: dict[str, Any], name: str) -> Any:
+    if f"{name}.flexibility" in weights:
+        return Imitated(weights, name)
+    return (Mean if f"{name}.member0.form" in weights else Layers)(weights, name)
+
+
+class Control:
+    """Values the actions on the standardised state and the context beside it."""
+
+    def __init__(self, weights: dict[str, Any], name: str) -> None:
+        self.scaler = Scaler(weights, f"{name}.scaler")
+        self.network = _network(weights, f"{name}.network")
+
+    def values(self, observation: Any, context: Any) -> Any:
+        """`[num_actions]` in `observation[d]` with `context[k]`."""
+        return self.network(np.concatenate([self.scaler(observation), context]))
+
+
+class Episode:
+    """One episode: `act` is all there is to do with it."""
+
+    def __init__(self, agent: Agent, seed: int = 0, hidden: dict[str, float] | None = None) -> None:
+        kind = agent.context["kind"]
+        if (kind == "hidden") != (hidden is not None):
+            needed = "needs" if kind == "hidden" else "does not need"
+            raise AgentError(f"The agent {needed} the hidden parameters.")
+        self.agent, self.steps, self.out_of_range = agent, 0, ()
+        self.tracker = TRACKERS[kind](agent, seed, hidden)
+
+    out_of_range: tuple[str, ...]
+
+    @property
+    def phase(self) -> str:
+        """Who chooses the next action: "probe" or "control"."""
+        return "probe" if self.steps < self.agent.probe_steps else "control"
+
+    @property
+    def latent(self) -> Any:
+        """The posterior mean `[k]`, once there is one."""
+        return self.tracker.latent
+
+    @property
+    def uncertainty(self) -> float | None:
+        """The posterior's standard deviation, mean over columns."""
+        return self.tracker.uncertainty
+
+    @property
+    def novelty(self) -> float | None:
+        """The share of held-out training segments no likelier than this one; near 0 is new."""
+        return self.tracker.novelty
+
+    @property
+    def flagged(self) -> bool:
+        """Whether the instance looks like none that was learned from."""
+        return self.tracker.flagged
+
+    def act(self, observation: Any, mask: Any = None) -> int:
+        """The action in `observation[d]`, of those where `mask[num_actions]` is true."""
+        agent, value = self.agent, np.asarray(observation, F32)
+        if value.shape != agent.lowest.shape:
+            raise AgentError(f"Expected {len(agent.lowest)} columns, found {list(value.shape)}.")
+        row = value.tolist()
+        if not all(map(math.isfinite, row)):
+            raise AgentError(f"The observation at step {self.steps} is not finite: {row}.")
+        allowed = None if mask is None else self._allowed(mask)
+        self.out_of_range = ()
+        outside = (value < agent.lowest) | (value > agent.highest)
+        if outside.any():
+            names = agent.observation_names
+            self.out_of_range = tuple(names[index] for index in np.flatnonzero(outside))
+        tracker = self.tracker
+        action = tracker.step(value, allowed)
+        self.steps += 1
+        if action is None:
+            if tracker.flagged and agent.fallback is not None:
+                values = agent.fallback.values(value, tracker.vector[:0])
+            else:
+                values = agent.control.values(value, tracker.vector)
+            if allowed is not None:
+                values = np.where(allowed, values, -np.inf)
+            action = int(values.argmax())
+        tracker.took(action)
+        return action
+
+    def _allowed(self, mask: Any) -> Any:
+        given = np.asarray(mask)
+        if given.shape != (len(self.agent.action_names),) or given.dtype.kind not in "biu":
+            raise AgentError(
+                f"A mask says true or false of {len(self.agent.action_names)} actions."
+            )
+        allowed = given.astype(bool)
+        if not allowed.any():
+            raise AgentError("A mask forbids every action; at least one must be allowed.")
+        return allowed
+
+
+class Tracker:
+    """What an episode keeps beside the state; `vector[k]` is what control reads of it."""
+
+    latent: Any = None
+    uncertainty: float | None = None
+    novelty: float | None = None
+    flagged = False
+
+    def __init__(self, agent: Agent, seed: int, hidden: dict[str, float] | None) -> None:
+        self.agent, self.time = agent, 0
+        self.vector: Any = np.zeros(0, F32)
+
+    def step(self, observation: Any, allowed: Any) -> int | None:
+        """The tracker's own action, or None where control is to act."""
+        return None
+
+    def took(self, action: int) -> None:
+        """Told what was done."""
+        self.time += 1
+
+
+class Hidden(Tracker):
+    """The true hidden parameters."""
+
+    def __init__(self, agent: Agent, seed: int, hidden: dict[str, float] | None) -> None:
+        super().__init__(agent, seed, hidden)
+        names, given = agent.context["names"], hidden or {}
+        if set(given) != set(names):
+            raise AgentError(f"The agent needs the hidden parameters {', '.join(names)}.")
+        values = np.array([float(given[name]) for name in names], F32)
+        if not np.isfinite(values).all():
+            raise AgentError("Hidden parameters must be finite.")
+        self.vector = Scaler(agent.weights, "context.scaler")(values)
+
+
+class History(Tracker):
+    """The last steps, newest first: state, one-hot action and a 1; zeros before the episode."""
+
+    def __init__(self, agent: Agent, seed: int, hidden: dict[str, float] | None) -> None:
+        super().__init__(agent, seed, hidden)
+        self.scaler = Scaler(agent.weights, "context.scaler")
+        width = len(agent.observation_names) + len(agent.action_names) + 1
+        self.past = np.zeros((agent.context["steps"], width), F32)
+        self.vector = self.past.reshape(-1)
+
+    def step(self, observation: Any, allowed: Any) -> int | None:
+        """Control acts."""
+        self.present = self.scaler(observation)
+        return None
+
+    def took(self, action: int) -> None:
+        """The present becomes the newest of the past."""
+        taken = np.eye(len(self.agent.action_names), dtype=F32)[action]
+        newest = np.concatenate([self.present, taken, np.ones(1, F32)])
+        self.past = np.concatenate([newest[None], self.past[:-1]])
+        self.vector = self.past.reshape(-1)
+
+
+class Encoded(Tracker):
+    """The latent of the first T steps, taken by control: it begins with a latent of its own."""
+
+    def __init__(self, agent: Agent, seed: int, hidden: dict[str, float] | None) -> None:
+        super().__init__(agent, seed, hidden)
+        self.encoder = agent.encoder
+        self.scaler = Scaler(agent.weights, "context.latent")
+        steps, dim = self.encoder.steps, len(agent.observation_names)
+        self.observations = np.zeros((1, steps + 1, dim), F32)
+        self.actions = np.zeros((1, steps), np.int64)
+        self.vector = agent.weights.get("context.start", self.vector)
+
+    def step(self, observation: Any, allowed: Any) -> int | None:
+        """Control acts."""
+        self._see(observation)
+        return None
+
+    def took(self, action: int) -> None:
+        """One more step."""
+        if self.time < self.encoder.steps:
+            self.actions[0, self.time] = action
+        self.time += 1
+
+    def _see(self, observation: Any) -> None:
+        if self.time > self.encoder.steps:
+            return
+        self.observations[0, self.time] = observation
+        if self.time == self.encoder.steps:
+            mean, log_var = self.encoder(self.observations, self.actions)
+            self.latent = mean[0]
+            self.uncertainty = float(np.exp(F32(0.5) * log_var[0]).mean())
+            self.vector = self.scaler(mean[0])
+            if self.agent.context["novelty"] is not None:
+                self.novelty = novelty(self.agent, self.observations, self.actions, mean, log_var)
+                self.flagged = self.novelty < self.agent.context["novelty"]["flagged_below"]
+
+
+class Probed(Encoded):
+    """The latent of the first T steps, taken by a probe."""
+
+    def __init__(self, agent: Agent, seed: int, hidden: dict[str, float] | None) -> None:
+        super().__init__(agent, seed, hidden)
+        self.random = probe_stream(seed)
+        self.kind = agent.context["probe"]["kind"]
+        if self.kind == "network":
+            self.scaled = Scaler(agent.weights, "context.probe.scaler")
+            self.network = Layers(agent.weights, "context.probe.network")
+        elif self.kind == "table":
+            rows = agent.weights["context.probe.table"].astype(np.float64)
+            self.table = rows / rows.sum(axis=1, keepdims=True)
+
+    def step(self, observation: Any, allowed: Any) -> int | None:
+        """A drawn action while the probe lasts."""
+        self._see(observation)
+        if self.time >= self.encoder.steps:
+            return None
+        chances = self._probabilities(observation)
+        if allowed is not None:
+            left = np.where(allowed, chances, 0.0)
+            chances = left / left.sum() if left.sum() > 0 else allowed / allowed.sum()
+        edges = np.cumsum(chances)
+        place = int(np.searchsorted(edges, self.random.random() * edges[-1], side="right"))
+        return min(place, int(np.flatnonzero(chances)[-1]))
+
+    def _probabilities(self, observation: Any) -> Any:
+        if self.kind == "network":
+            logits = self.network(self.scaled(observation)).astype(np.float64)
+            likely = np.exp(logits - logits.max())
+            return likely / likely.sum()
+        if self.kind == "table":
+            return self.table[min(self.time, len(self.table) - 1)]
+        count = len(self.agent.action_names)
+        return np.full(count, 1 / count)
+
+
+class Window(Tracker):
+    """The latent of the last T steps, and the doubt about it."""
+
+    def __init__(self, agent: Agent, seed: int, hidden: dict[str, float] | None) -> None:
+        super().__init__(agent, seed, hidden)
+        self.encoder = agent.encoder
+        self.scaler = Scaler(agent.weights, "context.latent")
+        self.largest = np.ones(len(self.scaler.mean), F32)
+        self.vector = np.append(np.zeros(len(self.scaler.mean), F32), F32(1))
+        self.observations = np.zeros((1, self.encoder.steps + 1, len(agent.lowest)), F32)
+        self.actions = np.zeros((1, self.encoder.steps), np.int64)
+
+    def step(self, observation: Any, allowed: Any) -> int | None:
+        """Control acts, with what the window that ends here tells."""
+        newest = np.asarray(observation)[None, None]
+        self.observations = np.concatenate([self.observations[:, 1:], newest], axis=1)
+        if self.time >= self.encoder.steps:
+            mean, log_var = self.encoder(self.observations, self.actions)
+            deviation = np.exp(F32(0.5) * log_var[0])
+            self.largest = np.maximum(self.largest, deviation)
+            self.latent, self.uncertainty = mean[0], float(deviation.mean())
+            doubt = F32((deviation / self.largest).mean())
+            self.vector = np.append(self.scaler(mean[0]), doubt)
+        return None
+
+    def took(self, action: int) -> None:
+        """The newest step of the window."""
+        self.actions = np.append(self.actions[:, 1:], [[action]], axis=1)
+        self.time += 1
+
+
+TRACKERS = {
+    "none": Tracker,
+    "hidden": Hidden,
+    "history": History,
+    "segment": Probed,
+    "unprobed": Encoded,
+    "window": Window,
+}
+
+
+def probe_stream(seed: int) -> np.random.Generator:
+    """The stream the probe's draws come from: PCG64, its seed sequence named "agent", "probe"."""
+    digest = hashlib.sha256(b"str:agent\x1fstr:probe").digest()
+    words = tuple(int.from_bytes(digest[i : i + 4], "little") for i in range(0, 32, 4))
+    return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=words)))
+
+
+class Encoder:
+    """From T steps, and the state they end in, to mean and log-variance of the latent."""
+
+    def __init__(self, agent: Agent) -> None:
+        described, weights = agent.context["encoder"], agent.weights
+        self.flat, self.steps = described["kind"] == "flat", int(described["steps"])
+        self.one_hot = np.eye(len(agent.action_names), dtype=F32)
+        self.clip = described["log_var_range"]
+        self.state = Scaler(weights, "context.encoder.observation")
+        if self.flat:
+            self.delta = Scaler(weights, "context.encoder.delta")
+            self.network = Layers(weights, "context.encoder.network")
+            return
+        self.network = Layers(weights, "context.encoder.head")
+        parts = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+        self.directions = [
+            tuple(weights[f"context.encoder.{way}.{part}"] for part in parts)
+            for way in ("forward", "backward")
+        ]
+
+    def __call__(self, observations: Any, actions: Any) -> tuple[Any, Any]:
+        """`[n, k]` each, of `observations[n, T+1, d]`, `actions[n, T]`."""
+        state, taken = self.state(observations[:, :-1]), self.one_hot[actions]
+        if self.flat:
+            delta = self.delta(observations[:, 1:] - observations[:, :-1])
+            crossed = taken[..., :, None] * delta[..., None, :]
+            crossed = crossed.reshape(*actions.shape, -1)
+            read = np.concatenate([state, taken, delta, crossed], axis=2)
+            output = self.network(read.reshape(len(actions), -1))
+        else:
+            read = np.concatenate([state, taken], axis=2)
+            ahead, back = self.directions
+            pooled = [_lstm(read, *ahead).mean(axis=1), _lstm(read[:, ::-1], *back).mean(axis=1)]
+            output = self.network(np.concatenate(pooled, axis=1))
+        size = output.shape[1] // 2
+        return output[:, :size], np.clip(output[:, size:], *self.clip).astype(F32)
+
+
+def _sigmoid(x: Any) -> Any:
+    return F32(0.5) * (np.tanh(F32(0.5) * x) + F32(1))
+
+
+def _lstm(inputs: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any) -> Any:
+    """The states `[n, T, H]` over `inputs[n, T, in]`; gates in the order i, f, g, o."""
+    hidden = cell = np.zeros((len(inputs), w_hh.shape[1]), F32)
+    states = []
+    for step in range(inputs.shape[1]):
+        gates = inputs[:, step] @ w_ih.T + hidden @ w_hh.T + (b_ih + b_hh)
+        enter, forget, new, leave = np.split(gates, 4, axis=1)
+        cell = _sigmoid(forget) * cell + _sigmoid(enter) * np.tanh(new)
+        hidden = _sigmoid(leave) * np.tanh(cell)
+        states.append(hidden)
+    return np.stack(states, axis=1)
+
+
+def novelty(agent: Agent, observations: Any, actions: Any, mean: Any, log_var: Any) -> float:
+    """The share of held-out segments whose ELBO is at most this one's.
+
+    The ELBO's expectation is the mean over the 2k points m ± √k·sd_j·e_j of the latent.
+    """
+    weights, described = agent.weights, agent.context["novelty"]
+    name, size, steps = "context.novelty", mean.shape[1], actions.shape[1]
+    wide = log_var[0].astype(np.float64)
+    offsets = np.diag(np.sqrt(size) * np.exp(0.5 * wide))
+    points = mean[0] + np.concatenate([offsets, -offsets])
+    state = Scaler(weights, f"{name}.decoder.observation")(observations[0, :-1])
+    changes = observations[0, 1:] - observations[0, :-1]
+    delta = Scaler(weights, f"{name}.decoder.delta")(changes)
+    taken = np.eye(len(agent.action_names), dtype=F32)[actions[0]]
+    repeated = [np.tile(part, (2 * size, 1)) for part in (state, taken, delta)]
+    latent = np.repeat(points.astype(F32), steps, axis=0)
+    crossed = (repeated[1][:, :, None] * latent[:, None, :]).reshape(len(latent), -1)
+    read = np.concatenate([repeated[0], repeated[1], latent, crossed], axis=1)
+    output = Layers(weights, f"{name}.decoder.network")(read).astype(np.float64)
+    dim = state.shape[1]
+    spread = np.clip(output[:, dim:], *described["decoder"]["log_var_range"])
+    errors = (repeated[2] - output[:, :dim]) ** 2 * np.exp(-spread) + spread + LOG_TWO_PI
+    likelihood = -0.5 * errors.sum() / (2 * size)
+    if described["prior"] == "normal":
+        squares = mean[0].astype(np.float64) ** 2
+        divergence = 0.5 * (np.exp(wide) + squares - 1 - wide).sum()
+    else:
+        centres = weights[f"{name}.prior.mean"].astype(np.float64)
+        variance = weights[f"{name}.prior.variance"].astype(np.float64)
+        apart = (points[:, None] - centres) ** 2 / variance + np.log(variance) + LOG_TWO_PI
+        each = -0.5 * apart.sum(axis=2)
+        top = each.max(axis=1)
+        density = top + np.log(np.exp(each - top[:, None]).mean(axis=1))
+        divergence = -0.5 * (wide + LOG_TWO_PI + 1).sum() - density.mean()
+    held_out = weights[f"{name}.held_out"]
+    below = np.searchsorted(held_out, likelihood - divergence, side="right")
+    return float(below / len(held_out))

@@ -1,0 +1,154 @@
+"""An export is as good as its actions: it is led along observations beside the library."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sept_offline.agent import Agent, AgentEpisode, HiddenContext
+from sept_offline.agent.control import NEARLY_TIED
+from sept_offline.data import Dataset
+from sept_offline.errors import AgentError
+from sept_offline.family import Hidden
+from sept_offline.seeding import generator, integer
+from sept_offline.threads import one_thread
+
+AFTER = 20
+"""Steps of a made-up episode beyond those that the agent watches first."""
+MASKED = 4
+"""One episode in so many is led with masks."""
+
+
+@dataclass(frozen=True)
+class Recording:
+    """One episode to lead agents along: observations `[t, d]`, masks `[t, A]` or None."""
+
+    observations: NDArray[np.float32]
+    masks: NDArray[np.bool_] | None
+    hidden: Hidden | None
+    seed: int
+
+
+@dataclass(frozen=True)
+class Verified:
+    """How many observations were compared, and how often two actions were equally good."""
+
+    observations: int
+    episodes: int
+    ties: int
+
+
+def recorded(agent: Agent, data: Dataset, count: int, seed: int = 0) -> Iterator[Recording]:
+    """Logged episodes in a random order, until they hold `count` observations."""
+    spaces = agent.spaces
+    if (data.observation_dim, data.num_actions) != (spaces.observation_dim, spaces.num_actions):
+        raise AgentError(
+            f"The agent observes {spaces.observation_dim} columns and has {spaces.num_actions} "
+            f"actions, but {data.path} holds {data.observation_dim} and {data.num_actions}; "
+            "verify it on logs of its own family."
+        )
+    if agent.needs and data.hidden is None:
+        raise AgentError(
+            f"The agent ({agent.method}) needs the hidden parameters, which {data.path} lacks; "
+            "leave --verify out."
+        )
+    episodes = data.episodes()
+    order = generator(seed, "verify", "order").permutation(len(episodes))
+    names = {name: index for index, name in enumerate(data.instances)}
+    for number, position in enumerate(order):
+        if count <= 0:
+            return
+        episode = episodes[int(position)]
+        rows = np.asarray(episode.observations[:count], dtype=np.float32)
+        count -= len(rows)
+        hidden = None
+        if agent.needs and data.hidden is not None:
+            hidden = data.hidden[names[episode.instance]]
+        yield _recording(agent, rows, hidden, number, seed)
+
+
+def made_up(agent: Agent, count: int, seed: int = 0) -> Iterator[Recording]:
+    """Observations anywhere in the range of the training data, where no logs are given."""
+    spaces, context = agent.spaces, agent.context
+    watched = max(agent.probe_steps, getattr(getattr(context, "encoder", None), "steps", 0))
+    number = 0
+    while count > 0:
+        rng = generator(seed, "verify", "observations", number)
+        size = (min(count, watched + AFTER), spaces.observation_dim)
+        rows = rng.uniform(spaces.low, spaces.high, size).astype(np.float32)
+        hidden = None
+        if isinstance(context, HiddenContext):
+            drawn = context.scaler.mean + context.scaler.scale * rng.normal(size=context.dim)
+            hidden = dict(zip(context.names, drawn.tolist(), strict=True))
+        count -= len(rows)
+        yield _recording(agent, rows, hidden, number, seed)
+        number += 1
+
+
+def _recording(
+    agent: Agent, rows: NDArray[np.float32], hidden: Hidden | None, number: int, seed: int
+) -> Recording:
+    masks = None
+    if number % MASKED == MASKED - 1:
+        rng = generator(seed, "verify", "masks", number)
+        masks = rng.random((len(rows), agent.spaces.num_actions)) < 0.5
+        masks[~masks.any(axis=1)] = True
+    return Recording(rows, masks, hidden, integer(seed, "verify", "episode", number))
+
+
+def verify(agent: Agent, exported: Any, recordings: Iterable[Recording]) -> Verified:
+    """Lead both along; raise at the first action that differs for more than rounding.
+
+    `exported` has `begin(seed, hidden)`, whose episodes `act(observation, mask)`, as the library's
+    do. After two equally good actions the histories may differ: the episode is left there.
+    """
+    observations = episodes = ties = 0
+    with one_thread():
+        for recording in recordings:
+            ours = agent.begin(recording.seed, recording.hidden)
+            theirs = exported.begin(recording.seed, recording.hidden)
+            episodes += 1
+            for time, row in enumerate(recording.observations):
+                mask = None if recording.masks is None else recording.masks[time]
+                actions = ours.act(row, mask=mask), theirs.act(row, mask)
+                observations += 1
+                if actions[0] != actions[1]:
+                    if not _tied(ours, theirs, *actions):
+                        raise AgentError(
+                            f"The export would take action {actions[1]} where the agent takes "
+                            f"{actions[0]}, at step {time} of episode {episodes - 1}; nothing is "
+                            "written."
+                        )
+                    ties += 1
+                    break
+            else:
+                _compare(ours, theirs, episodes - 1)
+    return Verified(observations, episodes, ties)
+
+
+def _tied(ours: AgentEpisode, theirs: Any, action: int, other: int) -> bool:
+    """Whether rounding alone can have ordered the two."""
+    if ours.flagged != theirs.flagged:
+        return abs((ours.novelty or 0) - (theirs.novelty or 0)) < 0.01
+    values = ours.values
+    if values is None:
+        return False
+    size = np.abs(values).max() + np.float32(1)
+    return bool(abs(values[action] - values[other]) <= NEARLY_TIED * size)
+
+
+def _compare(ours: AgentEpisode, theirs: Any, episode: int) -> None:
+    """What is told beside the actions must agree too."""
+    if ours.latent is None and theirs.latent is None:
+        return
+    own, other = (np.nan if one is None else one for one in (ours.latent, theirs.latent))
+    apart = abs((ours.novelty or 0) - (theirs.novelty or 0))
+    if not np.allclose(own, other, rtol=1e-3, atol=1e-3) or apart > 0.05:
+        raise AgentError(
+            f"The export infers another latent or novelty than the agent in episode {episode}; "
+            "nothing is written."
+        )
