@@ -1,0 +1,318 @@
+"""What is exported takes the same actions as the library, and what would not is not written."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sept_offline as so
+from sept_offline.agent import (
+    AdaptedContext,
+    Agent,
+    Control,
+    InstancePrior,
+    NoContext,
+    Novelty,
+    SegmentContext,
+    TableProbe,
+    UniformProbe,
+)
+from sept_offline.agent.networks import MLP, Constrained
+from sept_offline.agent.rewards import RewardForm
+from sept_offline.deploy import export, load_export, runtime
+from sept_offline.deploy.verifying import made_up, recorded, verify
+from sept_offline.errors import AgentError, ConfigError, SeptError
+
+METHODS = ["sept", "lstm", "avg", "oracle", "history", "sept-np", "dynasept"]
+FORMS = ["onnx", "numpy"]
+
+
+def variant(builders: ModuleType, name: str) -> Agent:
+    """Agents with the parts that the small agents do not have by themselves."""
+    agent, rng = builders.make_agent("sept", fallback=True), np.random.default_rng(1)
+    if name == "imitated":
+        parts = (builders.mlp(rng, [6, 24, 3], norm=True) for _ in range(2))
+        return replace(agent, control=Control(agent.control.scaler, Constrained(*parts, 0.4)))
+    if name == "tanh":
+        layers = builders.mlp(rng, [6, 24, 3]).layers
+        return replace(agent, control=Control(agent.control.scaler, MLP(layers, activation="tanh")))
+    old = agent.context
+    probe, measure = old.probe, old.novelty
+    if name == "table":
+        probe = TableProbe(np.array([[0.2, 0.3, 0.5], [1, 0, 0]]))
+    if name == "uniform":
+        probe = UniformProbe(3)
+    if name == "prior":
+        centres = rng.normal(size=(5, 2)).astype(np.float32)
+        prior = InstancePrior(centres, np.full((5, 2), 0.3, np.float32))
+        held_out = so.agent.segment_elbo(
+            old.encoder, measure.decoder, *builders.segments(rng, 200), prior
+        )
+        measure = Novelty(measure.decoder, held_out, 0.3, prior)
+    if name == "unmeasured":
+        measure = None
+    return replace(agent, context=SegmentContext(probe, old.encoder, old.latent_scaler, measure))
+
+
+VARIANTS = ["imitated", "tanh", "table", "uniform", "prior", "unmeasured"]
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("kind", [*METHODS, *VARIANTS])
+def test_the_same_actions_for_every_kind_of_agent(
+    builders: ModuleType, kind: str, form: str, tmp_path: Path
+) -> None:
+    agent = variant(builders, kind) if kind in VARIANTS else builders.make_agent(kind)
+    done = export(agent, tmp_path / "out", form, observations=600)
+    assert done.verified.observations == 600 and done.verified.ties == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    assert json.loads((tmp_path / "out" / "manifest.json").read_text()) == done.manifest
+    # novelty decides in some episodes who acts: both must be seen
+    exported = load_export(tmp_path / "out")
+    flags = []
+    for recording in made_up(agent, 600):
+        ours = agent.begin(recording.seed, recording.hidden)
+        theirs = exported.begin(recording.seed, recording.hidden)
+        for row in 3 * recording.observations:
+            assert ours.phase == theirs.phase
+            assert ours.act(row) == theirs.act(row)
+            assert ours.flagged == theirs.flagged
+            for name in ("latent", "uncertainty", "novelty"):
+                one, other = getattr(ours, name), getattr(theirs, name)
+                assert (one is None) == (other is None)
+                if one is not None:
+                    np.testing.assert_allclose(other, one, rtol=1e-4, atol=1e-5)
+        flags.append(ours.flagged)
+    if kind == "prior":
+        assert any(flags)
+
+
+def test_ten_thousand_recorded_observations(fitted: Path, tmp_path: Path) -> None:
+    agent, data = so.load_agent(fitted / "runs" / "nav"), so.load_dataset(fitted / "nav.h5")
+    for form in FORMS:
+        done = so.export(fitted / "runs" / "nav", tmp_path / form, form, verify_on=data)
+        assert done.manifest["verified"] == {
+            "observations": 10_000,
+            "episodes": done.verified.episodes,
+            "ties": 0,
+            "against": data.content_hash,
+        }
+    taken: dict[str, list[int]] = {"library": [], "onnx": [], "numpy": []}
+    agents: dict[str, Any] = {form: load_export(tmp_path / form) for form in FORMS}
+    for name, one in [("library", agent), *agents.items()]:
+        for recording in recorded(agent, data, 10_000, seed=1):
+            episode = one.begin(recording.seed)
+            taken[name] += [episode.act(row) for row in recording.observations]
+    assert len(taken["library"]) == 10_000
+    assert taken["library"] == taken["onnx"] == taken["numpy"]
+    assert len(set(taken["library"])) > 1
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_an_export_that_acts_otherwise_is_not_written(
+    builders: ModuleType, form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = builders.make_agent("sept")
+    first = export(agent, tmp_path / "out", form, observations=100)
+    other = builders.make_agent("sept", seed=1)
+    with pytest.raises(AgentError, match="would take action"):
+        verify(other, load_export(first.path), made_up(other, 200))
+    before = (tmp_path / "out" / "manifest.json").read_bytes()
+    # from here on another agent's parts are written under this agent's name
+    module = sys.modules["sept_offline.deploy.exporting"]
+    name = "_write_onnx" if form == "onnx" else "_write_numpy"
+    write = getattr(module, name)
+    monkeypatch.setattr(module, name, lambda _, folder: write(other, folder))
+    with pytest.raises(AgentError, match="nothing is written"):
+        export(agent, tmp_path / "out", form, observations=200)
+    assert (tmp_path / "out" / "manifest.json").read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_changed_latent_alone_is_found(builders: ModuleType, tmp_path: Path) -> None:
+    agent = builders.make_agent("sept")
+    export(agent, tmp_path / "out", "numpy", observations=100)
+    exported = load_export(tmp_path / "out")
+    exported.weights["context.encoder.network.1.bias"][:2] += 0.01
+    # a control that never looks: no action tells
+    constant = MLP([(np.zeros((3, 6)), np.array([0.0, 1.0, 0.0]))])
+    blind = replace(agent, control=Control(agent.control.scaler, constant))
+    exported.control.network = constant
+    with pytest.raises(AgentError, match="another latent"):
+        verify(blind, exported, made_up(blind, 200))
+
+
+def test_equal_actions_are_counted_not_refused(builders: ModuleType, tmp_path: Path) -> None:
+    agent = builders.make_agent("avg")
+    row = np.random.default_rng(0).normal(size=(1, 4))
+    network = MLP([(np.repeat(row, 3, axis=0), np.zeros(3))])
+    level = replace(agent, control=Control(agent.control.scaler, network))
+    export(level, tmp_path / "out", "numpy", observations=40)
+    exported = load_export(tmp_path / "out")
+    weight, bias, norm = exported.control.network.layers[0]
+    exported.control.network.layers[0] = (weight, bias + np.float32([0, 0, 1e-6]), norm)
+    found = verify(level, exported, made_up(level, 100))
+    # the third of three equal actions, where it is not masked, in every episode's first step
+    assert found.ties == found.episodes > 3
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_same_agent_same_bytes(builders: ModuleType, form: str, tmp_path: Path) -> None:
+    agent = builders.make_agent("sept", fallback=True)
+    for name in ("a", "b", "a"):
+        export(agent, tmp_path / name, form, observations=50)
+    files = sorted(path.name for path in (tmp_path / "a").iterdir())
+    expected = {
+        "onnx": ["control.onnx", "encoder.onnx", "fallback.onnx", "manifest.json", "probe.onnx"],
+        "numpy": ["manifest.json", "runtime.py", "weights.npz"],
+    }
+    assert files == expected[form]
+    for name in files:
+        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+
+
+def test_graphs_take_many_rows_and_say_what_they_take(builders: ModuleType, tmp_path: Path) -> None:
+    import onnxruntime
+
+    agent = builders.make_agent("sept", fallback=True)
+    done = export(agent, tmp_path / "agent.onnx", observations=100)
+    rng = np.random.default_rng(2)
+    rows = rng.normal(size=(50, 4)).astype(np.float32)
+    context = rng.normal(size=(50, 2)).astype(np.float32)
+    mask = rng.random((50, 3)) < 0.6
+    mask[:, 1] |= ~mask.any(axis=1)
+    given = {"observation": rows, "context": context, "mask": mask}
+    described = done.manifest["graphs"]["control"]
+    assert {name: [x["type"], x["shape"]] for name, x in described["inputs"].items()} == {
+        "observation": ["float32", ["n", 4]],
+        "context": ["float32", ["n", 2]],
+        "mask": ["bool", ["n", 3]],
+    }
+    session = onnxruntime.InferenceSession(tmp_path / "agent.onnx" / described["file"])
+    values, actions = session.run(list(described["outputs"]), given)
+    inputs = np.concatenate([agent.control.scaler(rows), context], axis=1)
+    np.testing.assert_allclose(values, agent.control.values(inputs), rtol=1e-4, atol=1e-5)
+    assert (actions == agent.control.greedy(inputs, mask)).all()
+    assert mask[np.arange(50), actions].all()
+
+
+def test_the_runtime_is_one_file_that_needs_numpy_alone(
+    builders: ModuleType, tmp_path: Path
+) -> None:
+    agent = builders.make_agent("sept", fallback=True)
+    export(agent, tmp_path / "out", "numpy", observations=50)
+    source = (tmp_path / "out" / "runtime.py").read_text(encoding="utf-8")
+    assert source == Path(runtime.__file__).read_text(encoding="utf-8")
+    imported = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            imported |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            imported.add(str(node.module).split(".")[0])
+    assert imported - set(sys.stdlib_module_names) == {"numpy"}
+    rows = np.random.default_rng(3).normal(size=(12, 4)).astype(np.float32)
+    np.save(tmp_path / "rows.npy", rows)
+    code = (
+        "import sys\n"
+        "import numpy as np, numpy.random\n"
+        "before = set(sys.modules)\n"
+        "from runtime import load\n"
+        "episode = load('.').begin(seed=5)\n"
+        "print([episode.act(row) for row in np.load('../rows.npy')])\n"
+        "new = {name.split('.')[0] for name in set(sys.modules) - before}\n"
+        "print(sorted(new - set(sys.stdlib_module_names) - {'runtime'}))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path / "out",
+        env={"OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    actions, others = map(ast.literal_eval, done.stdout.splitlines())
+    episode = agent.begin(seed=5)
+    assert actions == [episode.act(row) for row in rows]
+    assert others == [], "the runtime loaded more than NumPy"
+
+
+def test_the_runtime_checks_what_it_is_given(builders: ModuleType, tmp_path: Path) -> None:
+    agent = builders.make_agent("sept")
+    export(agent, tmp_path / "out", "numpy", observations=50)
+    episode = runtime.load(tmp_path / "out").begin()
+    for observation in (np.zeros(3), [0, 0, np.nan, 0]):
+        with pytest.raises(runtime.AgentError):
+            episode.act(observation)
+    for mask in ([True, True], [False] * 3, [0.5, 1.0, 1.0]):
+        with pytest.raises(runtime.AgentError):
+            episode.act(np.zeros(4), mask)
+    assert episode.steps == 0
+    episode.act([0, 1e6, 0, 0])
+    assert episode.out_of_range == ("observation_1",)
+    with pytest.raises(runtime.AgentError, match="does not need the hidden"):
+        runtime.load(tmp_path / "out").begin(hidden={"mass": 1.0})
+    weights = tmp_path / "out" / "weights.npz"
+    weights.write_bytes(weights.read_bytes()[:-1] + b"x")
+    with pytest.raises(runtime.AgentError, match="checksum"):
+        runtime.load(tmp_path / "out")
+
+
+def test_a_damaged_graph_is_refused(builders: ModuleType, tmp_path: Path) -> None:
+    export(builders.make_agent("sept"), tmp_path / "out", observations=50)
+    path = tmp_path / "out" / "probe.onnx"
+    path.write_bytes(path.read_bytes()[:-1] + b"x")
+    with pytest.raises(AgentError, match="checksum"):
+        load_export(tmp_path / "out")
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_agents_that_learn_in_their_episode_are_refused(
+    builders: ModuleType, form: str, tmp_path: Path
+) -> None:
+    agent = builders.make_agent("avg")
+    form_of = RewardForm(log=False, scale=1.0, goal=None, gamma=0.9)
+    maml = replace(agent, method="maml", context=AdaptedContext(2, 0.1, form_of))
+
+    class Belief(NoContext):
+        """Stands for any context that this version does not know as a forward pass."""
+
+    belief = Belief()
+    belief.learns = True
+    for learner in (maml, replace(agent, context=belief)):
+        with pytest.raises(AgentError, match="cannot be exported"):
+            export(learner, tmp_path / "out", form)
+    assert not list(tmp_path.iterdir())
+
+
+def test_nothing_else_is_overwritten(
+    builders: ModuleType, fitted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = builders.make_agent("avg")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("years of work")
+    (tmp_path / "file.onnx").write_text("also mine")
+    for place in ("mine", "file.onnx"):
+        with pytest.raises(ConfigError, match="holds no export"):
+            export(agent, tmp_path / place)
+    assert (tmp_path / "mine" / "thesis.txt").exists()
+    wrong: list[dict[str, Any]] = [
+        {"form": "pickle"},
+        {"observations": 0},
+        {"verify_on": fitted / "nav.h5"},
+    ]
+    for options in wrong:
+        with pytest.raises(SeptError):
+            export(agent, tmp_path / "out", **options)
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    with pytest.raises(ConfigError, match=r"sept-offline\[onnx\]"):
+        export(agent, tmp_path / "out")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file.onnx", "mine"]
