@@ -1,0 +1,43 @@
+"""Clusters of episodes' latents by density; how many there are is found."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sept_offline.demarcate.latents import Latents
+from sept_offline.errors import ConfigError
+from sept_offline.latent.arrays import Integers
+from sept_offline.seeding import generator
+
+CLUSTERED = 5000
+"""Episodes that are clustered; of more, so many are drawn, and the rest is assigned later."""
+NEIGHBOURS = 5
+"""By whose distance a density is measured: few, since borders between groups can be narrow."""
+
+
+def cluster(latents: Latents, smallest: int, seed: int) -> Integers:
+    """A cluster for each episode, −1 for those in none, [E].
+
+    Distances are in units of the posteriors' spread: a dimension that tells nothing has means
+    within it, and so no weight.
+    """
+    try:
+        from sklearn.cluster import HDBSCAN
+    except ImportError as error:
+        raise ConfigError(
+            'Clustering needs scikit-learn; install it with pip install "sept-offline[cluster]".'
+        ) from error
+    places = latents.mean / np.sqrt((latents.spread.astype(np.float64) ** 2).mean(axis=0))
+    count = len(places)
+    found = np.full(count, -1, dtype=np.int64)
+    chosen = np.arange(count)
+    if count > CLUSTERED:
+        chosen = np.sort(
+            generator(seed, "demarcate", "clustered").choice(count, CLUSTERED, replace=False)
+        )
+    least = max(2, min(smallest, smallest * len(chosen) // count))
+    if len(chosen) < 2 * least:
+        return found
+    density = HDBSCAN(min_cluster_size=least, min_samples=min(NEIGHBOURS, least), copy=True)
+    found[chosen] = density.fit_predict(places[chosen])
+    return found

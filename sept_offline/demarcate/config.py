@@ -1,0 +1,67 @@
+"""The settings of a demarcation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from sept_offline.errors import ConfigError
+
+Unsure = Literal["nearest", "drop"]
+
+
+@dataclass(frozen=True)
+class DemarcateConfig:
+    """How episodes are told apart by their dynamics, and when the result is believed."""
+
+    dim: int = 3
+    """Of an episode's latent."""
+    updates: int = 1500
+    """Of the episodes' latents."""
+    refining: int = 600
+    """Updates of the groups' decoder in each round of refinement."""
+    rounds: int = 3
+    """Times that the decoder is refitted and the episodes are assigned anew."""
+    hidden: int = 128
+    """Width of the hidden layers."""
+    episodes: int = 48
+    """A minibatch."""
+    window: int = 24
+    """Steps of an episode that its latent is read from, and that it has to explain, an update."""
+    learning_rate: float = 2e-3
+    learning_rate_end: float = 1e-4
+    resolution: float = 0.05
+    """Dynamics that differ by less than this share of a change's spread count as the same; it
+    keeps what the networks cannot learn of one dynamics from passing for two."""
+    smallest: int | None = None
+    """Episodes of the smallest group; by default 5, or 5 % of all if that is more. Rare episodes of
+    one dynamics, where the networks know least, look like a small group of their own."""
+    gain: float = 0.05
+    """Nats a step that telling two groups apart must gain on steps it was not told apart by."""
+    unsure: Unsure = "nearest"
+    """What becomes of episodes that fit no group, or two alike: given to the likeliest, or left
+    out."""
+    stable: float = 0.8
+    """Agreement of independent halves (adjusted Rand) below which labels are not supported."""
+    most_unsure: float = 0.2
+    """Share of unsure episodes above which labels are not supported."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot work, by name."""
+        for name in ("dim", "updates", "refining", "rounds", "hidden", "episodes", "window"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name} is {getattr(self, name)}; expected at least 1.")
+        for name in ("learning_rate", "learning_rate_end", "resolution", "gain"):
+            if not getattr(self, name) > 0:
+                raise ConfigError(f"{name} is {getattr(self, name)}; expected above 0.")
+        for name in ("stable", "most_unsure"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ConfigError(f"{name} is {getattr(self, name)}; expected 0 to 1.")
+        if self.smallest is not None and self.smallest < 2:
+            raise ConfigError(f"smallest is {self.smallest}; expected at least 2 episodes.")
+        if self.unsure not in ("nearest", "drop"):
+            raise ConfigError(f"unsure is {self.unsure!r}; expected 'nearest' or 'drop'.")
+
+    def smallest_of(self, episodes: int) -> int:
+        """Episodes of the smallest group among so many."""
+        return self.smallest or max(5, episodes // 20)
