@@ -16,6 +16,8 @@ _PUBLIC = {
     "Dataset": "sept_offline.data",
     "DatasetWriter": "sept_offline.data",
     "Episode": "sept_offline.data",
+    "DemarcateConfig": "sept_offline.demarcate",
+    "Demarcation": "sept_offline.demarcate",
     "Family": "sept_offline.family",
     "FitConfig": "sept_offline.methods",
     "Judgement": "sept_offline.ope",
@@ -27,6 +29,7 @@ _PUBLIC = {
     "check_family": "sept_offline.collect",
     "collect_dataset": "sept_offline.collect",
     "convert": "sept_offline.data",
+    "demarcate_dataset": "sept_offline.demarcate",
     "evaluate": "sept_offline.evaluation",
     "export": "sept_offline.deploy",
     "fit": "sept_offline.methods",
@@ -63,6 +66,9 @@ if TYPE_CHECKING:
     from sept_offline.data import inspect as inspect
     from sept_offline.data import load_dataset as load_dataset
     from sept_offline.data import validate as validate
+    from sept_offline.demarcate import DemarcateConfig as DemarcateConfig
+    from sept_offline.demarcate import Demarcation as Demarcation
+    from sept_offline.demarcate import demarcate_dataset as demarcate_dataset
     from sept_offline.deploy import export as export
     from sept_offline.deploy import load_export as load_export
     from sept_offline.errors import SeptError as SeptError

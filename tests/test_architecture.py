@@ -23,6 +23,7 @@ ORDER = [
     "data",
     "agent",
     "latent",
+    "demarcate",
     "probe",
     "control",
     "dynamics",

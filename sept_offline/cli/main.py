@@ -13,6 +13,7 @@ import click
 from sept_offline.cli.benching import bench
 from sept_offline.cli.collecting import collect
 from sept_offline.cli.dataset import convert, inspect, validate
+from sept_offline.cli.demarcating import demarcate
 from sept_offline.cli.deploying import act, export
 from sept_offline.cli.evaluating import evaluate
 from sept_offline.cli.fitting import fit
@@ -72,6 +73,7 @@ for command in (
     validate,
     convert,
     import_,
+    demarcate,
     fit,
     evaluate,
     ope,

@@ -18,8 +18,9 @@ class DemarcateConfig:
     """Of an episode's latent."""
     updates: int = 1500
     """Of the episodes' latents."""
-    refining: int = 600
-    """Updates of the groups' decoder in each round of refinement."""
+    refining: int | None = None
+    """Updates of the groups' decoder in each round of refinement; by default two fifths of
+    `updates`."""
     rounds: int = 3
     """Times that the decoder is refitted and the episodes are assigned anew."""
     hidden: int = 128
@@ -48,7 +49,7 @@ class DemarcateConfig:
 
     def __post_init__(self) -> None:
         """Refuse what cannot work, by name."""
-        for name in ("dim", "updates", "refining", "rounds", "hidden", "episodes", "window"):
+        for name in ("dim", "updates", "rounds", "hidden", "episodes", "window"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} is {getattr(self, name)}; expected at least 1.")
         for name in ("learning_rate", "learning_rate_end", "resolution", "gain"):
@@ -57,6 +58,8 @@ class DemarcateConfig:
         for name in ("stable", "most_unsure"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ConfigError(f"{name} is {getattr(self, name)}; expected 0 to 1.")
+        if self.refining is not None and self.refining < 1:
+            raise ConfigError(f"refining is {self.refining}; expected at least 1.")
         if self.smallest is not None and self.smallest < 2:
             raise ConfigError(f"smallest is {self.smallest}; expected at least 2 episodes.")
         if self.unsure not in ("nearest", "drop"):
@@ -65,3 +68,8 @@ class DemarcateConfig:
     def smallest_of(self, episodes: int) -> int:
         """Episodes of the smallest group among so many."""
         return self.smallest or max(5, episodes // 20)
+
+    @property
+    def refining_updates(self) -> int:
+        """Of the groups' decoder in each round."""
+        return self.refining or max(1, 2 * self.updates // 5)

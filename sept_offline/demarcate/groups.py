@@ -62,7 +62,8 @@ class GroupDecoder:
         starts = torch.cumsum(sizes, 0) - sizes
         # Between what each group needs and what each episode needs.
         share = sizes.double().sqrt()
-        for update in range(config.refining):
+        updates = config.refining_updates
+        for update in range(updates):
             group = torch.multinomial(share, config.episodes, replacement=True, generator=rng)
             place = torch.rand(config.episodes, generator=rng, dtype=torch.float64)
             chosen = together[starts[group] + (place * sizes[group]).long()]
@@ -74,12 +75,12 @@ class GroupDecoder:
             loss = named - self._likelihood(data, rows, told).mean()
             set_rate(
                 optimiser,
-                annealed(config.learning_rate, config.learning_rate_end, update, config.refining),
+                annealed(config.learning_rate, config.learning_rate_end, update, updates),
             )
             optimiser.zero_grad()
             torch.autograd.backward(loss)
             optimiser.step()
-            if update % 100 == 99 or update + 1 == config.refining:
+            if update % 100 == 99 or update + 1 == updates:
                 check_finite({"loss": float(loss.detach())}, "demarcation", update + 1)
                 tick(update + 1)
 
@@ -120,30 +121,30 @@ class GroupDecoder:
 
     def compared(
         self, data: Transitions, pair: tuple[int, int], second: Tensor
-    ) -> tuple[float, float]:
-        """Nats a step that the told one of two groups gains over both taken for one, and overlap.
+    ) -> tuple[Doubles, Doubles]:
+        """Nats that the told of two groups gains over both taken for one, and weights, [E] both.
 
         second[E, 2]: whether the second group is told to the even, and to the odd, steps. Each step
         counts by how alike the groups have been there: 4·p·(1 − p), p the share of the second among
-        the two by state and action alone. The overlap is the mean of these weights.
+        the two by state and action alone. The weights of an episode are the sums of these.
         """
         rows, episode = rows_of(data)
         half = halves_of(data, rows, episode)
         own = torch.nn.functional.one_hot(torch.tensor(pair), self.count).float()
         both = own.mean(0, keepdim=True)
-        sums = torch.zeros(2, dtype=torch.float64)
+        gains, weights = torch.zeros(2, data.episodes, dtype=torch.float64)
         with torch.no_grad():
             for part in range(0, len(rows), BLOCK):
-                block = rows[part : part + BLOCK]
+                block, owner = rows[part : part + BLOCK], episode[part : part + BLOCK]
                 told = own[second.flatten()[half[part : part + BLOCK]].long()]
                 gained = self._likelihood(data, block, told) - self._likelihood(
                     data, block, both.expand(len(block), -1)
                 )
                 share = torch.softmax(self._present(data, block)[:, list(pair)], 1)
                 weight = 4 * share.prod(1)
-                sums += torch.stack(((weight * gained).sum(), weight.sum())).double()
-        gain, weight = sums.tolist()
-        return gain / max(weight, 1e-9), weight / max(len(rows), 1)
+                gains.index_add_(0, owner, (weight * gained).double())
+                weights.index_add_(0, owner, weight.double())
+        return gains.numpy(), weights.numpy()
 
 
 def halves_of(data: Transitions, rows: Tensor, episode: Tensor) -> Tensor:

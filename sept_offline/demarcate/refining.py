@@ -21,7 +21,9 @@ ALIKE = 0.9
 """Share of episodes whose halves must name the same of two groups."""
 LEAST_OVERLAP = 0.01
 """Below it two groups have nowhere been compared: that they differ is the networks' guess."""
-MOST_ROUNDS = 20
+MANY = 6
+"""Groups of which one pair is joined at a time."""
+MOST_ROUNDS = 30
 SURE = 0.95
 """Probability of its group below which an episode is unsure."""
 
@@ -35,6 +37,8 @@ class Pair:
     gain: float
     """Nats a step of one half of an episode, told its group by the other half alone, over both
     groups taken for one; steps count by how alike the groups have been where they were taken"""
+    error: float
+    """Of the gain: its standard error over episodes"""
     overlap: float
     """How alike, on average: 0 where states and actions alone tell the groups, at most 1"""
     agreement: float
@@ -42,8 +46,13 @@ class Pair:
 
     def apart(self, config: DemarcateConfig) -> bool:
         """Whether they are two."""
-        told = self.gain >= config.gain and self.agreement >= ALIKE
+        told = self.least_gain >= config.gain and self.agreement >= ALIKE
         return told and self.overlap >= LEAST_OVERLAP
+
+    @property
+    def least_gain(self) -> float:
+        """What is gained at least, but for an error of more than two standard errors."""
+        return self.gain - 2 * self.error
 
 
 @dataclass(frozen=True)
@@ -83,8 +92,8 @@ def refine(
     """Groups from clusters (−1: in none), by turns of a decoder's fit and a new assignment.
 
     Two groups are joined when one half of an episode's steps does not say which of them explains
-    the other half. Only the weakest pairs are joined at a time, each group once: along a line of
-    groups all neighbours may seem alike until the clearest borders are drawn.
+    the other half. Only the weakest pair is joined at a time (of many groups a few): with each join
+    the decoder learns more of what is left, and pairs that seemed alike may not be.
     """
     smallest = config.smallest_of(data.episodes)
     groups = _numbered(clusters)
@@ -113,7 +122,7 @@ def _numbered(groups: Integers) -> Integers:
     present = np.unique(groups[groups >= 0])
     if not len(present):
         return np.zeros_like(groups)
-    return np.where(groups >= 0, np.searchsorted(present, groups), -1).astype(np.int64)
+    return np.asarray(np.where(groups >= 0, np.searchsorted(present, groups), -1), dtype=np.int64)
 
 
 def _large_enough(likelihood: Doubles, smallest: int) -> Integers:
@@ -125,7 +134,7 @@ def _large_enough(likelihood: Doubles, smallest: int) -> Integers:
         sizes = np.where(alive, np.bincount(found, minlength=len(scores)), np.inf)
         least = int(sizes.argmin())
         if sizes[least] >= smallest or alive.sum() == 1:
-            return found.astype(np.int64)
+            return np.asarray(found, dtype=np.int64)
         scores[least] = -np.inf
 
 
@@ -141,14 +150,25 @@ def _compare(
             [_some(np.flatnonzero((groups == own) & fit)) for own in (first, second)]
         )
         if not len(chosen):
-            found.append(Pair(first, second, 0.0, 0.0, 0.0))
+            found.append(Pair(first, second, 0.0, 0.0, 0.0, 0.0))
             continue
         named = single[first][chosen] < single[second][chosen]
-        gain, overlap = decoder.compared(
+        gains, weights = decoder.compared(
             data.take(chosen), (first, second), torch.from_numpy(named[:, ::-1].copy())
         )
-        alike = float((named[:, 0] == named[:, 1]).mean())
-        found.append(Pair(first, second, gain, overlap, alike))
+        whole = max(float(weights.sum()), 1e-9)
+        gain = float(gains.sum()) / whole
+        error = float(np.sqrt(((gains - gain * weights) ** 2).sum())) / whole
+        found.append(
+            Pair(
+                first,
+                second,
+                gain=gain,
+                error=error,
+                overlap=whole / float(lengths[chosen].sum()),
+                agreement=float((named[:, 0] == named[:, 1]).mean()),
+            )
+        )
     return tuple(found)
 
 
@@ -159,10 +179,11 @@ def _some(episodes: Integers) -> Integers:
 
 
 def _join(groups: Integers, pairs: tuple[Pair, ...], config: DemarcateConfig) -> Integers:
-    """The groups after the weakest pairs became one, [E]."""
+    """The groups after the weakest pair, or of many groups the weakest few, became one, [E]."""
     joined, touched = groups.copy(), set[int]()
-    for pair in sorted(pairs, key=lambda pair: pair.gain):
-        if pair.apart(config) or touched & {pair.first, pair.second}:
+    most = 2 * max(1, len(np.unique(groups)) // MANY)
+    for pair in sorted(pairs, key=lambda pair: pair.least_gain):
+        if pair.apart(config) or touched & {pair.first, pair.second} or len(touched) == most:
             continue
         touched |= {pair.first, pair.second}
         joined[groups == pair.second] = pair.first

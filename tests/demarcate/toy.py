@@ -10,23 +10,24 @@ from sept_offline.data.writer import DatasetWriter
 from sept_offline.demarcate import DemarcateConfig
 from sept_offline.latent.arrays import Integers
 
-QUICK = DemarcateConfig(updates=400, refining=200, rounds=2, hidden=48, episodes=32, window=12)
-STEPS = 20
+QUICK = DemarcateConfig(updates=500, refining=300, rounds=2, hidden=48, episodes=32, window=12)
+STEPS = 30
 
 
 def write_logs(
     path: Path,
     strengths: tuple[float, ...],
-    per: int = 40,
+    per: int = 60,
     *,
     steps: int = STEPS,
+    apart: float = 0.5,
     instances: str = "one",
     seed: int = 0,
 ) -> tuple[Integers, Integers]:
     """`per` episodes of each strength, shuffled; the true group and the behaviour of each, [E].
 
     Action 1 pushes the first coordinate by the strength, action 2 the second alike in all, and a
-    swell moves both. The behaviours start in different places and like different actions.
+    swell moves both. The behaviours start in places that lie `apart` and like different actions.
     instances: `one` for all episodes, `each` its own, or `side`, two that are unlike the groups.
     """
     rng = np.random.default_rng(seed)
@@ -35,7 +36,7 @@ def write_logs(
     likes = np.array([[0.1, 0.7, 0.2], [0.2, 0.3, 0.5]])
     with DatasetWriter(path, num_actions=3) as writer:
         for number, (own, who) in enumerate(zip(group, behaviour, strict=True)):
-            state = rng.uniform(-1, 1, 2) + (2.0 if who else -2.0)
+            state = rng.uniform(-1, 1, 2) + (apart if who else -apart)
             actions = rng.choice(3, size=steps, p=likes[who])
             observations = [state]
             for action in actions:

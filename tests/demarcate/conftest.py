@@ -1,0 +1,48 @@
+"""Demarcations that several tests look at: two groups, three, and one."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from toy import QUICK, write_logs
+
+from sept_offline.demarcate import Demarcation, demarcate_dataset
+from sept_offline.latent.arrays import Integers
+
+
+@dataclass(frozen=True)
+class Case:
+    source: Path
+    target: Path
+    group: Integers
+    behaviour: Integers
+    found: Demarcation
+
+
+def case(folder: Path, strengths: tuple[float, ...], per: int, apart: float, kind: str) -> Case:
+    source, target = folder / "logs.h5", folder / "labelled.h5"
+    group, behaviour = write_logs(source, strengths, per, apart=apart, instances=kind)
+    found = demarcate_dataset(source, target, QUICK, seed=0)
+    return Case(source, target, group, behaviour, found)
+
+
+@pytest.fixture(scope="session")
+def two(tmp_path_factory: pytest.TempPathFactory) -> Case:
+    return case(tmp_path_factory.mktemp("two"), (-0.5, 0.5), 60, 0.5, "one")
+
+
+@pytest.fixture(scope="session")
+def three(tmp_path_factory: pytest.TempPathFactory) -> Case:
+    return case(tmp_path_factory.mktemp("three"), (-0.5, 0.0, 0.5), 80, 0.5, "each")
+
+
+@pytest.fixture(scope="session")
+def one(tmp_path_factory: pytest.TempPathFactory) -> Case:
+    """One dynamics, and two behaviours that start far apart."""
+    return case(tmp_path_factory.mktemp("one"), (0.3,), 120, 2.0, "one")

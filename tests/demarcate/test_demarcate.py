@@ -1,0 +1,145 @@
+"""Groups of known number are found, one is not divided, and what is unsure is not written."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from conftest import Case
+from sklearn.metrics import adjusted_rand_score
+from toy import QUICK, write_logs
+
+from sept_offline.cli.main import cli
+from sept_offline.data import load_dataset, validate
+from sept_offline.demarcate import DemarcateConfig, demarcate_dataset
+from sept_offline.demarcate.labels import name_labels
+from sept_offline.demarcate.networks import Decoder
+from sept_offline.demarcate.refining import Pair, _join, _large_enough
+from sept_offline.errors import ConfigError, DataError
+
+
+@pytest.mark.parametrize(("name", "count"), [("two", 2), ("three", 3)])
+def test_groups_are_found_whatever_the_behaviour(
+    name: str, count: int, request: pytest.FixtureRequest
+) -> None:
+    case: Case = request.getfixturevalue(name)
+    assert case.found.supported, case.found.reasons
+    assert case.found.record["groups"] == count
+    assert adjusted_rand_score(case.group, case.found.labels) >= 0.95
+    assert abs(adjusted_rand_score(case.behaviour, case.found.labels)) < 0.1
+    assert case.found.record["stability"] >= 0.8
+
+
+def test_one_dynamics_is_one_instance_for_all_its_behaviours(one: Case) -> None:
+    assert one.found.record["groups"] == 1
+    assert not one.found.supported and "one instance" in one.found.reasons[0]
+    assert one.found.path is None and not one.target.exists()
+
+
+def test_without_states_and_actions_behaviours_would_pass_for_dynamics(
+    one: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seeing = Decoder.forward
+
+    def blind(self, states, actions, context):  # type: ignore[no-untyped-def]
+        return seeing(self, states * 0, actions * 0, context)
+
+    monkeypatch.setattr(Decoder, "forward", blind)
+    monkeypatch.setattr("sept_offline.demarcate.refining.LEAST_OVERLAP", 0.0)
+    short = replace(QUICK, updates=200, refining=100, gain=0.001)
+    found = demarcate_dataset(one.source, None, short, seed=0)
+    assert found.record["groups"] > 1
+
+
+def test_the_new_dataset_holds_the_same_episodes_under_new_names(two: Case) -> None:
+    assert validate(two.target).ok
+    with load_dataset(two.source) as before, load_dataset(two.target) as after:
+        assert after.instances == ["group-0", "group-1"]
+        assert after.num_episodes == before.num_episodes and after.hidden is None
+        record = after.metadata.extra["demarcation"]
+        assert record["source"] == before.content_hash
+        assert record["stability"] == two.found.record["stability"]
+        logged = {episode.seed: episode for episode in before.episodes()}
+        for episode in after.episodes():
+            old = logged.pop(episode.seed)
+            assert episode.instance == f"group-{two.found.labels[old.index]}"
+            assert np.array_equal(episode.observations, old.observations)
+            assert np.array_equal(episode.actions, old.actions)
+            assert np.array_equal(episode.propensities, old.propensities)
+            assert episode.behaviour == old.behaviour and episode.truncated == old.truncated
+    assert not logged
+    card = two.target.with_name("labelled.card.md").read_text(encoding="utf-8")
+    assert "nobody has confirmed" in card and "group-0 60, group-1 60" in card
+
+
+def test_same_seed_same_bytes_and_the_files_own_instances_are_not_looked_at(
+    two: Case, tmp_path: Path
+) -> None:
+    short = replace(QUICK, updates=150, refining=80)
+    write_logs(tmp_path / "each.h5", (-0.5, 0.5), 60, instances="each")
+    sources = {"a": two.source, "b": two.source, "each": tmp_path / "each.h5"}
+    found = {
+        name: demarcate_dataset(path, tmp_path / f"{name}-out.h5", short, seed=3, force=True)
+        for name, path in sources.items()
+    }
+    assert (tmp_path / "a-out.h5").read_bytes() == (tmp_path / "b-out.h5").read_bytes()
+    for name in ("b", "each"):
+        assert np.array_equal(found[name].labels, found["a"].labels)
+        assert np.array_equal(found[name].latent, found["a"].latent)
+
+
+def test_known_borders_are_kept(two: Case, tmp_path: Path) -> None:
+    group, _ = write_logs(tmp_path / "sides.h5", (-0.5, 0.5), 20, instances="side")
+    with load_dataset(tmp_path / "sides.h5") as data:
+        own = data.episode_index.instance
+        true = group[data.episode_index.seed]
+        names, labels = name_labels(data, true, True, 3)
+        assert names == [f"s{side}/group-{which}" for side in (0, 1) for which in (0, 1)]
+        assert np.array_equal(labels, 2 * own + true)
+        stray = np.where(own == 0, 0, true)
+        stray[np.flatnonzero(own == 0)[:2]] = 1
+        names, labels = name_labels(data, stray, True, 3)
+        assert names == ["s0/group-0", "s1/group-0", "s1/group-1"]
+
+
+def test_small_groups_are_given_up() -> None:
+    likelihood = np.array([[0.0] * 6 + [-9] * 4, [-5.0] * 6 + [0] * 3 + [-8], [-8.0] * 9 + [0]])
+    assert _large_enough(likelihood, 3).tolist() == [0] * 6 + [1] * 4
+    assert _large_enough(likelihood, 5).tolist() == [0] * 10
+
+
+def test_the_weakest_pair_is_joined_and_no_pair_that_is_apart() -> None:
+    groups = np.array([0, 1, 2, 0, 1, 2])
+    clear = Pair(0, 1, 0.5, 0.1, 0.5, 1.0)
+    pairs = (clear, Pair(0, 2, 0.04, 0, 0.5, 1.0), Pair(1, 2, 0.3, 0.2, 0.5, 1.0))
+    assert _join(groups, pairs, DemarcateConfig()).tolist() == [0, 1, 1, 0, 1, 1]
+    assert not replace(clear, overlap=0.0).apart(DemarcateConfig())
+    assert not replace(clear, agreement=0.7).apart(DemarcateConfig())
+    assert _join(groups, (clear,), DemarcateConfig()).tolist() == groups.tolist()
+
+
+def test_the_command_refuses_what_the_logs_do_not_support(one: Case, tmp_path: Path) -> None:
+    words = ["demarcate", str(one.source), "-o", str(tmp_path / "x.h5"), "--updates", "30"]
+    shown = CliRunner().invoke(cli, [*words, "--json", "--quiet"])
+    assert shown.exit_code == 2 and not (tmp_path / "x.h5").exists()
+    found = json.loads(shown.stdout)
+    assert found["supported"] is False and found["path"] is None and found["reasons"]
+    shown = CliRunner().invoke(cli, [*words, "--force", "--quiet"])
+    assert shown.exit_code == 0, shown.output
+    assert "do not support" in shown.output
+    assert validate(tmp_path / "x.h5").ok
+    assert "do not support" in (tmp_path / "x.card.md").read_text(encoding="utf-8")
+
+
+def test_refusals_in_one_sentence(two: Case, tmp_path: Path) -> None:
+    write_logs(tmp_path / "few.h5", (0.5,), 6)
+    with pytest.raises(DataError, match="6 episodes; demarcation needs at least 20"):
+        demarcate_dataset(tmp_path / "few.h5", None, QUICK)
+    with pytest.raises(DataError, match="is the dataset itself"):
+        demarcate_dataset(two.source, two.source, QUICK)
+    with pytest.raises(ConfigError, match="smallest is 1"):
+        DemarcateConfig(smallest=1)
