@@ -48,7 +48,12 @@ def run(words: list[str], cwd: Path) -> None:
     done = subprocess.run(
         command,
         cwd=cwd,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        env={
+            **os.environ,
+            "PATH": f"{program.parent}{os.pathsep}{os.environ['PATH']}",
+            "PYTHONPATH": str(ROOT),
+            "OMP_NUM_THREADS": "1",
+        },
         capture_output=True,
         text=True,
         timeout=300,
@@ -67,7 +72,8 @@ def test_the_code_of_a_page_runs(page: Path, tmp_path: Path) -> None:
         run([sys.executable, str(script)], tmp_path)
     for block in blocks(page, "bash run"):
         for line in block.splitlines():
-            run(shlex.split(line, comments=True), tmp_path)
+            piped = ["bash", "-o", "pipefail", "-c", line]
+            run(piped if " | " in line else shlex.split(line, comments=True), tmp_path)
 
 
 @pytest.mark.parametrize("page", LINKED, ids=lambda page: page.stem)

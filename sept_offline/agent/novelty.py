@@ -17,6 +17,10 @@ from sept_offline.errors import AgentError
 FLAGGED_BELOW = 0.01
 """An instance is flagged when its segment is less likely than the first percentile."""
 
+ROUNDING = 1e-3
+"""ELBOs this close count as equal. A segment that was logged again and again holds much of the
+distribution at one point, and rounding must not decide on which side of it that very segment is."""
+
 LOG_TWO_PI = float(np.log(2 * np.pi))
 
 
@@ -120,7 +124,7 @@ class Novelty:
     ) -> NDArray[np.float64]:
         """The share `[n]` of held-out segments that were no likelier; near 0 means new."""
         elbo = posterior_elbo(self.decoder, observations, actions, mean, log_var, self.prior)
-        below = np.searchsorted(self.held_out, elbo, side="right")
+        below = np.searchsorted(self.held_out, elbo + ROUNDING, side="right")
         share: NDArray[np.float64] = below / len(self.held_out)
         return share
 

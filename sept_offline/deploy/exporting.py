@@ -62,7 +62,7 @@ def export(
     if target.exists() and not is_export(target):
         raise ConfigError(f"{target} is there and holds no export; give another place.")
     target.parent.mkdir(parents=True, exist_ok=True)
-    staged = target.with_name(f".{target.name}-{uuid.uuid4().hex}")
+    staged, old = (target.with_name(f".{target.name}-{uuid.uuid4().hex}") for _ in range(2))
     try:
         staged.mkdir()
         manifest = (_write_onnx if form == "onnx" else _write_numpy)(known, staged)
@@ -70,10 +70,11 @@ def export(
         manifest["verified"] = asdict(found) | {"against": against}
         _write_manifest(staged, manifest)
         if target.exists():
-            shutil.rmtree(target)
+            target.rename(old)
         staged.rename(target)
     finally:
         shutil.rmtree(staged, ignore_errors=True)
+        shutil.rmtree(old, ignore_errors=True)
     return Exported(target, manifest, found)
 
 

@@ -18,6 +18,7 @@ from sept_offline.agent import (
     UnprobedContext,
     WindowContext,
 )
+from sept_offline.agent.novelty import ROUNDING
 from sept_offline.deploy.graph import Graph
 from sept_offline.deploy.operators import (
     Segment,
@@ -204,7 +205,8 @@ def _novelty(graph: Graph, segment: Segment, mean: str, log_var: str, novelty: N
         entropy = graph.op("Mul", graph.sum(entropy, 1), half)
         divergence = graph.op("Neg", graph.op("Add", entropy, graph.mean(density, 1)))
     elbo = graph.op("Sub", likelihood, divergence)
-    held_out = graph.constant(novelty.held_out, F64)
+    # the tolerance is taken off the constants: one operator less
+    held_out = graph.constant(novelty.held_out - ROUNDING, F64)
     below = graph.op("LessOrEqual", held_out, graph.unsqueeze(elbo, 1))
     share = graph.mean(graph.cast(below, F64), 1)
     graph.output("novelty", share, F64, "n")

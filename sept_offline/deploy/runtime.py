@@ -510,5 +510,6 @@ def novelty(agent: Agent, observations: Any, actions: Any, mean: Any, log_var: A
         density = top + np.log(np.exp(each - top[:, None]).mean(axis=1))
         divergence = -0.5 * (wide + LOG_TWO_PI + 1).sum() - density.mean()
     held_out = weights[f"{name}.held_out"]
-    below = np.searchsorted(held_out, likelihood - divergence, side="right")
+    # a little more, so that rounding never parts a segment from its own likes
+    below = np.searchsorted(held_out, likelihood - divergence + 1e-3, side="right")
     return float(below / len(held_out))

@@ -8,7 +8,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from sept_offline.agent import SegmentContext, TableProbe
+from sept_offline.agent import Novelty, SegmentContext, TableProbe, segment_elbo
 from sept_offline.errors import AgentError
 
 METHODS = ["sept", "avg", "oracle", "history", "sept-np", "dynasept"]
@@ -146,3 +146,17 @@ def test_a_constant_column_allows_for_rounding_only(builders: ModuleType) -> Non
     inside = np.zeros((3, 4), dtype=np.float32)
     inside[:, 0] = (1000.0, 1000.0005, 1000.1)
     assert fixed.outside(inside)[:, 0].tolist() == [False, False, True]
+
+
+def test_rounding_does_not_part_a_segment_from_its_likes(builders: ModuleType) -> None:
+    context = builders.make_agent("sept").context
+    encoder, decoder = context.encoder, context.novelty.decoder
+    rows, actions = builders.segments(np.random.default_rng(0), 200)
+    elbos = segment_elbo(encoder, decoder, rows, actions)
+    for index in range(200):
+        # one segment logged a thousand times, met again
+        crowd = Novelty(decoder, np.full(1000, elbos[index]))
+        one = rows[index : index + 1], actions[index : index + 1]
+        assert crowd.quantile(*one, *encoder.encode(*one))[0] == 1
+        stranger = Novelty(decoder, np.full(1000, elbos[index] + 0.01))
+        assert stranger.quantile(*one, *encoder.encode(*one))[0] == 0
