@@ -89,6 +89,11 @@ class OnnxEpisode:
         allowed = np.ones((1, self._actions), dtype=bool)
         if mask is not None:
             allowed = np.asarray(mask, dtype=bool)[None]
+        # a graph would go on with numbers that are none, and with nothing allowed
+        if row.shape != (1, self._past.shape[2]) or not np.isfinite(row).all():
+            raise AgentError(f"An observation is {self._past.shape[2]} finite columns.")
+        if allowed.shape != (1, self._actions) or not allowed.any():
+            raise AgentError(f"A mask allows some of {self._actions} actions.")
         if self._kind == "history":
             self._remember()
         elif self._kind in ("segment", "unprobed", "window"):

@@ -229,7 +229,8 @@ class Episode:
 
     def _allowed(self, mask: Any) -> Any:
         given = np.asarray(mask)
-        if given.shape != (len(self.agent.action_names),) or given.dtype.kind not in "biu":
+        flags = given.dtype.kind in "biu" and ((given == 0) | (given == 1)).all()
+        if given.shape != (len(self.agent.action_names),) or not flags:
             raise AgentError(
                 f"A mask says true or false of {len(self.agent.action_names)} actions."
             )

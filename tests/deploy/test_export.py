@@ -252,10 +252,18 @@ def test_the_runtime_checks_what_it_is_given(builders: ModuleType, tmp_path: Pat
     for observation in (np.zeros(3), [0, 0, np.nan, 0]):
         with pytest.raises(runtime.AgentError):
             episode.act(observation)
-    for mask in ([True, True], [False] * 3, [0.5, 1.0, 1.0]):
+    for mask in ([True, True], [False] * 3, [0.5, 1.0, 1.0], [2, 0, 0]):
         with pytest.raises(runtime.AgentError):
             episode.act(np.zeros(4), mask)
     assert episode.steps == 0
+    hosted = load_export(export(agent, tmp_path / "graphs", observations=50).path).begin()
+    for observation in (np.zeros(3), [0, 0, np.nan, 0]):
+        with pytest.raises(AgentError):
+            hosted.act(observation)
+    for mask in ([True, True], [False] * 3):
+        with pytest.raises(AgentError):
+            hosted.act(np.zeros(4), mask)
+    assert hosted.steps == 0
     episode.act([0, 1e6, 0, 0])
     assert episode.out_of_range == ("observation_1",)
     with pytest.raises(runtime.AgentError, match="does not need the hidden"):
