@@ -19,8 +19,7 @@ class DemarcateConfig:
     updates: int = 1500
     """Of the episodes' latents."""
     refining: int | None = None
-    """Updates of the groups' decoder in each round of refinement; by default two fifths of
-    `updates`."""
+    """Updates of the groups' decoder in each round of refinement; by default half of `updates`."""
     rounds: int = 3
     """Times that the decoder is refitted and the episodes are assigned anew."""
     hidden: int = 128
@@ -37,7 +36,7 @@ class DemarcateConfig:
     smallest: int | None = None
     """Episodes of the smallest group; by default 5, or 5 % of all if that is more. Rare episodes of
     one dynamics, where the networks know least, look like a small group of their own."""
-    gain: float = 0.05
+    gain: float = 0.03
     """Nats a step that telling two groups apart must gain on steps it was not told apart by."""
     unsure: Unsure = "nearest"
     """What becomes of episodes that fit no group, or two alike: given to the likeliest, or left
@@ -72,4 +71,4 @@ class DemarcateConfig:
     @property
     def refining_updates(self) -> int:
         """Of the groups' decoder in each round."""
-        return self.refining or max(1, 2 * self.updates // 5)
+        return self.refining or max(1, self.updates // 2)

@@ -85,12 +85,12 @@ class GroupDecoder:
                 tick(update + 1)
 
     def _told(self, group: Tensor, rng: torch.Generator) -> Tensor:
-        """The sets an update is told, [n, K]: own groups, pairs and all, a third each."""
+        """The sets an update is told, [n, K]: own groups, pairs or all of them."""
         own = torch.nn.functional.one_hot(group, self.count).float()
         other = torch.randint(self.count, group.shape, generator=rng)
         pair = torch.maximum(own, torch.nn.functional.one_hot(other, self.count).float())
         kind = torch.rand(group.shape, generator=rng).unsqueeze(1)
-        told = torch.where(kind < 1 / 3, own, torch.where(kind < 2 / 3, pair, torch.ones_like(own)))
+        told = torch.where(kind < 0.5, own, torch.where(kind < 0.75, pair, torch.ones_like(own)))
         return told / told.sum(1, keepdim=True)
 
     def _likelihood(self, data: Transitions, rows: Tensor, told: Tensor) -> Tensor:

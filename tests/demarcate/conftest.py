@@ -3,33 +3,13 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from toy import QUICK, write_logs
-
-from sept_offline.demarcate import Demarcation, demarcate_dataset
-from sept_offline.latent.arrays import Integers
-
-
-@dataclass(frozen=True)
-class Case:
-    source: Path
-    target: Path
-    group: Integers
-    behaviour: Integers
-    found: Demarcation
-
-
-def case(folder: Path, strengths: tuple[float, ...], per: int, apart: float, kind: str) -> Case:
-    source, target = folder / "logs.h5", folder / "labelled.h5"
-    group, behaviour = write_logs(source, strengths, per, apart=apart, instances=kind)
-    found = demarcate_dataset(source, target, QUICK, seed=0)
-    return Case(source, target, group, behaviour, found)
+from pushed import Case, case
 
 
 @pytest.fixture(scope="session")

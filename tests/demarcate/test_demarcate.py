@@ -9,9 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from conftest import Case
+from pushed import QUICK, Case, write_logs
 from sklearn.metrics import adjusted_rand_score
-from toy import QUICK, write_logs
 
 from sept_offline.cli.main import cli
 from sept_offline.data import load_dataset, validate

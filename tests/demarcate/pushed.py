@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from sept_offline.data.writer import DatasetWriter
-from sept_offline.demarcate import DemarcateConfig
+from sept_offline.demarcate import DemarcateConfig, Demarcation, demarcate_dataset
 from sept_offline.latent.arrays import Integers
 
 QUICK = DemarcateConfig(updates=500, refining=300, rounds=2, hidden=48, episodes=32, window=12)
@@ -55,3 +56,19 @@ def write_logs(
                 seed=number,
             )
     return group, behaviour
+
+
+@dataclass(frozen=True)
+class Case:
+    source: Path
+    target: Path
+    group: Integers
+    behaviour: Integers
+    found: Demarcation
+
+
+def case(folder: Path, strengths: tuple[float, ...], per: int, apart: float, kind: str) -> Case:
+    source, target = folder / "logs.h5", folder / "labelled.h5"
+    group, behaviour = write_logs(source, strengths, per, apart=apart, instances=kind)
+    found = demarcate_dataset(source, target, QUICK, seed=0)
+    return Case(source, target, group, behaviour, found)
