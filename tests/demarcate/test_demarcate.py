@@ -78,7 +78,7 @@ def test_the_new_dataset_holds_the_same_episodes_under_new_names(two: Case) -> N
 def test_same_seed_same_bytes_and_the_files_own_instances_are_not_looked_at(
     two: Case, tmp_path: Path
 ) -> None:
-    short = replace(QUICK, updates=150, refining=80)
+    short = replace(QUICK, updates=60, refining=40)
     write_logs(tmp_path / "each.h5", (-0.5, 0.5), 60, instances="each")
     sources = {"a": two.source, "b": two.source, "each": tmp_path / "each.h5"}
     found = {
