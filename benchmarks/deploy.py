@@ -92,7 +92,7 @@ def main() -> None:
     parser.add_argument("--family", default="hiv")
     parser.add_argument("--episodes", type=int, default=80)
     parser.add_argument("--observations", type=int, default=10_000)
-    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--repeats", type=int, default=8)
     parser.add_argument("--json", action="store_true", help="one line of JSON")
     options = parser.parse_args()
     with one_thread():
