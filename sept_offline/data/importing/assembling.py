@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sept_offline.data.importing.filling import fill, fills_of
+from sept_offline.data.importing.filling import Rule, fill, fills_of
 from sept_offline.data.importing.reading import Reading
 from sept_offline.data.importing.rows import TERMINATED, TRUNCATED, Rows, order_of
 from sept_offline.data.importing.spooling import EpisodeSpool
@@ -56,7 +56,10 @@ class Assembly:
         self.reading, self.spool = reading, spool
         self.fills = fills_of(reading.mapping)
         self.findings = reading.findings
-        d = spool.dim
+        d, named = spool.dim, len(reading.mapping.observations)
+        widths = reading.widths or ((1,) * d if named == d else (d,))
+        self._owner = np.repeat(np.arange(len(widths)), widths).tolist()
+        """[d], which column of observations each number is of"""
         self.low, self.high = np.full(d, np.inf), np.full(d, -np.inf)
         self.total, self.known = np.zeros(d), np.zeros(d, dtype=np.int64)
         self.reward_total, self.reward_known = 0.0, 0
@@ -72,6 +75,7 @@ class Assembly:
         """One batch of whole episodes, their rows in any order."""
         rows = self._without_duplicates(self._ordered(rows))
         shape = self._shape(rows)
+        self._check_last_actions(rows, shape)
         keep = self._kept(rows, shape)
         if not keep.all():
             rows = rows.take(np.repeat(keep, shape.counts))
@@ -131,13 +135,36 @@ class Assembly:
         starts = np.flatnonzero(np.diff(rows.episode, prepend=-1) != 0)
         counts = np.diff(np.append(starts, len(rows)))
         last = starts + counts - 1
-        ends_in_row = np.isnan(rows.action[last])
+        # What earned something, or led somewhere, was a step, whether its action is known or not.
+        stepped = np.nan_to_num(rows.reward[last]) != 0
+        if self.reading.mapping.reward in self.reading.mapping.observations:
+            # Then the value is part of the final observation.
+            stepped[:] = False
+        if rows.following is not None:
+            stepped |= ~np.isnan(rows.following[last]).all(axis=1)
+        ends_in_row = np.isnan(rows.action[last]) & ~stepped
         gives_up = ~ends_in_row
         if rows.following is not None:
             gives_up &= np.isnan(rows.following[last]).all(axis=1)
         if self.reading.mapping.keep_terminal:
             gives_up &= (rows.ends[last] & TERMINATED) == 0
         return Shape(starts, counts, last, ends_in_row, gives_up)
+
+    def _check_last_actions(self, rows: Rows, shape: Shape) -> None:
+        """Inner steps without an action are missing values; a last one could be no step at all."""
+        lacking = np.isnan(rows.action[shape.last]) & ~shape.ends_in_row
+        if self.fills.action is not None or not lacking.any():
+            return
+        at = int(shape.last[int(np.argmax(lacking))])
+        self.findings.refuse(
+            "action",
+            lacking,
+            "{count} episodes end in a row that has a reward or a next observation and no action, "
+            f"first the episode {self._episode(rows, at)} "
+            f"({self.findings.place(int(rows.row[at]))}); if a step was taken there, say which "
+            f"with --fill {self.reading.mapping.action}=…, and if the row only holds "
+            "the final observation leave them empty.",
+        )
 
     def _kept(self, rows: Rows, shape: Shape) -> Bool:
         """[e], without episodes that have no step or, where that is wanted, no reward."""
@@ -191,7 +218,7 @@ class Assembly:
         for position in np.flatnonzero(bad).tolist():
             name = self.observation_name(position)
             values = rows.observations[:, position]
-            rule = self.fills.observations.get(position, self.fills.otherwise)
+            rule = self.rule(position)
             if rule is not None:
                 findings.filled[name] += fill(values, rule, first)
             if rule != "mean":
@@ -280,14 +307,29 @@ class Assembly:
         if rows.following is not None:
             logged = rows.following[shape.last[added]]
             here = ~np.isnan(logged).all(axis=1)
-            for position in np.flatnonzero(np.isnan(logged[here]).any(axis=0)).tolist():
-                name = self.reading.mapping.next_observations[position]
-                self.findings.lack("value", name, int(np.isnan(logged[here][:, position]).sum()))
-            observations[final[here]] = logged[here]
+            seen = rows.observations[shape.last[added][here]]
+            observations[final[here]] = self._filled_finals(logged[here], seen)
             self.findings.counts["terminal steps kept"] += int((~here).sum())
         else:
             self.findings.counts["terminal steps kept"] += int(added.sum())
         return observations
+
+    def _filled_finals(
+        self, finals: NDArray[np.float32], seen: NDArray[np.float32]
+    ) -> NDArray[np.float32]:
+        """[e, d], next observations of last steps, filled by rule; `seen`: those before them."""
+        for position in np.flatnonzero(np.isnan(finals).any(axis=0)).tolist():
+            rule, values = self.following_rule(position), finals[:, position]
+            name = self._name(self.reading.mapping.next_observations, position)
+            missing = np.isnan(values)
+            if rule == "previous":
+                values[missing] = seen[missing, position]
+            elif isinstance(rule, float):
+                values[missing] = rule
+            left = 0 if rule == "mean" else int(np.isnan(values).sum())
+            self.findings.filled[name] += int(missing.sum()) - left
+            self.findings.lack("value", name, left)
+        return finals
 
     def _measure(
         self, observations: NDArray[np.float32], rows: Rows, shape: Shape, step: Bool
@@ -328,11 +370,22 @@ class Assembly:
         return np.concatenate(self._sample)
 
     def observation_name(self, position: int) -> str:
-        """The column of an observation, or a single list column and a place in it."""
-        names = self.reading.mapping.observations
-        if len(names) == self.spool.dim:
-            return names[position]
-        return f"{names[0] if names else 'observations'}[{position}]"
+        """The column of an observation, or a column that holds several and a place in it."""
+        return self._name(self.reading.mapping.observations, position)
+
+    def rule(self, position: int) -> Rule | None:
+        """How a missing number of an observation is filled."""
+        return self.fills.observations.get(self._owner[position], self.fills.otherwise)
+
+    def following_rule(self, position: int) -> Rule | None:
+        """The same for the next observation: by a rule of its own, or by the observation's."""
+        return self.fills.following.get(self._owner[position], self.rule(position))
+
+    def _name(self, names: Sequence[str], position: int) -> str:
+        owner = self._owner[position]
+        if self._owner.count(owner) == 1:
+            return names[owner]
+        return f"{names[owner]}[{position - self._owner.index(owner)}]"
 
     def _episode(self, rows: Rows, at: int) -> str:
         word = self.reading.episode_words()[int(rows.episode[at])]

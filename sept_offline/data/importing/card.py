@@ -9,9 +9,12 @@ from typing import Any
 import numpy as np
 
 from sept_offline.data.dataset import Dataset
+from sept_offline.data.records import Int64, Segments
 from sept_offline.data.source import BLOCK_ROWS
 from sept_offline.data.summary import DEFAULT_PROBE_STEPS, instance_leak
 
+LARGEST = 690.0
+"""The logarithm of the largest number of sequences that is told."""
 TOLD = {
     "unordered rows": "times a row stood before one that precedes it: all were sorted",
     "duplicated steps": "steps were logged twice, identically, and kept once",
@@ -31,6 +34,9 @@ TOLD = {
     "follows: steps may be missing",
     "probabilities made to sum to 1": "steps had rounded probabilities, made to sum to 1",
     "steps without probabilities": "steps have no probability of the action taken",
+    "spellings merged": "labels are the number of another, as 1.0 is 1, and were taken for it",
+    "labels for nothing": "actions are called by a word for nothing (NA, null, nan …): beside "
+    "labels that are words, only an empty field is a missing action",
     "bins": "bins of equal counts were made of a continuous action",
 }
 """How each count is told, in the order of telling."""
@@ -63,15 +69,14 @@ def measure(
             total, whole, single = _surprise(source.take("propensities", rows), taken)
             surprise, known, alone = surprise + total, known + whole + single, alone + single
     segments = data.segments(probe)
-    coverage = [
-        len(np.unique(segments.actions[segments.instance == code], axis=0))
-        for code in range(len(data.instances))
-    ]
+    coverage = _distinct(segments, len(data.instances))
     leak = instance_leak(segments, actions)
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     frequencies = counts.sum(axis=0) / counts.sum()
     weights = counts.sum(axis=1) / counts.sum()
-    possible = float(actions) ** probe
+    # The number itself may be larger than any float.
+    possible = float(actions) ** probe if probe * np.log(actions) < LARGEST else None
+    shown = coverage / (possible or np.inf)
     names = data.metadata.action_names or tuple(map(str, range(actions)))
     return {
         "instances": len(data.instances),
@@ -87,8 +92,8 @@ def measure(
         "probe_steps": probe,
         "coverage": {
             "possible": possible,
-            "min": min(coverage) / possible,
-            "mean": float(np.mean(coverage)) / possible,
+            "min": float(shown.min()),
+            "mean": float(shown.mean()),
             "short_episodes": segments.skipped,
         },
         "entropy": {
@@ -102,6 +107,12 @@ def measure(
         if leak is None
         else {"accuracy": leak.accuracy, "chance": leak.chance, "significant": leak.significant},
     }
+
+
+def _distinct(segments: Segments, instances: int) -> Int64:
+    """[instances], how many different initial action sequences each shows."""
+    found = np.unique(np.column_stack([segments.instance, segments.actions]), axis=0)
+    return np.bincount(found[:, 0].astype(np.int64), minlength=instances)
 
 
 def _surprise(propensities: Any, taken: Any) -> tuple[float, int, int]:
@@ -149,7 +160,7 @@ def warnings(card: dict[str, Any]) -> list[str]:
         )
     if card["instances"] < 2:
         found.append("There is one instance only: nothing to transfer between is logged.")
-    for name in ("gaps in time", "next observations that differ"):
+    for name in ("labels for nothing", "gaps in time", "next observations that differ"):
         if counts.get(name):
             found.append(f"{counts[name]:,} {TOLD[name]}.")
     return found
@@ -193,7 +204,7 @@ def markdown(card: dict[str, Any], path: Path, content_hash: str) -> str:
         "## Behaviour",
         "",
         f"- Entropy: {_entropy_told(entropy)}.",
-        f"- Coverage: of the {coverage['possible']:.0f} initial action sequences of "
+        f"- Coverage: of the {_possible(coverage['possible'])} initial action sequences of "
         f"{card['probe_steps']} steps an instance shows {coverage['mean']:.1%} on average, the "
         f"least {coverage['min']:.1%}; {coverage['short_episodes']:,} episodes are shorter.",
         "- Confounding: "
@@ -220,15 +231,27 @@ def markdown(card: dict[str, Any], path: Path, content_hash: str) -> str:
 
 
 def _done(card: dict[str, Any]) -> list[str]:
-    rules = card["mapping"].get("fill", {})
     filled = [
-        f"- {count:,} missing values of `{name}` were filled "
-        f"({rules.get(name, rules.get('observations', ''))})."
+        f"- {count:,} missing values of `{name}` were filled ({_rule(card['mapping'], name)})."
         for name, count in card["filled"].items()
     ]
     return filled + [
         f"- {card['done'][name]:,} {told}." for name, told in TOLD.items() if card["done"].get(name)
     ]
+
+
+def _rule(mapping: dict[str, Any], name: str) -> str:
+    """By which a column, or a place in it, or what follows it, was filled."""
+    column = name.rpartition("[")[0] or name
+    after, before = (mapping.get(role, []) for role in ("next_observations", "observations"))
+    partners = [before[after.index(found)] for found in (name, column) if found in after]
+    rules = mapping.get("fill", {})
+    keys = (name, column, *partners, "observations")
+    return next((rules[key] for key in keys if key in rules), "")
+
+
+def _possible(count: float | None) -> str:
+    return f"more than 10^{LARGEST / np.log(10):.0f}" if count is None else f"{count:.0f}"
 
 
 def _entropy_told(entropy: dict[str, Any]) -> str:

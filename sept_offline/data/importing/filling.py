@@ -26,9 +26,11 @@ class Fills:
     """By the position of the column."""
     otherwise: Rule | None
     """For every other observation."""
+    following: Mapping[int, Rule]
+    """For columns of next observations that have a rule of their own, by position."""
     reward: Rule | None
     action: str | None
-    """"previous", or a label."""
+    """"previous", a label or, of a continuous action, a number."""
 
 
 def fills_of(mapping: ImportMapping) -> Fills:
@@ -37,25 +39,26 @@ def fills_of(mapping: ImportMapping) -> Fills:
     otherwise: Rule | None = None
     reward: Rule | None = None
     action: str | None = None
-    names = list(mapping.observations)
-    known = ["observations", *names, str(mapping.reward), str(mapping.action)]
+    names, after = list(mapping.observations), list(mapping.next_observations)
+    following: dict[int, Rule] = {}
+    known = ["observations", *names, *after, str(mapping.reward), str(mapping.action)]
     for column, text in mapping.fill.items():
         if column == "observations" and column not in names:
             otherwise = _rule(column, text)
         elif column in names:
             observations[names.index(column)] = _rule(column, text)
+        elif column in after:
+            following[after.index(column)] = _rule(column, text)
         elif column == mapping.reward:
             reward = _rule(column, text)
         elif column == mapping.action:
-            if text in ("mean", "zero"):
-                raise DataError(f"--fill {column}={text}: fill an action by previous or a label.")
-            action = text
+            action = _action_rule(column, text, mapping.bins is not None)
         else:
             raise DataError(
                 f"--fill {column}={text}: there is no such column among observations, reward and "
                 f"action{suggest(column, known)}."
             )
-    return Fills(observations, otherwise, reward, action)
+    return Fills(observations, otherwise, following, reward, action)
 
 
 def fill(values: NDArray[Any], rule: Rule, first: Int64) -> int:
@@ -76,15 +79,25 @@ def fill(values: NDArray[Any], rule: Rule, first: Int64) -> int:
     return count
 
 
+def _action_rule(column: str, text: str, continuous: bool) -> str:
+    if continuous and text != "previous" and not math.isfinite(_float(text)):
+        raise DataError(f"--fill {column}={text}: expected previous or, with --bins, a number.")
+    if not continuous and text in ("mean", "zero"):
+        raise DataError(f"--fill {column}={text}: fill an action by previous or a label.")
+    return text
+
+
 def _rule(column: str, text: str) -> Rule:
     if text in ("previous", "mean"):
         return text
-    if text == "zero":
-        return 0.0
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
+    value = 0.0 if text == "zero" else _float(text)
     if not math.isfinite(value):
         raise DataError(f"--fill {column}={text}: expected previous, zero, mean or a number.")
     return value
+
+
+def _float(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan

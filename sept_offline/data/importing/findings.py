@@ -15,6 +15,7 @@ ORDER = (
     "contradiction",
     "instance",
     "early end",
+    "action",
     "flag",
     "key",
     "reward",

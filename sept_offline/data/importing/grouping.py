@@ -1,8 +1,9 @@
-"""Whole episodes out of rows in any order, in bounded memory.
+"""Whole episodes out of rows in any order, in memory bounded by the longest episode.
 
 Where the rows of an episode lie together, as in most logs, batches pass through and only the last
 episode of each waits for the next. Where one comes back, its rows are spread over more than memory
-may hold: they are dealt into buckets on disk by episode, and each bucket is read alone.
+may hold: they are dealt into buckets on disk by episode, and each bucket is read alone. A single
+episode must fit in memory, about three times over while it is put in order.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sept_offline.data.importing.rows import Rows, joined, order_of, unpack
+from sept_offline.data.importing.rows import Rows, emptied, order_of, unpack
 
 BUCKET_BYTES = 1 << 25
 MOST_BUCKETS = 200
@@ -37,15 +38,14 @@ def grouped(batches: Iterable[Rows]) -> Iterator[Rows]:
         if (np.diff(runs) <= 0).any() or (fresh and runs[0] < highest):
             raise Scattered
         if fresh and waiting:
-            yield joined(waiting)
-            waiting = []
+            yield emptied(waiting)
         highest = int(runs[-1])
         if len(runs) > 1:
-            yield joined([*waiting, batch.take(slice(0, starts[-1]))])
-            waiting = []
+            waiting.append(batch.take(slice(0, starts[-1])))
+            yield emptied(waiting)
         waiting.append(batch.take(slice(starts[-1], None)))
     if waiting:
-        yield joined(waiting)
+        yield emptied(waiting)
 
 
 def bucketed(

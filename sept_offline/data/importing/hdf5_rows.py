@@ -11,12 +11,12 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
+from sept_offline.data.importing.honoured import refuse_meaningless
 from sept_offline.data.importing.mapping import FILE, ImportMapping
 from sept_offline.data.importing.reading import Reading
 from sept_offline.data.importing.rows import TERMINATED, TRUNCATED, Rows
-from sept_offline.data.importing.sources import stem
 from sept_offline.data.importing.tables import BATCH_ROWS, Report
-from sept_offline.data.importing.words import spelled
+from sept_offline.data.importing.words import occurring, spelled
 from sept_offline.data.records import Float32, Float64, Int64
 from sept_offline.errors import DataError
 
@@ -37,12 +37,14 @@ BUFFER: dict[str, Any] = {
 
 def hdf5_mapping(kind: str, files: Sequence[Path], mapping: ImportMapping) -> ImportMapping:
     """The mapping with the names that files of this kind have."""
+    refuse_meaningless(kind, mapping, BUFFER if kind == "d3rlpy" else {})
     if kind == "d3rlpy":
         return replace(mapping, **BUFFER)
     named = {role: name for role, name in D4RL.items() if not getattr(mapping, role)}
     whole = replace(mapping, **named)
     with h5py.File(files[0], "r") as file:
-        if not whole.next_observations and "next_observations" in file:
+        # Those that follow other arrays than the file's own observations are for the user to name.
+        if "observations" in named and "next_observations" in file:
             whole = replace(whole, next_observations=("next_observations",))
         if "terminated" in named and "terminals" not in file:
             whole = replace(whole, terminated=None)
@@ -53,7 +55,30 @@ def hdf5_mapping(kind: str, files: Sequence[Path], mapping: ImportMapping) -> Im
             f"{files[0]} has neither terminals nor timeouts, so nothing says where its episodes "
             "end; name its end flags with --terminated or --truncated."
         )
+    _check_files(files, whole)
     return whole
+
+
+def _check_files(files: Sequence[Path], mapping: ImportMapping) -> None:
+    """Every named array is there, one row a step, and the instance is one in all files or none."""
+    owned = []
+    for path in files:
+        with h5py.File(path, "r") as file:
+            owned.append(mapping.instance is not None and mapping.instance in file)
+            roles = mapping.roles()
+            names = [name for role, name in roles if role != "instance" or name in file]
+            rows = len(_found(file, mapping.observations[0], path))
+            for name in names:
+                if len(_found(file, name, path)) != rows:
+                    raise DataError(
+                        f"{path} has {rows:,} rows of {mapping.observations[0]!r} and "
+                        f"{len(file[name]):,} of {name!r}; every step needs one of each."
+                    )
+    if len(set(owned)) > 1:
+        raise DataError(
+            f"{files[owned.index(True)]} has a dataset {mapping.instance!r} and "
+            f"{files[owned.index(False)]} has none; import them one by one."
+        )
 
 
 def d4rl_rows(reading: Reading, files: Sequence[Path], report: Report) -> Generator[Rows]:
@@ -62,7 +87,7 @@ def d4rl_rows(reading: Reading, files: Sequence[Path], report: Report) -> Genera
     for path in files:
         reading.open(path)
         with h5py.File(path, "r") as file:
-            rows = len(_found(file, mapping.observations[0], path))
+            rows = len(file[mapping.observations[0]])
             size = path.stat().st_size
             for low in range(0, rows, BATCH_ROWS):
                 high = min(low + BATCH_ROWS, rows)
@@ -95,13 +120,21 @@ def buffer_rows(reading: Reading, files: Sequence[Path], report: Report) -> Gene
                     )
                 observations = _matrix(file[f"observations_{number}"][()], path)
                 steps = len(observations)
-                actions = _column(file[f"actions_{number}"][()], "actions", path)
-                ended = bool(file[f"terminated_{number}"][()])
-                coded = _actions(reading, actions, path)
+                actions, rewards = (
+                    _column(_found(file, f"{name}_{number}", path)[()], name, path)
+                    for name in ("actions", "rewards")
+                )
+                if not steps == len(actions) == len(rewards):
+                    raise DataError(
+                        f"{path}, episode {number}: {steps} observations, {len(actions)} actions "
+                        f"and {len(rewards)} rewards; expected as many of each."
+                    )
+                ended = bool(_found(file, f"terminated_{number}", path)[()])
+                coded, rewards = _actions(reading, actions, path), _floats(rewards, "rewards", path)
                 ends = np.zeros(steps, dtype=np.uint8)
                 ends[-1] = TERMINATED if ended else TRUNCATED
                 if not ended:
-                    coded[-1] = np.nan
+                    coded[-1] = rewards[-1] = np.nan
                 row = reading.number(steps)
                 report(before + size * (number + 1) / count)
                 yield Rows(
@@ -112,7 +145,7 @@ def buffer_rows(reading: Reading, files: Sequence[Path], report: Report) -> Gene
                     observations=observations,
                     following=None,
                     action=coded,
-                    reward=_column(file[f"rewards_{number}"][()], "rewards", path).astype(float),
+                    reward=rewards,
                     ends=ends,
                     chances=None,
                 )
@@ -124,33 +157,38 @@ def _block(reading: Reading, file: h5py.File, path: Path, low: int, high: int, b
     ends = np.zeros(high - low, dtype=np.uint8)
     for name, bit in ((mapping.terminated, TERMINATED), (mapping.truncated, TRUNCATED)):
         if name is not None:
-            flags = _column(_found(file, name, path)[low:high], name, path)
+            flags = _column(file[name][low:high], name, path)
             ends |= bit * flags.astype(np.bool_).astype(np.uint8)
     episode = begun + np.cumsum(ends > 0) - (ends > 0)
     row = reading.number(high - low)
     names = mapping.probabilities or ((mapping.probability,) if mapping.probability else ())
-    chances = [_found(file, name, path)[low:high].reshape(high - low, -1) for name in names]
-    following = None
-    if mapping.next_observations:
-        following = _matrix(_found(file, mapping.next_observations[0], path)[low:high], path)
-    action = str(mapping.action)
-    reward = _column(_found(file, str(mapping.reward), path)[low:high], "rewards", path)
+    chances = [file[name][low:high].reshape(high - low, -1) for name in names]
+    action, reward = str(mapping.action), str(mapping.reward)
+    parts = [_matrix(file[name][low:high], path) for name in mapping.observations]
+    widths = tuple(part.shape[1] for part in parts)
+    if reading.widths not in (None, widths):
+        raise DataError(
+            f"Observations have {reading.widths} numbers in one file and {widths} in {path}; "
+            "every row needs as many."
+        )
+    reading.widths = widths
+    following = [_matrix(file[name][low:high], path) for name in mapping.next_observations]
     return Rows(
         episode=_episodes(reading, episode),
         instance=_instances(reading, file, path, low, high),
         time=row,
         row=row,
-        observations=_matrix(_found(file, mapping.observations[0], path)[low:high], path),
-        following=following,
-        action=_actions(reading, _column(_found(file, action, path)[low:high], action, path), path),
-        reward=np.where(np.isfinite(reward), reward, np.nan).astype(np.float64),
+        observations=np.concatenate(parts, axis=1),
+        following=np.concatenate(following, axis=1) if following else None,
+        action=_actions(reading, _column(file[action][low:high], action, path), path),
+        reward=_floats(_column(file[reward][low:high], reward, path), reward, path),
         ends=ends,
         chances=np.concatenate(chances, axis=1).astype(np.float64) if chances else None,
     )
 
 
 def _found(file: h5py.File, name: str, path: Path) -> Any:
-    if name not in file:
+    if not isinstance(file.get(name), h5py.Dataset):
         raise DataError(f"{path} has no dataset {name!r}; it has {', '.join(sorted(file))}.")
     return file[name]
 
@@ -164,7 +202,7 @@ def _episodes(reading: Reading, numbers: Int64) -> Int64:
 
 def _constant(reading: Reading, path: Path) -> int:
     name = reading.mapping.instance
-    word = stem(path) if name in (None, FILE) else str(name)
+    word = reading.file_words[path] if name in (None, FILE) else str(name)
     return int(reading.instances.code([word], np.zeros(1, dtype=np.int64))[0])
 
 
@@ -175,14 +213,30 @@ def _instances(reading: Reading, file: h5py.File, path: Path, low: int, high: in
         return np.full(high - low, _constant(reading, path))
     values, places = np.unique(_column(file[name][low:high], name, path), return_inverse=True)
     words = [spelled(value) for value in values.tolist()]
-    return reading.instances.code(words, places.reshape(-1))
+    codes = reading.instances.code(*occurring(words, places.reshape(-1)))
+    if (codes < 0).any():
+        raise DataError(
+            f"The instance {name!r} of {path} is missing in {int((codes < 0).sum()):,} rows; every "
+            "row needs one."
+        )
+    return codes
 
 
 def _actions(reading: Reading, values: NDArray[Any], path: Path) -> Float64:
     if reading.mapping.bins is not None:
-        return values.astype(np.float64)
+        return _floats(values, str(reading.mapping.action), path)
     found, places = np.unique(values, return_inverse=True)
-    return reading.label([spelled(value) for value in found.tolist()], places.reshape(-1))
+    words = [spelled(value) for value in found.tolist()]
+    return reading.label(*occurring(words, places.reshape(-1)))
+
+
+def _floats(values: NDArray[Any], name: str, path: Path) -> Float64:
+    """[n], NaN where a value is not finite."""
+    if values.dtype.kind not in "biuf":
+        raise DataError(f"{name!r} of {path} holds {values.dtype}, expected numbers.")
+    floats = values.astype(np.float64)
+    floats[~np.isfinite(floats)] = np.nan
+    return floats
 
 
 def _column(values: NDArray[Any], name: str, path: Path) -> NDArray[Any]:
@@ -202,6 +256,8 @@ def _matrix(values: NDArray[Any], path: Path) -> Float32:
         values = values[:, None]
     if values.ndim != 2:
         raise DataError(f"The observations of {path} have shape {values.shape}, expected vectors.")
+    if values.dtype.kind not in "biuf":
+        raise DataError(f"The observations of {path} hold {values.dtype}, expected numbers.")
     with np.errstate(over="ignore"):
         matrix = values.astype(np.float32)
     matrix[~np.isfinite(matrix)] = np.nan

@@ -13,24 +13,27 @@ import numpy as np
 from sept_offline.data.checks import json_ready
 from sept_offline.data.dataset import Dataset
 from sept_offline.data.files import Workspace
+from sept_offline.data.hdf5 import Hdf5Source
 from sept_offline.data.importing.ahead import ahead
 from sept_offline.data.importing.assembling import Assembly
 from sept_offline.data.importing.card import markdown, measure, warnings
 from sept_offline.data.importing.filling import fills_of
 from sept_offline.data.importing.grouping import Scattered, bucketed, grouped
 from sept_offline.data.importing.hdf5_rows import buffer_rows, d4rl_rows, hdf5_mapping
+from sept_offline.data.importing.honoured import refuse_meaningless
+from sept_offline.data.importing.labelling import Actions
 from sept_offline.data.importing.mapping import ImportMapping
 from sept_offline.data.importing.reading import Reading, table_rows
-from sept_offline.data.importing.rows import Rows, joined
-from sept_offline.data.importing.settling import Actions, settle
-from sept_offline.data.importing.sources import MINARI, find_files
+from sept_offline.data.importing.rows import Rows, emptied
+from sept_offline.data.importing.settling import settle
+from sept_offline.data.importing.sources import MINARI, file_words, find_files
 from sept_offline.data.importing.spooling import EpisodeSpool
-from sept_offline.data.importing.tables import NotWhole, Report, column_names
+from sept_offline.data.importing.tables import Look, Mistaken, Report, column_names
 from sept_offline.data.importing.words import ranks
 from sept_offline.data.minari import from_minari
 from sept_offline.data.publish import kind_of, publish
 from sept_offline.data.records import EpisodeIndex, Int64, Metadata
-from sept_offline.data.source import Header
+from sept_offline.data.source import Header, Source, blocks
 from sept_offline.data.writer import Spool, written_by
 from sept_offline.errors import DataError
 from sept_offline.files import write_text
@@ -66,7 +69,8 @@ def import_logs(
 ) -> Imported:
     """Write CSV, Parquet, D4RL-style HDF5, d3rlpy buffers or `minari:NAME` as a dataset at `out`.
 
-    A card, `<stem>.card.md`, is written beside it. Memory does not grow with the number of rows.
+    A card, `<stem>.card.md`, is written beside it. Memory does not grow with the number of rows; a
+    single episode must fit in it.
     """
     named = [sources] if isinstance(sources, str | Path) else list(sources)
     out, mapping, progress = Path(out), mapping or ImportMapping(), progress or Silent()
@@ -109,6 +113,7 @@ def _complete(kind: str, files: Sequence[Path], mapping: ImportMapping) -> Impor
     """The mapping with every role named, checked against every file."""
     if kind in ("d4rl", "d3rlpy"):
         return hdf5_mapping(kind, files, mapping)
+    refuse_meaningless(kind, mapping, {})
     whole = mapping.completed(column_names(kind, files[0], mapping.delimiter), files[0])
     for path in files[1:]:
         whole.completed(column_names(kind, path, mapping.delimiter), path)
@@ -120,26 +125,21 @@ def _read(
     kind: str, files: Sequence[Path], mapping: ImportMapping, folder: Path, progress: Progress
 ) -> tuple[Spool, Assembly]:
     """All episodes, spooled; what the first look at the rows got wrong is read again."""
-    whole_times = together = True
+    look, together = Look(), True
     while True:
         try:
-            return _pass(kind, files, mapping, folder, progress, whole_times, together)
-        except NotWhole:
-            whole_times = False
+            reading = Reading(mapping, kind, look, file_words(files))
+            return _pass(reading, files, folder, progress, together)
+        except Mistaken as mistake:
+            look = replace(look, **mistake.changes)
         except Scattered:
             together = False
 
 
 def _pass(
-    kind: str,
-    files: Sequence[Path],
-    mapping: ImportMapping,
-    folder: Path,
-    progress: Progress,
-    whole_times: bool,
-    together: bool,
+    reading: Reading, files: Sequence[Path], folder: Path, progress: Progress, together: bool
 ) -> tuple[Spool, Assembly]:
-    reading = Reading(mapping)
+    mapping = reading.mapping
     label = fills_of(mapping).action
     if label not in (None, "previous") and mapping.bins is None:
         reading.label([str(label)], np.zeros(1, dtype=np.int64))
@@ -148,7 +148,7 @@ def _pass(
     def report(done: float) -> None:
         progress.update(READING * done / max(size, 1.0), steps=float(reading.rows))
 
-    rows = ahead(_rows(reading, kind, files, whole_times, report))
+    rows = ahead(_rows(reading, files, report))
     first = next(rows, None)
     if first is None:
         reading.findings.raise_if_bad()
@@ -160,7 +160,7 @@ def _pass(
         if together:
             assembly.add_all(grouped(every))
         else:
-            packed = kind == "parquet" or any(path.suffix != ".csv" for path in files)
+            packed = reading.kind == "parquet" or any(path.suffix != ".csv" for path in files)
             unpacked = size * (PACKED if packed else 1)
             assembly.add_all(bucketed(every, folder, unpacked, reading.findings.counts))
     finally:
@@ -171,31 +171,26 @@ def _pass(
     return _ordered(episodes, reading, spool, actions), assembly
 
 
-def _rows(
-    reading: Reading, kind: str, files: Sequence[Path], whole_times: bool, report: Report
-) -> Generator[Rows]:
-    if kind == "d4rl":
-        return d4rl_rows(reading, files, report)
-    if kind == "d3rlpy":
-        return buffer_rows(reading, files, report)
-    return table_rows(reading, kind, files, whole_times, report)
+def _rows(reading: Reading, files: Sequence[Path], report: Report) -> Generator[Rows]:
+    kinds = {"d4rl": d4rl_rows, "d3rlpy": buffer_rows}
+    return kinds.get(reading.kind, table_rows)(reading, files, report)
 
 
 def _gathered(batches: Iterator[Rows], dim: int) -> Generator[Rows]:
     """Small batches together: every one costs as much again as some thousand rows."""
     waiting: list[Rows] = []
     for batch in batches:
-        if batch.observations.shape[1] != dim:
-            raise DataError(
-                f"Observations have {dim} numbers in one row and {batch.observations.shape[1]} in "
-                "another; every row needs as many."
-            )
+        for matrix in (batch.observations, batch.following):
+            if matrix is not None and matrix.shape[1] != dim:
+                raise DataError(
+                    f"Observations have {dim} numbers in one row and {matrix.shape[1]} in another; "
+                    "every row needs as many."
+                )
         waiting.append(batch)
         if sum(map(len, waiting)) >= GATHERED_ROWS:
-            yield joined(waiting)
-            waiting = []
+            yield emptied(waiting)
     if waiting:
-        yield joined(waiting)
+        yield emptied(waiting)
 
 
 def _ordered(episodes: Int64, reading: Reading, spool: EpisodeSpool, actions: Actions) -> Spool:
@@ -257,35 +252,51 @@ def _card(
 
 
 def _with_extra(header: Header, card: dict[str, Any]) -> Header:
-    extra = json_ready({"card": card}, "The card")
+    extra = {**header.metadata.extra, **json_ready({"card": card}, "The card")}
     return replace(header, metadata=replace(header.metadata, extra=extra))
 
 
 def _import_minari(names: list[str], out: Path, mapping: ImportMapping) -> Imported:
-    """Through the adapter; the card is measured on the finished file."""
+    """Through the adapter into the scratch directory, and from there with its card into place."""
     if len(names) > 1:
         raise DataError("Import one Minari dataset at a time.")
-    with from_minari(names[0].removeprefix(MINARI), out) as data:
-        steps = data.steps()
-        ranges = [
-            {"name": f"observations[{i}]", "min": low, "mean": mean, "max": high, "filled": 0}
-            for i, (low, mean, high) in enumerate(
-                zip(
-                    steps.observations.min(axis=0).tolist(),
-                    steps.observations.mean(axis=0, dtype=np.float64).tolist(),
-                    steps.observations.max(axis=0).tolist(),
-                    strict=True,
-                )
-            )
-        ]
-        card = {
-            **measure(data, ranges, mapping.probe_steps),
-            "sources": names,
-            "mapping": mapping.said(),
-            "filled": {},
-            "done": {},
-        }
-        return _finished(out, card, data.content_hash)
+    refuse_meaningless("minari", mapping, {})
+    with Workspace(out) as work:
+        scratch = work.directory / "minari.h5"
+        from_minari(names[0].removeprefix(MINARI), scratch).close()
+        source = Hdf5Source(scratch)
+        try:
+            data = Dataset(source, source.index, None, hash_of_file="")
+            card = {
+                **measure(data, _ranges(source), mapping.probe_steps),
+                "sources": names,
+                "mapping": mapping.said(),
+                "filled": {},
+                "done": {},
+            }
+            header = _with_extra(source.header, card)
+            about = replace(header.metadata, probe_steps=mapping.probe_steps)
+            source.header = replace(header, metadata=about)
+            content = publish(work, source, None)
+        finally:
+            source.close()
+    return _finished(out, card, content)
+
+
+def _ranges(source: Source) -> list[dict[str, Any]]:
+    """Of every observation, block by block."""
+    d = source.header.observation_dim
+    low, high, total, count = np.full(d, np.inf), np.full(d, -np.inf), np.zeros(d), 0
+    for block in blocks(source, "observations"):
+        low, high = np.minimum(low, block.min(axis=0)), np.maximum(high, block.max(axis=0))
+        total += block.sum(axis=0, dtype=np.float64)
+        count += len(block)
+    return [
+        {"name": f"observations[{i}]", "min": least, "mean": mean, "max": most, "filled": 0}
+        for i, (least, mean, most) in enumerate(
+            zip(low.tolist(), (total / count).tolist(), high.tolist(), strict=True)
+        )
+    ]
 
 
 def _finished(out: Path, card: dict[str, Any], content: str) -> Imported:

@@ -12,7 +12,8 @@ from sept_offline.errors import DataError
 from sept_offline.family import suggest
 
 FILE = "@file"
-"""Instead of a column: the name of the file, without its folder and endings."""
+"""Instead of a column: the name of the file, without endings, and where others are named alike
+with as many of its folders as tell them apart."""
 LISTS = ("episode", "observations", "next_observations", "probabilities", "actions")
 DEFAULTS = ("instance", "episode", "time", "action", "reward", "terminated", "truncated")
 """Roles that, where nothing is said, take the column of the same name if there is one."""

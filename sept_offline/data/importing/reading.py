@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as compute
+import pyarrow.csv as pc
 from numpy.typing import NDArray
 
 from sept_offline.data.importing.findings import Findings
 from sept_offline.data.importing.mapping import FILE, ImportMapping
 from sept_offline.data.importing.rows import TERMINATED, TRUNCATED, Rows
-from sept_offline.data.importing.sources import stem
-from sept_offline.data.importing.tables import NotWhole, Report, batches
-from sept_offline.data.importing.words import Words, dictionary
+from sept_offline.data.importing.tables import Look, Mistaken, Report, batches
+from sept_offline.data.importing.words import Words, dictionary, occurring
 from sept_offline.data.records import Float32, Float64, Int64
 from sept_offline.errors import DataError
 
@@ -25,6 +26,14 @@ MOST_LABELS = 1000
 TRUE = ("true", "t", "yes", "y", "1", "1.0")
 FALSE = ("false", "f", "no", "n", "0", "0.0")
 UNKNOWN = "unknown"
+NOTHING = frozenset(pc.ConvertOptions().null_values) - {""}
+"""NA, null, nan and the like."""
+TIMES = {
+    "whole": "whole numbers",
+    "real": "real numbers",
+    "dates": "timestamps without a time zone",
+    "instants": "timestamps with a time zone",
+}
 
 
 @dataclass
@@ -32,15 +41,24 @@ class Reading:
     """What one pass over the files has learnt so far: the words behind the numbers."""
 
     mapping: ImportMapping
+    kind: str
+    """Of the files: csv, parquet, d4rl or d3rlpy."""
+    look: Look
+    file_words: Mapping[Path, str]
+    """What stands for each file where it is an instance or an episode."""
     findings: Findings = field(default_factory=Findings)
     instances: Words = field(default_factory=Words)
     episodes: Words = field(default_factory=Words)
     parts: list[Words] = field(default_factory=list)
     """Of each column, where several tell episodes apart."""
     labels: Words = field(default_factory=Words)
+    worded: bool = False
+    """Whether labels come from a column of strings, and not of numbers or of any text."""
+    widths: tuple[int, ...] | None = None
+    """Numbers that each column of observations holds, where there are several that hold several."""
     rows: int = 0
     times: str | None = None
-    """whole, real or dates"""
+    """A key of TIMES."""
 
     def open(self, path: Path) -> None:
         """The rows that follow are of this file."""
@@ -69,9 +87,7 @@ class Reading:
         return [tuple(words[i][code] for i, code in enumerate(pair)) for pair in self.episodes.list]
 
 
-def table_rows(
-    reading: Reading, kind: str, files: Sequence[Path], whole_times: bool, report: Report
-) -> Generator[Rows]:
+def table_rows(reading: Reading, files: Sequence[Path], report: Report) -> Generator[Rows]:
     """The rows of CSV or Parquet files, batch by batch; `report` is told the bytes read."""
     before = 0.0
     for path in files:
@@ -80,21 +96,24 @@ def table_rows(
         def so_far(done: float, before: float = before) -> None:
             report(before + done)
 
-        for batch in batches(kind, path, reading.mapping, whole_times, so_far):
+        for batch in batches(reading.kind, path, reading.mapping, reading.look, so_far):
             if batch.num_rows:
-                rows = _rows(reading, batch, path, whole_times)
+                try:
+                    rows = _rows(reading, batch, path)
+                except pa.ArrowException as error:
+                    raise DataError(f"{path} cannot be read: {error}.") from error
                 if len(rows):
                     yield rows
         before += path.stat().st_size
 
 
-def _rows(reading: Reading, batch: pa.RecordBatch, path: Path, whole_times: bool) -> Rows:
+def _rows(reading: Reading, batch: pa.RecordBatch, path: Path) -> Rows:
     mapping, findings, count = reading.mapping, reading.findings, batch.num_rows
     columns = dict(zip(batch.schema.names, batch.columns, strict=True))
     row = reading.number(count)
     instance = _instances(reading, columns, path, count)
     episode = _episodes(reading, columns, path, count)
-    time, timeless = _times(reading, columns, row, path, whole_times)
+    time, timeless = _times(reading, columns, row, path)
     for name, absent in (
         (mapping.instance, instance < 0),
         (", ".join(mapping.episode), episode < 0),
@@ -123,7 +142,7 @@ def _rows(reading: Reading, batch: pa.RecordBatch, path: Path, whole_times: bool
 def _instances(reading: Reading, columns: dict[str, pa.Array], path: Path, count: int) -> Int64:
     name = reading.mapping.instance
     if name is None or name == FILE:
-        word = UNKNOWN if name is None else stem(path)
+        word = UNKNOWN if name is None else reading.file_words[path]
         return reading.instances.code([word], np.zeros(count, dtype=np.int64))
     return reading.instances.code(*dictionary(columns[name]))
 
@@ -133,7 +152,7 @@ def _episodes(reading: Reading, columns: dict[str, pa.Array], path: Path, count:
 
     def coded(name: str, words: Words) -> Int64:
         if name == FILE:
-            return words.code([stem(path)], np.zeros(count, dtype=np.int64))
+            return words.code([reading.file_words[path]], np.zeros(count, dtype=np.int64))
         return words.code(*dictionary(columns[name]))
 
     if len(names) == 1:
@@ -145,7 +164,7 @@ def _episodes(reading: Reading, columns: dict[str, pa.Array], path: Path, count:
 
 
 def _times(
-    reading: Reading, columns: dict[str, pa.Array], row: Int64, path: Path, whole: bool
+    reading: Reading, columns: dict[str, pa.Array], row: Int64, path: Path
 ) -> tuple[NDArray[Any], NDArray[np.bool_]]:
     name = reading.mapping.time
     if name is None:
@@ -160,45 +179,75 @@ def _times(
     elif pa.types.is_floating(kind):
         found = "real"
     elif pa.types.is_date(kind) or pa.types.is_timestamp(kind):
-        found, column = "dates", column.cast(pa.timestamp("us", tz=getattr(kind, "tz", None)))
+        # Without a zone nobody knows which instant is meant, so the two do not compare.
+        found = "instants" if getattr(kind, "tz", None) else "dates"
     else:
         raise DataError(
             f"The time {name!r} of {path} holds {kind}, expected numbers or timestamps; "
             "leave --time out if the rows are in order."
         )
+    whole = reading.look.whole_times
     if found == "real" and whole and (reading.times == "whole" or reading.times is None):
-        raise NotWhole
+        raise Mistaken(whole_times=False)
     found = "real" if found == "whole" and not whole else found
     if reading.times not in (None, found):
         raise DataError(
-            f"The time {name!r} is {reading.times} numbers in one file and {found} in {path}; "
-            "write it alike in all."
+            f"The time {name!r} holds {TIMES[reading.times]} in one file and {TIMES[found]} in "
+            f"{path}; write it alike in all."
         )
     reading.times = found
-    if found == "real":
-        times = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
-        return times, np.isnan(times)
-    return column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False), absent
+    try:
+        if found == "real":
+            times = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
+            return times, np.isnan(times)
+        if found != "whole":
+            column = _stamps(column, reading.look)
+        return column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False), absent
+    except pa.ArrowInvalid as error:
+        hint = {
+            "real": "whole numbers beyond 2⁵³ beside real ones, which cannot tell them apart",
+            "whole": "whole numbers beyond 2⁶³",
+        }.get(found, "timestamps that 64 bits cannot hold")
+        raise DataError(f"The time {name!r} of {path} holds {hint}; write it otherwise.") from error
+
+
+def _stamps(column: pa.Array, look: Look) -> pa.Array:
+    """In microseconds or, once some have turned out finer, in nanoseconds."""
+    kind = column.type
+    unit = "us" if look.microseconds else "ns"
+    try:
+        return column.cast(pa.timestamp(unit, tz=getattr(kind, "tz", None)))
+    except pa.ArrowInvalid:
+        if look.microseconds and getattr(kind, "unit", "") == "ns":
+            raise Mistaken(microseconds=False) from None
+        raise
 
 
 def _numbers(columns: dict[str, pa.Array], name: str, path: Path) -> Float64:
     """[n], NaN where a value is missing or not finite."""
-    column = columns[name]
+    values = _floats(columns[name], name, path)
+    values[np.isinf(values)] = np.nan
+    return values
+
+
+def _floats(column: pa.Array, name: str, path: Path) -> Float64:
+    """[n]; whole numbers that float64 does not hold are rounded."""
     try:
-        values: Float64 = np.array(column.cast(pa.float64()).to_numpy(zero_copy_only=False))
+        floats = column.cast(pa.float64(), safe=False)
     except pa.ArrowException as error:
         raise DataError(
             f"The column {name!r} of {path} holds {column.type}, expected numbers."
         ) from error
-    values[np.isinf(values)] = np.nan
-    return values
+    return np.array(floats.to_numpy(zero_copy_only=False))
 
 
 def _matrix(columns: dict[str, pa.Array], names: Sequence[str], path: Path) -> Float32:
     """[n, d]; a single column of lists gives all of it."""
     first = columns[names[0]]
     if len(names) == 1 and (
-        pa.types.is_fixed_size_list(first.type) or pa.types.is_list(first.type)
+        pa.types.is_fixed_size_list(first.type)
+        or pa.types.is_list(first.type)
+        or pa.types.is_large_list(first.type)
     ):
         return _lists(first, names[0], path)
     out = np.empty((len(first), len(names)), dtype=np.float32)
@@ -217,9 +266,11 @@ def _matrix(columns: dict[str, pa.Array], names: Sequence[str], path: Path) -> F
 
 def _lists(column: pa.Array, name: str, path: Path) -> Float32:
     known = ~column.is_null().to_numpy(zero_copy_only=False)
-    flat = column.drop_null().flatten().cast(pa.float32()).to_numpy(zero_copy_only=False)
+    lists = column.drop_null()
+    with np.errstate(over="ignore"):
+        flat = _floats(lists.flatten(), name, path).astype(np.float32)
     width, rest = divmod(len(flat), max(int(known.sum()), 1))
-    if rest or (len(flat) and (np.asarray(column.drop_null().value_lengths()) != width).any()):
+    if rest or (len(flat) and (np.asarray(compute.list_value_length(lists)) != width).any()):
         raise DataError(f"The lists of {name!r} in {path} are not all of one length.")
     out = np.full((len(column), width), np.nan, dtype=np.float32)
     out[known] = flat.reshape(-1, width)
@@ -236,7 +287,13 @@ def _actions(reading: Reading, columns: dict[str, pa.Array], path: Path) -> Floa
         raise DataError(
             f"The action {name!r} of {path} holds {kind}, expected one label or number a row."
         )
-    return reading.label(*dictionary(columns[name]))
+    strings = kind.value_type if pa.types.is_dictionary(kind) else kind
+    if reading.kind == "parquet":
+        reading.worded |= pa.types.is_string(strings) or pa.types.is_large_string(strings)
+    words, places = dictionary(columns[name])
+    if reading.look.nothing_is_missing:
+        words, places = occurring(["" if word in NOTHING else word for word in words], places)
+    return reading.label(words, places)
 
 
 def _ends(reading: Reading, columns: dict[str, pa.Array], row: Int64) -> NDArray[np.uint8]:
@@ -246,9 +303,10 @@ def _ends(reading: Reading, columns: dict[str, pa.Array], row: Int64) -> NDArray
         if name is None:
             continue
         words, places = dictionary(columns[name])
+        words, places = occurring(["" if word in NOTHING else word for word in words], places)
         known = [word.lower() for word in words]
         bits = np.asarray([bit * (word in TRUE) for word in known] + [0], dtype=np.uint8)
-        odd = np.asarray([word not in (*TRUE, *FALSE, "") for word in known] + [False])
+        odd = np.asarray([word not in (*TRUE, *FALSE) for word in known] + [False])
         if odd.any():
             bad = odd[places]
             where = findings.place(int(row[np.argmax(bad)]))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -83,12 +82,15 @@ def order_of(episode: Int64, time: NDArray[Any]) -> tuple[Int64 | None, int]:
     return np.lexsort((time, episode)), int(back.sum())
 
 
-def joined(parts: Sequence[Rows]) -> Rows:
-    """All rows of some parts, in order."""
+def emptied(parts: list[Rows]) -> Rows:
+    """All rows of some parts, in order; the list is emptied, so that no part outlives the whole."""
     if len(parts) == 1:
-        return parts[0]
-    columns: dict[str, Any] = {}
-    for f in fields(Rows):
-        values = [getattr(part, f.name) for part in parts]
-        columns[f.name] = None if values[0] is None else np.concatenate(values)
+        return parts.pop()
+    columns: dict[str, Any] = {
+        f.name: [getattr(part, f.name) for part in parts] for f in fields(Rows)
+    }
+    parts.clear()
+    for name, values in columns.items():
+        # Column by column: the parts of one are gone before the next is put together.
+        columns[name] = None if values[0] is None else np.concatenate(values)
     return Rows(**columns)

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
 
 import numpy as np
 
 from sept_offline.data.checks import SUM_TOLERANCE
 from sept_offline.data.importing.assembling import Assembly
+from sept_offline.data.importing.labelling import Actions, labelled, look_at_labels
 from sept_offline.data.importing.reading import Reading
 from sept_offline.data.importing.spooling import EpisodeSpool
-from sept_offline.data.importing.words import natural
-from sept_offline.data.records import Float64, Int64
 from sept_offline.data.source import DTYPES
 from sept_offline.errors import DataError
 
@@ -20,25 +18,14 @@ ROUNDED = 0.01
 """How far logged probabilities may miss 1 and still be taken for rounded ones."""
 
 
-@dataclass(frozen=True)
-class Actions:
-    """The actions of a dataset, and how what was logged becomes them."""
-
-    count: int
-    names: tuple[str, ...] | None
-    """[A], where they are more than 0 … A-1"""
-    table: Int64 | None = None
-    """From the number of a label to an action."""
-    edges: Float64 | None = None
-    """[A-1], between the bins of a continuous action"""
-
-
 def settle(assembly: Assembly, reading: Reading, spool: EpisodeSpool) -> Actions:
     """Finish the spooled columns; refuse what has turned out not to be possible."""
+    if reading.mapping.bins is None:
+        look_at_labels(reading)
     reading.findings.raise_if_bad()
     if not spool.steps:
         raise DataError("No episode with a step was found; nothing was imported.")
-    actions = _binned(assembly) if reading.mapping.bins is not None else _labelled(reading)
+    actions = _binned(assembly) if reading.mapping.bins is not None else labelled(reading)
     spool.settle_actions(actions.table, actions.edges)
     _settle_means(assembly, spool)
     if spool.chances:
@@ -66,81 +53,10 @@ def _binned(assembly: Assembly) -> Actions:
     return Actions(len(names), tuple(names), edges=edges)
 
 
-def _labelled(reading: Reading) -> Actions:
-    mapping, words = reading.mapping, [str(word) for word in reading.labels.list]
-    numbers = [_number(word) for word in words]
-    if mapping.actions:
-        return _declared(words, numbers, mapping.actions)
-    width = len(mapping.probabilities)
-    if all(number is not None for number in numbers):
-        values = [number for number in numbers if number is not None]
-        broken = [word for word, value in zip(words, values, strict=True) if not value.is_integer()]
-        if broken:
-            raise DataError(
-                f"The action {mapping.action!r} holds {len(broken):,} numbers that are not whole, "
-                f"first {broken[0]}, so it is not discrete; cut it into bins, as with --bins 5, or "
-                "name its values in order with --actions."
-            )
-        whole = [int(value) for value in values]
-        count = width or len(set(whole))
-        if min(whole) >= 0 and max(whole) < count:
-            return Actions(count, None, np.asarray(whole, dtype=np.int64))
-        words = [str(value) for value in whole]
-        order = [str(value) for value in sorted(set(whole))]
-    else:
-        order = sorted(set(words), key=natural)
-    if width:
-        order = _by_columns(order, mapping.probabilities)
-    place = {word: position for position, word in enumerate(order)}
-    return Actions(len(order), tuple(order), np.asarray([place[word] for word in words]))
-
-
-def _declared(words: list[str], numbers: list[float | None], declared: tuple[str, ...]) -> Actions:
-    place: dict[str | float, int] = {word: position for position, word in enumerate(declared)}
-    for position, word in enumerate(declared):
-        number = _number(word)
-        if number is not None:
-            place.setdefault(number, position)
-    table = []
-    for word, number in zip(words, numbers, strict=True):
-        found = place.get(word, place.get(number) if number is not None else None)
-        if found is None:
-            raise DataError(
-                f"The action {word!r} is logged and is not among --actions {','.join(declared)}."
-            )
-        table.append(found)
-    plain = declared == tuple(str(position) for position in range(len(declared)))
-    return Actions(len(declared), None if plain else declared, np.asarray(table, dtype=np.int64))
-
-
-def _by_columns(labels: list[str], columns: tuple[str, ...]) -> list[str]:
-    """The labels in the order of the columns that name them."""
-    order = []
-    for column in columns:
-        fitting = [label for label in labels if label == column]
-        fitting = fitting or [label for label in labels if column.endswith(f"_{label}")]
-        if len(fitting) == 1:
-            order.append(fitting[0])
-    if len(order) != len(columns) or set(order) != set(labels):
-        raise DataError(
-            f"The {len(columns)} columns of --probabilities do not say which action each is of; "
-            f"name the actions in their order with --actions (logged are {', '.join(labels)})."
-        )
-    return order
-
-
-def _number(word: str) -> float | None:
-    try:
-        value = float(word)
-    except ValueError:
-        return None
-    return value if np.isfinite(value) else None
-
-
 def _settle_means(assembly: Assembly, spool: EpisodeSpool) -> None:
     fills = assembly.fills
     for position in range(spool.dim):
-        if fills.observations.get(position, fills.otherwise) == "mean":
+        if "mean" in (assembly.rule(position), assembly.following_rule(position)):
             known = int(assembly.known[position])
             if not known:
                 name = assembly.observation_name(position)

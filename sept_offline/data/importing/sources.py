@@ -32,7 +32,8 @@ def find_files(sources: Sequence[str | Path], out: Path) -> tuple[str, list[Path
         raise DataError(
             f"{first} is {one} and {second} is {other}; import files of one kind at a time."
         )
-    return next(iter(kinds)), list(dict.fromkeys(files))
+    once = {path.resolve(): path for path in reversed(files)}
+    return next(iter(kinds)), [once[place] for place in dict.fromkeys(p.resolve() for p in files)]
 
 
 def stem(path: Path) -> str:
@@ -42,6 +43,36 @@ def stem(path: Path) -> str:
         if name.lower().endswith(ending):
             return name[: -len(ending)]
     return path.stem
+
+
+def file_words(files: Sequence[Path]) -> dict[Path, str]:
+    """A word for each file: its name without endings, with as many folders as tell it from others.
+
+    Files that differ in nothing but their endings keep them.
+    """
+    words = {path: stem(path) for path in files}
+    alike: dict[str, list[Path]] = {}
+    for path, word in words.items():
+        alike.setdefault(word, []).append(path)
+    for word, group in alike.items():
+        if len(group) > 1:
+            words |= _told_apart(word, [path.resolve() for path in group], group)
+    return words
+
+
+def _told_apart(word: str, places: list[Path], files: list[Path]) -> dict[Path, str]:
+    folders = [place.parts[1:-1] for place in places]
+    ends = [word] * len(files)
+    if len(set(folders)) < len(files):
+        ends = [place.name for place in places]
+    for depth in range(max(map(len, folders)) + 1):
+        told = [
+            "/".join((*parts[max(len(parts) - depth, 0) :], end))
+            for parts, end in zip(folders, ends, strict=True)
+        ]
+        if len(set(told)) == len(told):
+            break
+    return dict(zip(files, told, strict=True))
 
 
 def _expanded(source: str) -> list[Path]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable, Generator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
@@ -24,8 +25,24 @@ Report = Callable[[float], None]
 """Called with the bytes of a file that have been read."""
 
 
-class NotWhole(Exception):
-    """A time that looked like whole numbers is none: read it as floating-point numbers."""
+@dataclass(frozen=True)
+class Look:
+    """What the first look takes for granted; where it proves wrong the rows are read again."""
+
+    whole_times: bool = True
+    """Times that are numbers are whole ones."""
+    microseconds: bool = True
+    """Timestamps are no finer than that."""
+    nothing_is_missing: bool = False
+    """NA and the like are no action; they are labels where the others are words."""
+
+
+class Mistaken(Exception):
+    """The rows are not as the look took them to be; `changes` make it right."""
+
+    def __init__(self, **changes: bool) -> None:
+        super().__init__(changes)
+        self.changes = changes
 
 
 def column_names(kind: str, path: Path, delimiter: str) -> list[str]:
@@ -37,23 +54,29 @@ def column_names(kind: str, path: Path, delimiter: str) -> list[str]:
             raise DataError(f"{path} is no Parquet file, or damaged: {_short(error)}.") from error
     try:
         with pa.input_stream(str(path)) as stream:
-            text = io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")
-            return next(csv.reader(text, delimiter=_delimiter(path, delimiter)), [])
-    except (pa.ArrowException, OSError, UnicodeDecodeError, csv.Error) as error:
+            # What follows the first line may be in any encoding, where nobody asks for it.
+            text = io.TextIOWrapper(stream, "utf-8-sig", errors="surrogateescape", newline="")
+            names = next(csv.reader(text, delimiter=_delimiter(path, delimiter)), [])
+    except (pa.ArrowException, OSError, csv.Error) as error:
         raise DataError(f"The first line of {path} cannot be read: {_short(error)}.") from error
+    if not names:
+        raise DataError(f"{path} is empty; name files with one row a step.")
+    if any(0xD800 <= ord(letter) < 0xE000 for name in names for letter in name):
+        raise DataError(f"The column names of {path} are not UTF-8 text; write the file as UTF-8.")
+    return names
 
 
 def batches(
-    kind: str, path: Path, mapping: ImportMapping, whole_times: bool, report: Report
+    kind: str, path: Path, mapping: ImportMapping, look: Look, report: Report
 ) -> Generator[pa.RecordBatch]:
     """The mapped columns of a file, batch by batch."""
     if kind == "csv":
-        return ahead(_csv(path, mapping, whole_times, report))
+        return ahead(_csv(path, mapping, look, report))
     return ahead(_parquet(path, mapping, report))
 
 
 def _csv(
-    path: Path, mapping: ImportMapping, whole_times: bool, report: Report
+    path: Path, mapping: ImportMapping, look: Look, report: Report
 ) -> Generator[pa.RecordBatch]:
     kinds = {
         "observations": pa.float32(),
@@ -71,7 +94,7 @@ def _csv(
     names = list(columns)
     if mapping.time is not None:
         del columns[mapping.time]
-        if not whole_times:
+        if not look.whole_times:
             columns[mapping.time] = pa.float64()
     rows = 0
     size = path.stat().st_size
@@ -87,17 +110,18 @@ def _csv(
                     delimiter=_delimiter(path, mapping.delimiter),
                     newlines_in_values=mapping.quoted_newlines,
                 ),
+                # NA is no number, but it may be a word: of words only "" is missing.
                 convert_options=pc.ConvertOptions(
-                    column_types=columns, include_columns=names, strings_can_be_null=True
+                    column_types=columns, include_columns=names, strings_can_be_null=False
                 ),
             )
             for batch in reader:
                 rows += batch.num_rows
                 report(min(raw.tell(), size))
                 yield batch
-    except pa.ArrowInvalid as error:
-        if "to int64" in str(error) and whole_times:
-            raise NotWhole from error
+    except pa.ArrowException as error:
+        if "to int64" in str(error) and look.whole_times:
+            raise Mistaken(whole_times=False) from error
         if "Empty CSV" in str(error):
             raise DataError(f"{path} is empty; name a file with one row a step.") from error
         raise DataError(
@@ -135,7 +159,11 @@ def _explained(error: Exception, names: list[str]) -> str:
     if text.startswith("In CSV column #"):
         number, _, rest = text.removeprefix("In CSV column #").partition(":")
         text = f"column {names[int(number)]!r}:{rest}"
-        if "conversion error" in rest:
+        if "UTF8" in rest:
+            text += ", expected UTF-8 text"
+        elif "timestamp" in rest:
+            text += ", expected a time written as those before it"
+        elif "conversion error" in rest:
             text += ", expected a number"
     if "Expected" in text and "columns" in text:
         text += " (if quoted text runs over lines, say --quoted-newlines)"

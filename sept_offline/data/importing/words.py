@@ -59,12 +59,20 @@ def dictionary(column: pa.Array) -> tuple[list[str], Int64]:
     if not pa.types.is_dictionary(column.type):
         column = column.dictionary_encode()
     words = column.dictionary.to_pylist()
-    if not pa.types.is_string(column.dictionary.type):
+    if not pa.types.is_string(column.dictionary.type) or column.dictionary.null_count:
         words = [spelled(value) for value in words]
     places = column.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
-    if "" in words:
-        places[places == words.index("")] = -1
-    return words, places
+    return occurring(words, places)
+
+
+def occurring(words: list[str], places: Int64) -> tuple[list[str], Int64]:
+    """Without the words that no row has, and without "", which is none."""
+    seen = np.bincount(places + 1, minlength=len(words) + 1)[1:] > 0
+    seen &= np.asarray([word != "" for word in words], dtype=np.bool_)
+    if seen.all():
+        return words, places
+    moved = np.append(np.where(seen, np.cumsum(seen) - 1, -1), -1)
+    return [word for word, kept in zip(words, seen.tolist(), strict=True) if kept], moved[places]
 
 
 def spelled(value: Any) -> str:

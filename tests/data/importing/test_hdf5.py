@@ -97,6 +97,94 @@ def test_d4rl_refusals(tmp_path: Path) -> None:
         import_logs(path, tmp_path / "a.h5")
 
 
+def test_d4rl_reads_every_array_that_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "a.hdf5"
+    count = sum(LENGTHS)
+    extra = np.arange(count, dtype=np.float32)
+    extra[2] = np.nan
+    columns = d4rl(path, extra=extra)
+    mapping = ImportMapping(
+        observations=("observations", "extra"),
+        keep_terminal=True,
+        fill={"extra": "zero"},
+    )
+    done = import_logs(path, tmp_path / "a.h5", mapping)
+    assert done.card["filled"] == {"extra": 1}
+    assert [row["name"] for row in done.card["observations"]] == [
+        "observations[0]",
+        "observations[1]",
+        "extra",
+    ]
+    with so.load_dataset(done.path) as data:
+        first = data.episodes()[0]
+        np.testing.assert_array_equal(first.observations[:, :2], columns["observations"][:5])
+        assert first.observations[:, 2].tolist() == [0, 1, 0, 3, 4]
+
+
+def test_a_rule_for_observations_is_for_all_of_them(tmp_path: Path) -> None:
+    observations = np.ones((sum(LENGTHS), 2), dtype=np.float32)
+    observations[1] = np.nan
+    d4rl(tmp_path / "a.hdf5", observations=observations, next_observations=None)
+    mapping = ImportMapping(fill={"observations": "previous"})
+    done = import_logs(tmp_path / "a.hdf5", tmp_path / "a.h5", mapping)
+    assert done.card["filled"] == {"observations[0]": 1, "observations[1]": 1}
+
+
+def test_d4rl_arrays_that_do_not_fit(tmp_path: Path) -> None:
+    path, other = tmp_path / "a.hdf5", tmp_path / "b.hdf5"
+    count = sum(LENGTHS)
+    d4rl(path, rewards=np.ones(count - 1))
+    with pytest.raises(DataError, match="20 rows of 'observations' and 19 of 'rewards'"):
+        import_logs(path, tmp_path / "a.h5")
+    d4rl(path, next_observations=np.ones((count, 3)))
+    with pytest.raises(DataError, match="2 numbers in one row and 3 in another"):
+        import_logs(path, tmp_path / "a.h5")
+    d4rl(path, rewards=np.asarray([b"x"] * count))
+    with pytest.raises(DataError, match=r"'rewards' of .* expected numbers"):
+        import_logs(path, tmp_path / "a.h5")
+    d4rl(path, robot=np.asarray([b"x"] * (count - 1) + [b""]))
+    with pytest.raises(DataError, match="missing in 1 rows"):
+        import_logs(path, tmp_path / "a.h5", ImportMapping(instance="robot"))
+    d4rl(path, robot=np.asarray([b"x"] * count))
+    d4rl(other)
+    with pytest.raises(DataError, match=r"a\.hdf5 has a dataset 'robot' and .*b\.hdf5 has none"):
+        import_logs([path, other], tmp_path / "a.h5", ImportMapping(instance="robot"))
+
+
+def test_an_action_that_is_not_a_number_is_missing(tmp_path: Path) -> None:
+    actions = np.zeros(sum(LENGTHS))
+    actions[1:4] = (1, np.nan, 1)
+    d4rl(tmp_path / "a.hdf5", actions=actions)
+    with pytest.raises(DataError, match="1 in 'actions'"):
+        import_logs(tmp_path / "a.hdf5", tmp_path / "a.h5")
+
+
+def test_options_that_cannot_be_followed_are_named(tmp_path: Path, write_toy: Path) -> None:
+    d4rl(tmp_path / "a.hdf5")
+    with pytest.raises(DataError, match="--episode, --time cannot be followed here"):
+        import_logs(tmp_path / "a.hdf5", tmp_path / "a.h5", ImportMapping(episode=("e",), time="t"))
+    with so.load_dataset(write_toy) as data, (tmp_path / "buffer.h5").open("w+b") as file:
+        data.to_d3rlpy().dump(file)
+    with pytest.raises(DataError, match="--action cannot be followed here"):
+        import_logs(tmp_path / "buffer.h5", tmp_path / "a.h5", ImportMapping(action="other"))
+    with pytest.raises(DataError, match="--reward, --bins cannot be followed here"):
+        import_logs("minari:toy/x-v0", tmp_path / "a.h5", ImportMapping(reward="r", bins=2))
+
+
+def test_a_replay_buffer_that_does_not_fit(tmp_path: Path, write_toy: Path) -> None:
+    path = tmp_path / "buffer.h5"
+    with so.load_dataset(write_toy) as data, path.open("w+b") as file:
+        data.to_d3rlpy().dump(file)
+    with h5py.File(path, "a") as file:
+        steps = len(file["observations_0"])
+        del file["rewards_0"]
+        file["rewards_0"] = np.ones((steps + 1, 1))
+    with pytest.raises(
+        DataError, match=rf"episode 0: {steps} obs.* {steps + 1} rewards"
+    ):
+        import_logs(path, tmp_path / "a.h5")
+
+
 def test_a_replay_buffer_of_d3rlpy(tmp_path: Path, write_toy: Path) -> None:
     with so.load_dataset(write_toy) as data:
         with (tmp_path / "buffer.h5").open("w+b") as file:
@@ -137,8 +225,19 @@ def test_a_minari_dataset(tmp_path: Path, write_toy: Path, monkeypatch: pytest.M
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
     with so.load_dataset(write_toy) as data:
         data.to_minari("toy/import-v0")
-        done = import_logs("minari:toy/import-v0", tmp_path / "a.h5")
+        mapping = ImportMapping(probe_steps=2)
+        done = import_logs("minari:toy/import-v0", tmp_path / "a.parquet", mapping)
         assert done.card["steps"] == data.num_steps and done.card_path.is_file()
+        observations = data.steps().observations
+        with so.load_dataset(done.path) as again:
+            assert again.content_hash == done.content_hash
+            assert again.metadata.extra["card"] == done.card
+            assert again.metadata.extra["minari"] == "toy/import-v0"
+            assert again.metadata.probe_steps == 2
+            np.testing.assert_array_equal(again.steps().observations, observations)
+        ranges = done.card["observations"]
+        assert [row["max"] for row in ranges] == observations.max(axis=0).tolist()
+        assert so.validate(done.path).ok
 
 
 def test_what_is_not_imported(tmp_path: Path, write_toy: Path) -> None:

@@ -1,0 +1,42 @@
+"""Which options mean nothing for a kind of source: said all the same, they are refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sept_offline.data.importing.mapping import ImportMapping
+from sept_offline.errors import DataError
+
+_TEXT = {"delimiter", "quoted_newlines"}
+_ROWS = {"episode", "time", *_TEXT}
+_COLUMNS = {"observations", "next_observations", "action", "reward", "terminated", "truncated"}
+_CHANCES = {"probability", "probabilities"}
+_RULES = {"instance", "actions", "bins", "fill", "keep_terminal", "drop_unrewarded"}
+MEANINGLESS = {
+    "csv": set[str](),
+    "parquet": _TEXT,
+    "d4rl": _ROWS,
+    "d3rlpy": _ROWS | _COLUMNS | _CHANCES,
+    "minari": _ROWS | _COLUMNS | _CHANCES | _RULES,
+}
+_WHY = {
+    "parquet": "Parquet files are no text",
+    "d4rl": "the rows of a D4RL-style file are in order, and its end flags part the episodes",
+    "d3rlpy": "a replay buffer of d3rlpy says itself what its arrays are",
+    "minari": "a Minari dataset says itself what its arrays are",
+}
+
+
+def refuse_meaningless(kind: str, mapping: ImportMapping, own: Mapping[str, Any]) -> None:
+    """A DataError if an option was said that cannot be followed; `own`: the names a file has."""
+    said = [
+        f"--{role.replace('_', '-')}"
+        for role in mapping.said()
+        if role in MEANINGLESS[kind] and getattr(mapping, role) != own.get(role)
+    ]
+    if said:
+        raise DataError(
+            f"{', '.join(said)} cannot be followed here: {_WHY[kind]}; leave "
+            f"{'it' if len(said) == 1 else 'them'} out."
+        )
