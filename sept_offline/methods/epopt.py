@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from sept_offline.agent import Agent, NoContext
 from sept_offline.control import Batch, Replay
-from sept_offline.control.rewards import scale_by_instance
 from sept_offline.data import Dataset
 from sept_offline.methods.config import EpoptConfig, FitConfig
 from sept_offline.methods.method import Method
@@ -26,6 +25,9 @@ class WorstReplay(Replay):
     Each such update is an iteration of its own: it draws episodes, every instance alike, keeps the
     lowest percentile of their returns and draws its minibatch from their transitions. Over updates
     that is what the paper's replay buffer holds, into which it stores each iteration's worst.
+
+    A return is compared as its quantile among those of its own instance: in any unit that instances
+    share, the one with the lowest or the most scattered returns would be all that is kept.
 
     episode `[N]`: of each step; steps of an episode are consecutive. There are no contexts: EPOpt's
     policy reads the state alone.
@@ -45,10 +47,16 @@ class WorstReplay(Replay):
             episode, return_index=True, return_inverse=True, return_counts=True
         )
         instance = self._instance[self._start]
-        # each instance's returns in units of their own, or the hardest instance is all that is kept
-        self.returns = scale_by_instance(np.bincount(which, weights=raw_rewards), instance)
+        returns = np.bincount(which, weights=raw_rewards)
         order = np.argsort(instance, kind="stable")
         self._by_instance = np.split(order, np.flatnonzero(np.diff(instance[order])) + 1)
+        self.quantiles = np.empty((len(returns), 2))
+        """[E, 2]: the shares of its instance's returns below an episode's, and not above it."""
+        for own in self._by_instance:
+            ranked = np.sort(returns[own])
+            for column, side in enumerate(("left", "right")):
+                below = np.searchsorted(ranked, returns[own], side=side)  # type: ignore[call-overload]
+                self.quantiles[own, column] = below / len(own)
         self._episodes, self._turn = config.episodes, turn
         self._kept = max(1, round(config.percentile / 100 * config.episodes))
 
@@ -69,7 +77,11 @@ class WorstReplay(Replay):
     ) -> NDArray[np.int64]:
         """Transitions `[iterations, batch_size]` of each iteration's worst episodes."""
         drawn = self._draw_episodes((iterations, self._episodes), rng)
-        worst = np.argsort(self.returns[drawn], axis=1, kind="stable")[:, : self._kept]
+        low, high = np.moveaxis(self.quantiles[drawn], 2, 0)
+        # Anywhere within its step: ties fall by chance, and few episodes have quantiles as low as
+        # many do.
+        quantile = low + (high - low) * rng.random(drawn.shape)
+        worst = np.argsort(quantile, axis=1, kind="stable")[:, : self._kept]
         kept = np.take_along_axis(drawn, worst, axis=1)
         ends = np.cumsum(self._length[kept], axis=1)
         place = rng.integers(0, ends[:, -1:], size=(iterations, batch_size))
