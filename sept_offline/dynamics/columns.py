@@ -33,10 +33,11 @@ class Columns:
     high: Floats
 
     @classmethod
-    def fit(cls, steps: StepsLike) -> Columns:
-        """Of all logged transitions."""
+    def fit(cls, steps: StepsLike, angle: NDArray[np.bool_] | None = None) -> Columns:
+        """Of all logged transitions; `angle[d]` says which columns are angles, if that is known."""
         before, after = steps.observations[steps.row], steps.observations[steps.row + 1]
-        angle = find_angles(before, after)
+        if angle is None:
+            angle = find_angles(before, after)
         change = _unwound(after - before, angle)
         state, moved = fit_scaling(before), fit_scaling(change)
         return cls(
@@ -63,12 +64,18 @@ class Columns:
 def find_angles(before: Floats, after: Floats) -> NDArray[np.bool_]:
     """Which columns of `before[n, d]`, `after[n, d]` are angles in [−π, π], `[d]`.
 
-    Those that fill this range, never leave it, and jump by more than half of it: such a jump is the
-    seam of a circle, and to a Gaussian it would be noise.
+    Those that fill this range, never leave it, and jump by more than half of it from one end to the
+    other: such a jump is the seam of a circle, and to a Gaussian it would be noise. Taken the short
+    way round most of them must be steps of less than a quarter: a standardised column, which has
+    much the same range, jumps from anywhere to anywhere. Not all of them, since a fast joint may
+    turn by half a circle in one step.
     """
     largest = np.maximum(np.abs(before).max(axis=0), np.abs(after).max(axis=0))
-    jumps = (np.abs(after - before) > math.pi).any(axis=0)
-    found: NDArray[np.bool_] = (largest <= math.pi * 1.001) & (largest > 0.9 * math.pi) & jumps
+    found: NDArray[np.bool_] = (largest <= math.pi * 1.001) & (largest > 0.9 * math.pi)
+    for column in np.flatnonzero(found):
+        change = np.abs(after[:, column] - before[:, column])
+        jumps = change[change > math.pi]
+        found[column] = len(jumps) > 0 and np.median(2 * math.pi - jumps) < math.pi / 2
     return found
 
 

@@ -33,6 +33,8 @@ class DynamicsConfig:
     """Standard deviation of the instances' first w and of their posteriors."""
     latent_factor: float = 5.0
     """The instances' posteriors learn so much faster than the network."""
+    angles: tuple[str, ...] | None = None
+    """Columns that are angles in [−π, π], by name; those that look like it if None is said."""
     outcome_hidden: tuple[int, ...] = (64, 64)
     """Of the model of rewards and ends."""
     outcome_updates: int = 3000

@@ -150,7 +150,7 @@ class Outcome(nn.Module):
         return output[:, :2], output[:, 2]
 
     def predict(self, before: Tensor, actions: Tensor, after: Tensor) -> tuple[Tensor, Tensor]:
-        """Rewards [B] and ends [B] (0 or 1) of transitions."""
+        """Rewards [B] and ends [B] of transitions: 1 where an end is likelier than not, else 0."""
         rewards, logit = self(self.features(before, actions, after))
         rewards = rewards * self.get_buffer("scale") + self.get_buffer("centre")
         # where no logged episode ends, none does: the logit has nothing to learn from

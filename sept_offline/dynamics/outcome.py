@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,16 @@ from sept_offline.threads import one_thread
 
 ENDING = 0.2
 """Share of a minibatch that ends an episode, where any transition does: ends are rare, and where
-they begin is what a plan turns on."""
+they begin is what a plan turns on. What this adds to the odds of an end is taken off again."""
+
+
+def surplus_log_odds(forced: float, share: float) -> float:
+    """How much likelier ends are in minibatches, a share `forced` of which are ends, than in logs.
+
+    The others are drawn from all logged transitions, a `share` of which are ends, so the odds of an
+    end rise from p : 1 − p to (forced / share + 1 − forced) · p : (1 − forced) · (1 − p).
+    """
+    return math.log1p(forced / ((1 - forced) * share)) if forced else 0.0
 
 
 class OutcomeStage:
@@ -63,6 +73,11 @@ class OutcomeStage:
         ended = np.asarray(terminals, dtype=bool)
         self._ended = torch.from_numpy(ended)
         self._ending = torch.from_numpy(np.flatnonzero(ended))
+        self._forced = round(ENDING * config.outcome_batch) if ended.any() else 0
+        self._surplus = surplus_log_odds(self._forced / config.outcome_batch, float(ended.mean()))
+        with torch.no_grad():
+            # even odds in a minibatch to begin with, not in the logs
+            self.outcome.body[-1].bias[2] -= self._surplus  # type: ignore[index, operator]
         values = np.asarray(rewards, dtype=np.float64)
         centre, scale = np.zeros(2), np.ones(2)
         for kind, own in enumerate((values[~ended], values[ended])):
@@ -91,16 +106,16 @@ class OutcomeStage:
     def _update(self) -> Tensor:
         config = self.config
         rows = torch.randint(len(self._actions), (config.outcome_batch,), generator=self.rng)
-        ending = round(ENDING * config.outcome_batch) if len(self._ending) else 0
-        if ending:
-            chosen = torch.randint(len(self._ending), (ending,), generator=self.rng)
-            rows[:ending] = self._ending[chosen]
+        if self._forced:
+            chosen = torch.randint(len(self._ending), (self._forced,), generator=self.rng)
+            rows[: self._forced] = self._ending[chosen]
         ended = self._ended[rows]
         features = self.outcome.features(self._before[rows], self._actions[rows], self._after[rows])
         rewards, logit = self.outcome(features)
         guess = torch.where(ended, rewards[:, 1], rewards[:, 0])
         error = nn.functional.smooth_l1_loss(guess, self._targets[rows])
-        end = nn.functional.binary_cross_entropy_with_logits(logit, ended.float())
+        drawn = logit + self._surplus
+        end = nn.functional.binary_cross_entropy_with_logits(drawn, ended.float())
         set_rate(
             self.optimiser,
             annealed(config.outcome_rate, 0.02 * config.outcome_rate, self.done, self.total),
@@ -108,7 +123,7 @@ class OutcomeStage:
         self.optimiser.zero_grad()
         torch.autograd.backward(error + end)
         self.optimiser.step()
-        wrong = ((logit > 0) != ended).float().mean()
+        wrong = ((drawn > 0) != ended).float().mean()
         return torch.stack((error.detach(), wrong))
 
     def state(self) -> StageState:

@@ -146,10 +146,26 @@ def test_an_instance_between_those_of_the_logs_is_found_between_them(model: Mode
 
 def test_tuning_moves_the_network_of_the_episode_alone(model: Model) -> None:
     fitted = model.dynamics.network.mean.clone()
-    belief = believe(model, 2)
-    belief.tune(20, 1e-2)
-    _, weights = belief.draw(1)
-    assert not torch.allclose(weights[0], fitted, atol=0.05)
+    belief = Belief(model, 0, samples=8)
+    for start in np.linspace(-0.5, 0.5, 6, dtype=np.float32):
+        # pushed the other coordinate's way too, which no w explains
+        here = np.array([start, 0.0, 7.0], dtype=np.float32)
+        belief.see(here, 1, here + np.array([0.5, 0.5, 0], dtype=np.float32))
+    belief.infer(60, 0.05)
+    before = [part.clone() for part in belief._weights]
+    assert torch.equal(before[0], fitted)
+
+    def energy() -> float:
+        belief._rng.manual_seed(1)
+        with torch.no_grad():
+            return float(torch.stack([belief._energy() for _ in range(50)]).mean())
+
+    untuned = energy()
+    belief.tune(60, 2e-3)
+    assert all(
+        not torch.equal(part, one) for part, one in zip(belief._weights, before, strict=True)
+    )
+    assert energy() < 0.9 * untuned
     assert torch.equal(model.dynamics.network.mean, fitted)
 
 
@@ -185,6 +201,34 @@ def test_the_outcome_knows_where_episodes_end(steps: Steps) -> None:
         paid, ends = stage.outcome.predict(before, torch.tensor([1, 1]), reached)
     assert ends.tolist() == [1, 0]
     assert paid.tolist() == pytest.approx([10.0, -0.1], abs=0.1)
+
+
+def test_rare_ends_are_not_made_likelier_than_they_are(steps: Steps) -> None:
+    """A tenth of the steps from a tenth of the states end: seldom, whatever minibatches hold."""
+    rng = np.random.default_rng(0)
+    count = 8000
+    risky = (rng.random(count) < 0.1).astype(np.float32)
+    ended = (risky == 1) & (rng.random(count) < 0.1)
+    pairs = np.stack([risky, rng.normal(size=count), np.full(count, 7.0)], axis=1)
+    whole = replace(
+        steps,
+        observations=np.repeat(pairs, 2, axis=0).astype(np.float32),
+        row=2 * np.arange(count),
+        actions=rng.integers(ACTIONS, size=count),
+        instance=np.zeros(count, dtype=np.int64),
+    )
+    stage = OutcomeStage(
+        whole, rng.normal(size=count), ended, Columns.fit(whole), SMALL, 0, num_actions=ACTIONS
+    )
+    stage.advance(SMALL.outcome_updates)
+    before, actions = torch.from_numpy(whole.observations[::2]), torch.from_numpy(whole.actions)
+    with torch.no_grad():
+        _, logit = stage.outcome(stage.outcome.features(before, actions, before))
+        _, ends = stage.outcome.predict(before, actions, before)
+    chance = torch.sigmoid(logit).numpy()
+    assert chance[risky == 1].mean() == pytest.approx(0.1, abs=0.04)
+    assert chance[risky == 0].mean() < 0.01
+    assert float(ends.mean()) < 0.01
 
 
 def test_nothing_ends_where_nothing_ended(fiction: Fiction) -> None:
@@ -277,6 +321,15 @@ def test_an_angle_is_found_and_goes_the_short_way_round() -> None:
     assert abs(float(after[seam, 0] - before[seam, 0])) > 6
     moved = Columns.fit(whole).change_mean
     assert float(moved[0]) == pytest.approx(20 / 399, abs=1e-4)
+
+
+def test_standardised_columns_are_not_angles_and_fast_joints_are() -> None:
+    rng = np.random.default_rng(0)
+    column = np.clip(rng.normal(size=(2000, 1)), -3, 3).astype(np.float32)
+    assert not find_angles(column[:-1], column[1:]).any()
+    turned = np.cumsum(rng.normal(scale=1.2, size=2000))
+    wound = ((turned + math.pi) % (2 * math.pi) - math.pi).astype(np.float32)[:, None]
+    assert find_angles(wound[:-1], wound[1:]).all()
 
 
 def test_states_to_begin_in_are_few_and_their_own() -> None:
