@@ -141,7 +141,8 @@ class AgentEpisode:
         return None
 
     def _check_reward(self, reward: float | None) -> None:
-        if self._wants_reward and reward is None and self.steps == 0:
+        if self._wants_reward and self.steps == 0:
+            _check_unpaid(reward is not None)
             return
         _check_given(self.agent, "reward", reward is not None)
         if reward is not None and not math.isfinite(reward):
@@ -266,9 +267,15 @@ class BatchEpisode:
                 f"The observation of episode {row} of the batch at step "
                 f"{self.episodes[row].steps} is not finite: {values[row].tolist()}."
             )
-        first = all(episode.steps == 0 for episode in self.episodes)
-        if not (first and rewards is None):
+        if all(episode.steps == 0 for episode in self.episodes) and "reward" in self.agent.needs:
+            _check_unpaid(rewards is not None)
+        else:
             _check_given(self.agent, "reward", rewards is not None)
+        if rewards is not None and np.shape(rewards) != (len(self),):
+            raise AgentError(
+                f"The batch of {len(self)} episodes needs as many rewards, "
+                f"found the shape {list(np.shape(rewards))}."
+            )
 
 
 def _named(names: Sequence[str], chosen: NDArray[np.bool_]) -> list[str]:
@@ -291,6 +298,14 @@ def _check_mask(
     if (empty if going is None else empty & going).any():
         raise AgentError("A mask forbids every action; at least one must be allowed.")
     return allowed
+
+
+def _check_unpaid(given: bool) -> None:
+    """Raise if a reward comes with the first observation."""
+    if given:
+        raise AgentError(
+            "A reward was given with the first observation, before any action; leave it out."
+        )
 
 
 def _check_given(agent: Agent, what: str, given: bool) -> None:
