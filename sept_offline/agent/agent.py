@@ -88,7 +88,8 @@ class Agent:
     """What is deployed. Agents are shared and never change; each episode has its own state.
 
     `fallback`, a control on the state alone, acts where the probe flags the instance as new.
-    `record` is for people: JSON-ready facts about how it was made.
+    `record` is for people: JSON-ready facts about how it was made. `learned_from[E]`, uint64, are
+    digests of the episodes it was fitted to, so that it is not judged on them; None if unknown.
     """
 
     method: str
@@ -98,6 +99,7 @@ class Agent:
     control: Control
     fallback: Control | None = None
     record: dict[str, Any] = field(default_factory=dict)
+    learned_from: NDArray[np.uint64] | None = None
 
     def __post_init__(self) -> None:
         """Refuse parts that do not fit together."""

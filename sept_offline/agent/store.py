@@ -25,14 +25,19 @@ from sept_offline.errors import AgentError
 
 FORMAT = 1
 DESCRIPTION, WEIGHTS = "agent.json", "weights.safetensors"
+LEARNED_FROM = "record.learned_from"
 
 
 def save_agent(agent: Agent, directory: str | Path) -> Path:
     """Write `agent` as the folder `directory`, in place of what stood there."""
     target = Path(directory)
     target.parent.mkdir(parents=True, exist_ok=True)
+    arrays = agent_arrays(agent)
+    if agent.learned_from is not None:
+        # eight bytes an episode: too long for a description that people read
+        arrays[LEARNED_FROM] = agent.learned_from
     weights = safetensors.numpy.save(
-        {name: np.ascontiguousarray(array) for name, array in agent_arrays(agent).items()}
+        {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     )
     text = _dump(_describe(agent, weights))
     staged = _beside(target)
@@ -74,7 +79,7 @@ def load_agent(path: str | Path) -> Agent:
 
 
 def agent_arrays(agent: Agent) -> dict[str, NDArray[Any]]:
-    """All an agent knows in numbers, by the names under which it is written."""
+    """All an agent acts by in numbers, by the names under which it is written."""
     arrays = {
         "spaces.low": np.asarray(agent.spaces.low, dtype=np.float32),
         "spaces.high": np.asarray(agent.spaces.high, dtype=np.float32),
@@ -164,6 +169,7 @@ def _assemble(description: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> A
         control=_control(arrays, "control"),
         fallback=_control(arrays, "fallback") if field(description, "fallback", bool) else None,
         record=field(description, "record", dict),
+        learned_from=_learned_from(arrays),
     )
     if sorted(agent.needs) != list(strings(description, "needs")):
         raise AgentError(f"It declares the needs {description['needs']}, its parts have others.")
@@ -173,6 +179,14 @@ def _assemble(description: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> A
     if agent.probe_steps != field(description, "probe_steps", int):
         raise AgentError("It declares another number of probe steps than its encoder reads.")
     return agent
+
+
+def _learned_from(arrays: dict[str, NDArray[Any]]) -> NDArray[np.uint64] | None:
+    """The digests, which agents of earlier versions do not have."""
+    digests = arrays.get(LEARNED_FROM)
+    if digests is not None and (digests.dtype != np.uint64 or digests.ndim != 1):
+        raise AgentError(f"Its weights hold {LEARNED_FROM!r} as {digests.dtype}, expected uint64.")
+    return digests
 
 
 def _control(arrays: dict[str, NDArray[Any]], name: str) -> Control:

@@ -49,8 +49,7 @@ class Replay:
 
     contexts `[S, k]` is what is appended to both states of a transition. A sampled transition
     draws one of its instance's contexts (context_instance `[S]`) with probability in proportion to
-    context_weights `[S]`, or has the fixed one that context_row `[N]` names. Without contexts the
-    input is the observation alone.
+    context_weights `[S]`. Without contexts the input is the observation alone.
     """
 
     def __init__(
@@ -64,7 +63,6 @@ class Replay:
         contexts: NDArray[Any] | None = None,
         context_instance: NDArray[Any] | None = None,
         context_weights: NDArray[Any] | None = None,
-        context_row: NDArray[Any] | None = None,
     ) -> None:
         self.size = len(row)
         if self.size == 0:
@@ -76,13 +74,8 @@ class Replay:
         self._terminals = _tensor(terminals)
         self._instance = np.asarray(instance, dtype=np.int64)
         self._contexts: torch.Tensor | None = None
-        self._context_row: NDArray[np.int64] | None = None
         if contexts is not None and np.shape(contexts)[1] > 0:
-            if context_row is not None:
-                self._contexts = _tensor(contexts)
-                self._context_row = np.asarray(context_row, dtype=np.int64)
-            else:
-                self._tabulate(contexts, context_instance, context_weights)
+            self._tabulate(contexts, context_instance, context_weights)
         self.input_dim = self._observations.shape[1] + (
             0 if self._contexts is None else self._contexts.shape[1]
         )
@@ -139,9 +132,7 @@ class Replay:
         """Indices of `count` transitions and of the context each is seen in."""
         index = rng.integers(0, self.size, size=count)
         context: NDArray[np.int64] | None = None
-        if self._context_row is not None:
-            context = self._context_row[index]
-        elif self._contexts is not None:
+        if self._contexts is not None:
             places = self._instance[index] + rng.random(count)
             found = np.searchsorted(self._edges, places, side="right")
             # a draw just below 1 may round up into the next instance

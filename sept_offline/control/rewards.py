@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,14 @@ from numpy.typing import NDArray
 from sept_offline.agent.rewards import RewardForm, Rewards, compress, shift_by_goal
 from sept_offline.control.config import ControlConfig
 
-__all__ = ["compress", "prepare_rewards", "reward_form", "scale_by_instance", "shift_by_goal"]
+__all__ = [
+    "common_form",
+    "compress",
+    "prepare_rewards",
+    "reward_form",
+    "scale_by_instance",
+    "shift_by_goal",
+]
 
 
 def scale_by_instance(rewards: NDArray[Any], instance: NDArray[Any]) -> Rewards:
@@ -27,6 +35,20 @@ def scale_by_instance(rewards: NDArray[Any], instance: NDArray[Any]) -> Rewards:
     size[size == 0] = 1.0
     scaled: Rewards = relative / size[instance]
     return scaled
+
+
+def common_form(rewards: NDArray[Any], config: ControlConfig) -> ControlConfig:
+    """The same settings with rewards in a form that a new instance's can be put into.
+
+    In a test episode nobody knows the size of the instance's rewards, so where each instance has a
+    scale of its own, all are given one: that of all logged `rewards[N]` together.
+    """
+    if config.reward_form != "instance":
+        return config
+    scaled = scale_by_instance(rewards, np.zeros(len(rewards), dtype=np.int64))
+    largest = int(np.abs(rewards).argmax())
+    size = float(rewards[largest] / scaled[largest]) if scaled[largest] else 1.0
+    return replace(config, reward_form="raw", reward_scale=config.reward_scale / size)
 
 
 def reward_form(config: ControlConfig) -> RewardForm:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
+from sept_offline.errors import TrainingError
 from sept_offline.latent.arrays import Floats, Integers, SegmentsLike
 from sept_offline.latent.model import LatentModel
 
@@ -32,6 +33,8 @@ def identify(
     model: LatentModel, reference: SegmentsLike, held_out: SegmentsLike, neighbours: int = 5
 ) -> Identification:
     """Identification of `held_out` segments; `reference` are the training ones."""
+    if not len(held_out.instance):
+        raise TrainingError("No segment is held out, so there is none whose instance to tell.")
     known, _ = model.encode(reference)
     asked, log_variance = model.encode(held_out)
     present = np.unique(reference.instance)
@@ -52,7 +55,7 @@ def identify(
 def vote(known: Floats, labels: Integers, asked: Floats, neighbours: int = 5) -> Integers:
     """The commonest label among the nearest rows of `known`; [n] labels."""
     neighbours = min(neighbours, len(known))
-    _, near = cKDTree(known).query(asked, k=range(1, neighbours + 1))
+    near = np.asarray(cKDTree(known).query(asked, k=range(1, neighbours + 1))[1])
     counts = np.zeros((len(near), int(labels.max()) + 1))
     for column in range(neighbours):
         counts[np.arange(len(near)), labels[near[:, column]]] += 1

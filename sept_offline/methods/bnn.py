@@ -8,11 +8,12 @@ from dataclasses import replace
 from sept_offline.agent import Agent, Control
 from sept_offline.agent.networks import Standardiser
 from sept_offline.control import ControlConfig, Learner
+from sept_offline.control.rewards import common_form
 from sept_offline.data import Dataset
 from sept_offline.dynamics.contexts import PlanningContext
 from sept_offline.methods.config import FitConfig
 from sept_offline.methods.method import Method
-from sept_offline.methods.modelled import fiction_stage, model_stage, single_scale
+from sept_offline.methods.modelled import angles_read, fiction_stage, model_stage
 from sept_offline.methods.shared import control_stage, spaces_of
 from sept_offline.seeding import integer
 from sept_offline.stage import Stage
@@ -33,14 +34,14 @@ def _stages(data: Dataset, config: FitConfig, seed: int) -> Generator[Stage, Non
         spaces_of(data),
         PlanningContext(model, fiction, config.bnn, acting),
         control,
-        record={"budget": config.bnn.budget},
+        record={"budget": config.bnn.budget, "angles": angles_read(data, model)},
     )
 
 
 def planning_settings(data: Dataset, config: FitConfig) -> ControlConfig:
     """How the policy learns, from logs and from fiction alike: DoubleDQN, a single network."""
     plain = replace(config.control, algorithm="double_dqn", members=1, critics=1, layer_norm=False)
-    return single_scale(data, plain)
+    return common_form(data.steps().rewards, plain)
 
 
 def untrained(data: Dataset, settings: ControlConfig, seed: int) -> Control:

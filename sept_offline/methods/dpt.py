@@ -15,7 +15,7 @@ from sept_offline.dynamics.contexts import InferredContext
 from sept_offline.dynamics.model import Model
 from sept_offline.methods.config import FitConfig
 from sept_offline.methods.method import Method
-from sept_offline.methods.modelled import model_stage
+from sept_offline.methods.modelled import angles_read, model_stage
 from sept_offline.methods.shared import control_stage, spaces_of
 from sept_offline.seeding import generator
 from sept_offline.stage import Stage
@@ -39,7 +39,7 @@ def _stages(data: Dataset, config: FitConfig, seed: int) -> Generator[Stage, Non
         spaces_of(data),
         InferredContext(model, scaler, config.dpt),
         control,
-        record={"budget": config.dpt.budget},
+        record={"budget": config.dpt.budget, "angles": angles_read(data, model)},
     )
 
 

@@ -141,4 +141,6 @@ def _stages(data: Dataset, config: FitConfig, seed: int) -> Generator[Stage, Non
     )
 
 
-DYNASEPT = Method("dynasept", _stages, "Infers at every step, probes while in doubt: DynaSEPT.")
+DYNASEPT = Method(
+    "dynasept", _stages, "Infers at every step, probes while in doubt: DynaSEPT.", segments=True
+)

@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from sept_offline.agent import Agent, load_agent
 from sept_offline.config import to_plain
 from sept_offline.data import Dataset, load_dataset
@@ -19,7 +21,7 @@ from sept_offline.methods.dpt import DPT
 from sept_offline.methods.dynasept import DYNASEPT
 from sept_offline.methods.epopt import EPOPT
 from sept_offline.methods.history import HISTORY
-from sept_offline.methods.hold_out import choose_hold_out, fitted_on
+from sept_offline.methods.hold_out import choose_hold_out, episode_digests, fitted_on
 from sept_offline.methods.maml import MAML
 from sept_offline.methods.maxent import MAXENT
 from sept_offline.methods.method import Method
@@ -89,7 +91,7 @@ class Fitter:
         self.config = config
         if self.config.fallback != "none":
             _check_fallback(method, self.config)
-        check_data(data, self.config.probe_steps)
+        check_data(data, self.config.probe_steps if self.method.segments else 0)
         self.data = data if self.method.privileged else data.without_hidden()
         self.seed = seed
         self.run = run
@@ -129,7 +131,8 @@ class Fitter:
         named = self.data.metadata.extra.get("family_object")
         if named is not None:
             facts["family_object"] = named
-        agent = replace(agent, record=agent.record | facts)
+        seen = np.sort(episode_digests(self.data))
+        agent = replace(agent, record=agent.record | facts, learned_from=seen)
         self.agent = agent
         if self.run is not None:
             self.run.finish(agent)

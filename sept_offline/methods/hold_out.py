@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -58,6 +59,22 @@ def fitted_on(data: Dataset) -> dict[str, Any]:
     """What an agent says of the data it learned from: the content, and which episodes of it."""
     numbers = np.sort(data.episode_index.number)
     return {"content_hash": data.content_hash, "episodes": to_ranges(numbers)}
+
+
+def episode_digests(data: Dataset) -> NDArray[np.uint64]:
+    """`[E]`: 64 bits of each episode's observations and actions, in whichever file it stands."""
+    steps = data.steps()
+    starts = np.flatnonzero(steps.time == 0)
+    ends = np.append(starts[1:], len(steps.time))
+    observations = np.ascontiguousarray(steps.observations, dtype="<f4")
+    actions = np.ascontiguousarray(steps.actions, dtype="<i8")
+    digests = np.empty(len(starts), dtype=np.uint64)
+    for number, (start, end) in enumerate(zip(starts, ends, strict=True)):
+        first, last = steps.row[start], steps.row[end - 1] + 1
+        found = hashlib.blake2b(observations[first : last + 1].tobytes(), digest_size=8)
+        found.update(actions[start:end].tobytes())
+        digests[number] = int.from_bytes(found.digest(), "little")
+    return digests
 
 
 def to_ranges(numbers: NDArray[np.int64]) -> list[list[int]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -12,9 +11,9 @@ import torch
 from numpy.typing import NDArray
 
 from sept_offline.agent import AdaptedContext, Agent
-from sept_offline.control import Batch, ControlConfig, Replay
+from sept_offline.control import Batch, Replay
 from sept_offline.control.meta import MetaLearner, check_single
-from sept_offline.control.rewards import reward_form, scale_by_instance
+from sept_offline.control.rewards import common_form, reward_form
 from sept_offline.data import Dataset
 from sept_offline.errors import DataError
 from sept_offline.methods.config import FitConfig
@@ -73,24 +72,13 @@ class TaskReplay(Replay):
         return drawn
 
 
-def common_form(data: Dataset, config: ControlConfig) -> ControlConfig:
-    """The same settings with rewards in a form that a new instance's can be put into.
-
-    In a test episode nobody knows the size of the instance's rewards, so where each instance has a
-    scale of its own, all are given one: that of all logged rewards together.
-    """
-    if config.reward_form != "instance":
-        return config
-    rewards = data.steps().rewards
-    scaled = scale_by_instance(rewards, np.zeros(len(rewards), dtype=np.int64))
-    largest = int(np.abs(rewards).argmax())
-    size = float(rewards[largest] / scaled[largest]) if scaled[largest] else 1.0
-    return replace(config, reward_form="raw", reward_scale=config.reward_scale / size)
-
-
 def _stages(data: Dataset, config: FitConfig, seed: int) -> Generator[Stage, None, Agent]:
     check_single(config.control)
-    settings, maml, steps = common_form(data, config.control), config.maml, config.probe_steps
+    settings, maml, steps = (
+        common_form(data.steps().rewards, config.control),
+        config.maml,
+        config.probe_steps,
+    )
     control = yield from control_stage(
         data,
         settings,
@@ -107,4 +95,6 @@ def _stages(data: Dataset, config: FitConfig, seed: int) -> Generator[Stage, Non
     )
 
 
-MAML = Method("maml", _stages, "One gradient step on the first steps and their rewards: MAML.")
+MAML = Method(
+    "maml", _stages, "One gradient step on the first steps and their rewards: MAML.", segments=True
+)

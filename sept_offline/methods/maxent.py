@@ -18,4 +18,9 @@ def _stages(data: Dataset, config: FitConfig, seed: int) -> Generator[Stage, Non
     return (yield from probe_infer_control("maxent", data, replace(config, probe=probe), seed))
 
 
-MAXENT = Method("maxent", _stages, "SEPT whose probe seeks what the latent's model explains least.")
+MAXENT = Method(
+    "maxent",
+    _stages,
+    "SEPT whose probe seeks what the latent's model explains least.",
+    segments=True,
+)

@@ -27,3 +27,5 @@ class Method:
     summary: str
     privileged: bool = False
     """Whether it is shown the hidden parameters of the training instances."""
+    segments: bool = False
+    """Whether it reads the first T_p steps of every episode, so that none may be shorter."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sept_offline.control import ControlConfig, prepare_rewards
 from sept_offline.data import Dataset
@@ -14,7 +15,10 @@ from sept_offline.dynamics.model import Fiction, Model
 from sept_offline.dynamics.outcome import OutcomeStage
 from sept_offline.dynamics.planner import states_of
 from sept_offline.dynamics.stage import DynamicsStage
+from sept_offline.errors import ConfigError
+from sept_offline.family import suggest
 from sept_offline.methods.config import FitConfig
+from sept_offline.methods.shared import spaces_of
 from sept_offline.seeding import generator, integer
 from sept_offline.stage import Stage
 
@@ -25,7 +29,7 @@ STORED = 1024
 def model_stage(data: Dataset, config: FitConfig, seed: int) -> Generator[Stage, None, Model]:
     """Fit the network and each training instance's w."""
     steps = data.steps()
-    columns = Columns.fit(steps)
+    columns = Columns.fit(steps, named_angles(data, config.dynamics.angles))
     stage = DynamicsStage(
         steps,
         columns,
@@ -45,6 +49,26 @@ def model_stage(data: Dataset, config: FitConfig, seed: int) -> Generator[Stage,
         stage.posteriors.log_variance.detach().numpy()[present].copy(),
         config.dynamics.alpha,
     )
+
+
+def named_angles(data: Dataset, names: Sequence[str] | None) -> NDArray[np.bool_] | None:
+    """Which columns `[d]` the settings call angles; None if they leave it open."""
+    if names is None:
+        return None
+    known = spaces_of(data).observation_names
+    for name in names:
+        if name not in known:
+            raise ConfigError(
+                f"dynamics.angles names {name!r}{suggest(name, known)}; the observed columns are "
+                f"{', '.join(known)}."
+            )
+    return np.isin(known, list(names))
+
+
+def angles_read(data: Dataset, model: Model) -> list[str]:
+    """The columns that `model` reads as angles, for the record."""
+    names = spaces_of(data).observation_names
+    return [name for name, one in zip(names, model.columns.angle, strict=True) if one]
 
 
 def fiction_stage(
@@ -72,17 +96,3 @@ def fiction_stage(
         states_of(first, STORED, rng),
         states_of(steps.observations[steps.row], STORED, rng),
     )
-
-
-def single_scale(data: Dataset, config: ControlConfig) -> ControlConfig:
-    """The settings with one scale for the rewards of all instances.
-
-    A model of rewards is one function, and of a test instance no reward is seen: what `instance`
-    divides by within each instance is taken over all.
-    """
-    if config.reward_form != "instance":
-        return config
-    rewards = data.steps().rewards
-    largest = float(np.abs(rewards).max()) or 1.0
-    size = largest * float(np.sqrt(np.mean((rewards / largest) ** 2))) or 1.0
-    return replace(config, reward_form="raw", reward_scale=config.reward_scale / size)

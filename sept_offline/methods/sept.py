@@ -55,8 +55,11 @@ def probe_infer_control(
     held = held_out_episodes(data, config.held_out, seed)
     segments = data.segments(config.probe_steps)
     fresh = np.isin(segments.episode, data.episode_index.number[held])
-    learn = learn_jointly if config.latent.objective == "segment" else learn_in_turn
-    known = yield from learn(data.select(~held), segments, fresh, config, seed)
+    fitted = data.select(~held)
+    if config.latent.objective == "segment":
+        known = yield from learn_jointly(fitted, segments, fresh, config, seed)
+    else:
+        known = yield from learn_in_turn(fitted, segments, config, seed)
 
     latent, _ = known.latent.encode(segments)
     scaler = Standardiser.fit(latent)
@@ -82,12 +85,12 @@ def probe_infer_control(
         context,
         control,
         fallback,
-        record=known.record | {"identification": identification(known.latent, segments, fresh)},
+        record=known.record | identification(known.latent, segments, fresh),
     )
 
 
 def learn_in_turn(
-    fitted: Dataset, segments: Segments, fresh: NDArray[np.bool_], config: FitConfig, seed: int
+    fitted: Dataset, segments: Segments, config: FitConfig, seed: int
 ) -> Generator[Stage, None, Knowledge]:
     """A latent of the instance first, then a probe that makes it plain.
 
@@ -182,8 +185,11 @@ def pick(segments: Segments, rows: NDArray[np.bool_]) -> Segments:
 def identification(
     latent: LatentModel, segments: Segments, fresh: NDArray[np.bool_]
 ) -> dict[str, Any]:
-    """How well held-out segments tell their instance, JSON-ready."""
-    return asdict(identify(latent, pick(segments, ~fresh), pick(segments, fresh)))
+    """How well held-out segments tell their instance, for the record; nothing if there are none."""
+    if not fresh.any():
+        return {}
+    found = identify(latent, pick(segments, ~fresh), pick(segments, fresh))
+    return {"identification": asdict(found)}
 
 
 def novelty_of(
@@ -224,4 +230,9 @@ def instance_prior(latent: LatentModel, segments: Segments) -> InstancePrior:
     )
 
 
-SEPT = Method("sept", _stages, "Probe, infer a latent, control: Single Episode Policy Transfer.")
+SEPT = Method(
+    "sept",
+    _stages,
+    "Probe, infer a latent, control: Single Episode Policy Transfer.",
+    segments=True,
+)

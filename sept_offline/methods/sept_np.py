@@ -118,7 +118,7 @@ def _stages(data: Dataset, config: FitConfig, seed: int) -> Generator[Stage, Non
             "segment_epsilon": acted.epsilon,
             "segment_ess": acted.ess_share * len(segments.actions),
             **describe_behaviour(behaviour),
-            "identification": identification(last.latent, segments, fresh),
+            **identification(last.latent, segments, fresh),
         },
     )
 
@@ -199,4 +199,9 @@ def near_greedy(
     return NearGreedy(normalised(ratio, shares).numpy(), float(epsilon), share)
 
 
-SEPT_NP = Method("sept-np", _stages, "SEPT without a probe: z from what control does at first.")
+SEPT_NP = Method(
+    "sept-np",
+    _stages,
+    "SEPT without a probe: z from what control does at first.",
+    segments=True,
+)

@@ -19,7 +19,10 @@ from sept_offline.stage import Stage
 
 
 def check_data(data: Dataset, probe_steps: int) -> None:
-    """Refuse, in one sentence, data that no method can learn from."""
+    """Refuse, in one sentence, data that cannot be learned from.
+
+    `probe_steps`: how many steps every episode must have; 0 for a method that reads no segments.
+    """
     index = data.episode_index
     present = np.unique(index.instance)
     if len(present) < 2:

@@ -18,4 +18,9 @@ def _stages(data: Dataset, config: FitConfig, seed: int) -> Generator[Stage, Non
     return (yield from probe_infer_control("totalvar", data, replace(config, probe=probe), seed))
 
 
-TOTALVAR = Method("totalvar", _stages, "SEPT whose probe seeks to move the state as far as it can.")
+TOTALVAR = Method(
+    "totalvar",
+    _stages,
+    "SEPT whose probe seeks to move the state as far as it can.",
+    segments=True,
+)

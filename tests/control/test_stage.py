@@ -60,14 +60,6 @@ def test_contexts_are_drawn_by_weight() -> None:
     assert abs((second == 10).mean() - 0.75) < 0.02
 
 
-def test_a_fixed_context_stays_with_its_transition() -> None:
-    row = np.arange(EPISODES * LENGTH) % 7
-    batch = make_replay(context_row=row).sample(500, np.random.default_rng(0))
-    index = batch.inputs[:, 0] * LENGTH + batch.inputs[:, 1]
-    expected = np.array([20, 0, 10, 21, 1, 11, 12])[(index.numpy() % 7).astype(int)]
-    assert (batch.inputs[:, 3].numpy() == expected).all()
-
-
 def test_without_contexts_the_state_is_all() -> None:
     for contexts in (None, np.empty((7, 0))):
         assert make_replay(contexts=contexts).input_dim == 2

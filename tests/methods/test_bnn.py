@@ -12,13 +12,14 @@ import sept_offline as so
 from sept_offline.agent import Agent, save_agent
 from sept_offline.config import merge
 from sept_offline.control import ControlConfig, prepare_rewards
+from sept_offline.control.rewards import common_form
 from sept_offline.dynamics.config import BnnConfig
 from sept_offline.dynamics.contexts import PlanningContext
 from sept_offline.errors import ConfigError
 from sept_offline.methods import Fitter, resolve_config
 from sept_offline.methods.bnn import planning_settings
 from sept_offline.methods.config import preset_values
-from sept_offline.methods.modelled import single_scale
+from sept_offline.methods.modelled import angles_read, model_stage, named_angles
 from tests.methods.check_method import SMALL
 from tests.methods.two_step import log_two_step, two_step
 
@@ -49,10 +50,24 @@ def test_every_family_has_the_papers_budget_and_a_reduced_one() -> None:
         assert more.updates > 5 * less.updates
 
 
+@pytest.mark.parametrize(
+    ("family", "published"),
+    [("navigation2d", 1000), ("navigation2d-switch", 1000), ("acrobot", 500), ("hiv", 500)],
+)
+def test_the_papers_budget_is_that_of_all_blocks_of_a_test_episode(
+    family: str, published: int
+) -> None:
+    plan = BnnConfig(**preset_values(family, "paper")["bnn"])
+    # after its last step an episode plans no more
+    blocks = (so.load_family(family).test_steps - 1) // plan.every
+    assert published <= plan.episodes * blocks < published + blocks
+
+
 def test_the_budget_stands_in_the_record(agent: Agent, tmp_path: Path) -> None:
     save_agent(agent, tmp_path / "agent")
     loaded = so.load_agent(tmp_path / "agent")
     assert loaded.record["budget"] == "reduced"
+    assert loaded.record["angles"] == []
     assert loaded.learns and not loaded.needs
 
 
@@ -87,13 +102,27 @@ def test_rewards_have_one_scale_in_all_instances(tmp_path: Path) -> None:
     path = log_two_step(tmp_path / "t.h5", episodes=40)
     with so.load_dataset(path) as data:
         steps = data.steps()
-        one = single_scale(data, ControlConfig(reward_form="instance"))
+        one = common_form(steps.rewards, ControlConfig(reward_form="instance"))
         prepared = prepare_rewards(steps.rewards, steps.terminations, steps.instance, one)
         assert np.sqrt((prepared**2).mean()) == pytest.approx(1.0)
         ratio = prepared[steps.rewards > 0] / steps.rewards[steps.rewards > 0]
         assert np.ptp(ratio) == 0
         log = ControlConfig(reward_form="log")
-        assert single_scale(data, log) == log
+        assert common_form(steps.rewards, log) == log
+
+
+def test_angles_may_be_named(tmp_path: Path) -> None:
+    path = log_two_step(tmp_path / "t.h5", episodes=40)
+    with so.load_dataset(path) as data:
+        config = resolve_config(data, "default", merge(BRIEF, {"dynamics": {"angles": ["time"]}}))
+        stages = model_stage(data, config, seed=0)
+        next(stages)
+        with pytest.raises(StopIteration) as ended:
+            next(stages)
+        assert angles_read(data, ended.value.value) == ["time"]
+        assert named_angles(data, None) is None
+        with pytest.raises(ConfigError, match=r"dynamics\.angles names 'tme' .did you mean"):
+            named_angles(data, ("tme",))
 
 
 def test_a_policy_that_is_planned_with_is_a_single_network(tmp_path: Path) -> None:

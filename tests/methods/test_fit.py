@@ -312,3 +312,34 @@ def test_few_updates_are_not_lost(data: Dataset) -> None:
     rows = data.steps().observations[:50]
     values = [agent.control.values(agent.control.scaler(rows)) for agent in agents]
     assert not np.allclose(*values)
+
+
+@pytest.mark.parametrize("method", ["sept", "sept-np", "totalvar", "maxent"])
+@pytest.mark.parametrize("hold_out", [None, 0.2])
+def test_one_episode_of_each_instance_is_enough(
+    method: str, hold_out: float | None, tmp_path: Path
+) -> None:
+    """Nothing can then be kept from the latent to judge it by, and nothing is said about it."""
+    rng = np.random.default_rng(0)
+    with DatasetWriter(tmp_path / "one.h5", num_actions=2, probe_steps=2) as writer:
+        for number in range(12):
+            actions = rng.integers(2, size=6)
+            writer.append(
+                instance=f"patient {number}",
+                observations=rng.normal(size=(7, 2)).astype(np.float32),
+                actions=actions,
+                rewards=rng.normal(size=6),
+                terminated=False,
+                truncated=True,
+                propensities=np.full((6, 2), 0.5),
+            )
+    few = {
+        "latent": {"updates": 2, "dim": 2},
+        "probe": {"steps": 2},
+        "control": {"updates": 2, "hidden": [8]},
+    }
+    run = tmp_path / "run"
+    so.fit(tmp_path / "one.h5", method, few, out=run, hold_out=hold_out)
+    record = so.load_agent(run).record
+    assert "identification" not in record
+    assert ("held_out" in record) == (hold_out is not None)

@@ -19,8 +19,9 @@ from sept_offline.agent.rewards import RewardForm
 from sept_offline.config import merge
 from sept_offline.control import Batch, ControlConfig, prepare_rewards
 from sept_offline.control.meta import MetaLearner, MetaMember, divide
+from sept_offline.control.rewards import common_form
 from sept_offline.errors import AgentError, ConfigError, DataError
-from sept_offline.methods.maml import TaskReplay, common_form
+from sept_offline.methods.maml import TaskReplay
 from tests.methods.check_method import SMALL
 from tests.methods.two_step import log_two_step, two_step
 
@@ -194,7 +195,7 @@ def test_test_rewards_take_the_form_of_training(tmp_path: Path, config: ControlC
     path = log_two_step(tmp_path / "x.h5", episodes=8, telling=True)
     with so.load_dataset(path) as data:
         steps = data.steps()
-        common = common_form(data, config)
+        common = common_form(steps.rewards, config)
         agent = so.fit(data, "maml", {"control": {**plain(config), "updates": 1}})
     assert isinstance(agent.context, AdaptedContext)
     trained = prepare_rewards(steps.rewards, steps.terminations, steps.instance, common)
@@ -246,3 +247,20 @@ def test_what_it_cannot_adapt_is_refused(tmp_path: Path) -> None:
         AdaptedContext(1, float("nan"), RewardForm(False, 1.0, None, 0.9))
     with pytest.raises(AgentError, match="cannot be learned from"):
         RewardForm(False, 0.0, None, 0.9)
+
+
+def test_a_reward_before_any_action_is_refused(tmp_path: Path) -> None:
+    path = log_two_step(tmp_path / "x.h5", episodes=8, telling=True)
+    agent = so.fit(path, "maml", {"control": {"updates": 1, "hidden": [4]}})
+    seen = np.array([1.0, 0.0])
+    with pytest.raises(AgentError, match="with the first observation"):
+        agent.begin(seed=0).act(seen, 0.0)
+    batch = agent.begin_batch([0, 1])
+    with pytest.raises(AgentError, match="with the first observation"):
+        batch.act(np.stack([seen, seen]), rewards=np.zeros(2))
+    batch = agent.begin_batch([0, 1])
+    batch.act(np.stack([seen, seen]))
+    for wrong in (np.zeros(3), np.zeros((2, 1)), np.zeros(())):
+        with pytest.raises(AgentError, match="as many rewards"):
+            batch.act(np.stack([seen, seen]), rewards=wrong)
+    assert batch.act(np.stack([seen, seen]), rewards=np.zeros(2)).shape == (2,)
