@@ -15,7 +15,7 @@ from sept_offline.data import Dataset, load_dataset
 from sept_offline.data.records import Steps
 from sept_offline.errors import DataError
 from sept_offline.latent.arrays import SegmentsLike
-from sept_offline.methods.hold_out import in_ranges
+from sept_offline.methods.hold_out import episode_digests, in_ranges
 from sept_offline.ope.config import OpeConfig
 from sept_offline.ope.estimators import (
     direct,
@@ -31,7 +31,7 @@ from sept_offline.ope.resampling import (
     equal_shares,
     halves,
     resampled_over,
-    split_within,
+    with_enough,
 )
 from sept_offline.ope.table import Doubles, Table, tabulate
 from sept_offline.ope.transitions import Transitions, transitions
@@ -48,6 +48,9 @@ from sept_offline.ope.verdict import (
 from sept_offline.probe import Behaviour, logged_or_estimated
 from sept_offline.progress import Progress, Silent
 from sept_offline.seeding import generator, integer
+
+REPEATED = 0.01
+"""More fitted episodes than this alike, and a digest does not name an episode."""
 
 
 @dataclass(frozen=True)
@@ -133,15 +136,18 @@ def judge(
     table = tabulate(steps, choices[taken], chances[taken], horizon, shares)
     # Errors of at most 1: there d3rlpy's Huber loss is quadratic, and Q a mean and not a median.
     scale = float(np.abs(_returns_to_go(table)).max()) or 1.0
-    by_instance = split_within(table.instance)
-    moves = transitions(steps, followed, horizon, by_instance, scale)
+    moves = transitions(steps, followed, horizon, with_enough(table.instance), scale)
     values = fitted_values(moves, table, choices, taken, horizon, config, seed, progress)
-    rare = RARE_ESTIMATED if behaviour.estimated else RARE
+    logged = steps.propensities
+    whole = logged is not None and bool(np.isfinite(logged).all())
+    rare = RARE if whole else RARE_ESTIMATED
     found = overlap(table, choices[taken], choices, chances, shares, rare)
     estimators = estimate_all(table, values, found, config, seed)
     best, fitted = estimators["dr"], estimators["fqe"]
     evidence = Evidence(
         estimated=behaviour.estimated,
+        whole=whole,
+        crossed=values.crossed,
         in_sample=judged_on == "in sample",
         agree=best.low <= fitted.high and fitted.low <= best.high,
         travelled=config.travels(horizon),
@@ -181,17 +187,37 @@ def unseen(agent: Agent, data: Dataset, in_sample: bool) -> tuple[Dataset, str]:
             "The agent does not say which episodes it learned from; fit it again with --hold-out, "
             "or add --in-sample to judge it on whatever it may have seen."
         )
-    if source["content_hash"] != data.content_hash:
-        return data, "other logs"
-    learned = in_ranges(data.episode_index.number, source["episodes"])
+    if source["content_hash"] == data.content_hash:
+        learned = in_ranges(data.episode_index.number, source["episodes"])
+    else:
+        learned = recognised(agent.learned_from, data)
+        if not learned.any():
+            return data, "other logs"
     if in_sample:
         return data, "in sample" if learned.any() else "held out"
     if learned.all():
         raise DataError(
-            f"The agent learned from all episodes of {data.path}; fit it with --hold-out 0.2 and "
-            "judge it on the rest, or add --in-sample to judge it on what it has seen."
+            f"The agent learned from all episodes of {data.path}, or from others that look the "
+            "same; fit it with --hold-out 0.2 and judge it on the rest, or add --in-sample to "
+            "judge it on what it has seen."
         )
     return data.select(~learned), "held out"
+
+
+def recognised(learned_from: NDArray[np.uint64] | None, data: Dataset) -> NDArray[np.bool_]:
+    """`[E]`: which episodes of other logs the agent was fitted to, by their digests.
+
+    Where episodes repeat one another, as in a system of few states, a digest does not tell whether
+    an episode was fitted, and to leave out what is common would leave what is rare: there all of
+    them count as fitted as soon as one does.
+    """
+    if learned_from is None:
+        return np.zeros(data.num_episodes, dtype=bool)
+    known, counts = np.unique(learned_from, return_counts=True)
+    found = np.isin(episode_digests(data), known)
+    if found.any() and counts[counts > 1].sum() > REPEATED * counts.sum():
+        found[:] = True
+    return found
 
 
 def behaviour_along(steps: Steps, num_actions: int, seed: int) -> Behaviour:
@@ -217,7 +243,7 @@ class Values:
 
     crossed_q, crossed_v: of Q(s_t, a_t) and V(s_t) by the network fitted to the other half of the
     episodes; whole_v: V(s_t) by one fitted to all. first, second: mean V(s_0) of all episodes by
-    the two halves' networks.
+    the two halves' networks. crossed: whether there were two halves; a single episode makes one.
     """
 
     crossed_q: Doubles
@@ -225,6 +251,7 @@ class Values:
     whole_v: Doubles
     first: float
     second: float
+    crossed: bool
 
     def fit_error(self, whole: float) -> float:
         """How far a fit may be off, of which the bootstrap of first states knows nothing.
@@ -278,6 +305,7 @@ def fitted_values(
         whole_v=whole_v,
         first=float(shares @ first_v[:, 0]),
         second=float(shares @ second_v[:, 0]),
+        crossed=bool(half.any() and not half.all()),
     )
 
 

@@ -37,21 +37,23 @@ def bootstrap_shares(
 
 
 def halves(instance: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.bool_]:
-    """`[E]`: which half each episode is in; each instance is split, unless most have one episode.
+    """`[E]`: which half each episode is in; each instance is split, those of one episode dealt out.
 
-    Where instances are as good as single episodes, the instances themselves are dealt out.
+    Only of a single episode is one half empty.
     """
-    names, code, counts = np.unique(instance, return_inverse=True, return_counts=True)
-    if not split_within(instance):
-        side = rng.permutation(len(names)) % 2 == 0
-        return np.asarray(side[code])
+    _, code, counts = np.unique(instance, return_inverse=True, return_counts=True)
     second = np.zeros(len(instance), dtype=bool)
     for number, count in enumerate(counts):
-        # odd numbers are rounded by turns, so that the halves stay equal
-        second[code == number] = rng.permutation(count) < (count + number % 2) // 2
+        if count > 1:
+            # odd numbers are rounded by turns, so that the halves stay equal
+            second[code == number] = rng.permutation(count) < (count + number % 2) // 2
+    lone = np.flatnonzero(counts[code] == 1)
+    second[lone] = rng.permutation(len(lone)) % 2 == 0
     return second
 
 
-def split_within(instance: NDArray[np.int64]) -> bool:
-    """Whether every instance has episodes enough (four) to be in both halves."""
-    return bool(np.unique(instance, return_counts=True)[1].min() >= 4)
+def with_enough(instance: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The instances of `instance[E]` with episodes enough (four) to have a value of their own."""
+    names, counts = np.unique(instance, return_counts=True)
+    enough: NDArray[np.int64] = names[counts >= 4]
+    return enough

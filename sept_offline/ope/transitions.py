@@ -34,13 +34,17 @@ class Transitions:
 
 
 def transitions(
-    steps: Steps, followed: Followed, horizon: int, by_instance: bool, scale: float
+    steps: Steps,
+    followed: Followed,
+    horizon: int,
+    known: NDArray[np.int64],
+    scale: float,
 ) -> Transitions:
     """Q reads [state, context, clock, whether the probe acts, and which instance it is].
 
     With the clock, Q at γ = 1 is the undiscounted value of the steps that are left. The instance is
-    there (`by_instance`) where each has enough episodes of its own: what the agent does not know of
-    it, the estimate may.
+    there if it is one of `known[K]`, those with episodes enough: what the agent does not know of
+    it, the estimate may. All others look alike.
     """
     clock = np.zeros(len(steps.observations), dtype=np.float32)
     clock[steps.row] = steps.time
@@ -54,12 +58,11 @@ def transitions(
         (2 * clock / horizon - 1)[:, None],
         followed.probing[:, None],
     ]
-    if by_instance:
-        _, code = np.unique(steps.instance, return_inverse=True)
+    if len(known):
         which = np.zeros(len(steps.observations), dtype=np.int64)
-        which[steps.row] = code
-        which[after] = code[ends]
-        columns.append(np.eye(code.max() + 1)[which])
+        which[steps.row] = steps.instance
+        which[after] = steps.instance[ends]
+        columns.append(which[:, None] == known)
     kept = steps.time < horizon
     last = steps.terminations | (steps.time == horizon - 1)
     return Transitions(

@@ -85,7 +85,12 @@ class Evidence:
     """What a verdict is reached from, beside the overlap."""
 
     estimated: bool
-    """Whether the behaviour's probabilities are estimates."""
+    """Whether the behaviour's probabilities of what was done are estimates."""
+    whole: bool
+    """Whether every action's probability was logged, not the taken one's alone: support rests on
+    all of them."""
+    crossed: bool
+    """Whether no Q corrects the very episodes that it was fitted to."""
     in_sample: bool
     """Whether the agent had learned from the episodes it is judged on."""
     agree: bool
@@ -103,8 +108,9 @@ def verdict(found: Overlap, evidence: Evidence) -> tuple[Verdict, list[str]]:
     fewer than 5 episodes and nothing else vouches for the fitted Q, because it leaves the range of
     logged returns, disagrees with the doubly robust estimate or had too few updates.
     trust: at least 99 % supported, the weight of at least 30 episodes with no more than a fifth on
-    one of them, logged probabilities, held-out episodes of which no more than 1 % were cut short,
-    and estimates that agree. caution: all else.
+    one of them, logged probabilities of all actions, episodes that neither agent nor Q was fitted
+    to and of which no more than 1 % were cut short, updates enough, and estimates that agree and
+    stay within the logged returns. caution: all else.
     """
     reasons, bad = [], False
     if found.support < FULLY_SUPPORTED:
@@ -124,6 +130,10 @@ def verdict(found: Overlap, evidence: Evidence) -> tuple[Verdict, list[str]]:
         reasons.append("fitted Q evaluation leaves the range of logged returns")
     if evidence.estimated:
         reasons.append("the behaviour's probabilities are estimates")
+    elif not evidence.whole:
+        reasons.append("probabilities of actions that were not taken are estimates")
+    if not evidence.crossed:
+        reasons.append("the fitted Q corrects the one episode that it was fitted to")
     if found.cut > CUT:
         reasons.append(f"{found.cut:.1%} of the episodes were cut before the horizon")
     if evidence.in_sample:

@@ -175,14 +175,14 @@ def test_episodes_within_instances_are_drawn_again_where_instances_are_few() -> 
     assert drawn.min() == 0
 
 
-@pytest.mark.parametrize("counts", [[5, 6, 7], [1] * 20, [1, 9]])
+@pytest.mark.parametrize("counts", [[5, 6, 7], [1] * 20, [1, 9], [2, 3, 60, 1, 1], [1, 1]])
 def test_halves_are_halves(counts: list[int]) -> None:
     instance = np.repeat(np.arange(len(counts)), counts)
     half = halves(instance, np.random.default_rng(1))
-    within = min(counts) >= 4
-    for code in range(len(counts)):
-        own = half[instance == code]
-        assert (0 < own.sum() < len(own)) if within else (own.all() or not own.any())
+    for code, count in enumerate(counts):
+        assert count == 1 or abs(2 * half[instance == code].sum() - count) <= 1
+    lone = half[np.array(counts)[instance] == 1]
+    assert abs(2 * lone.sum() - len(lone)) <= 1
     assert 0 < half.sum() < len(half)
 
 

@@ -154,12 +154,15 @@ def overlap_of(**values: float) -> Overlap:
         ({}, {"agree": False}, "caution"),
         ({}, {"estimated": True}, "caution"),
         ({}, {"in_sample": True}, "caution"),
+        ({}, {"whole": False}, "caution"),
+        ({}, {"crossed": False}, "caution"),
     ],
 )
 def test_the_rule_of_the_verdict(
     overlap: dict[str, float], evidence: dict[str, bool], expected: str
 ) -> None:
     fair = {"agree": True, "travelled": True, "within": True}
+    fair |= {"whole": True, "crossed": True}
     against = {"estimated": False, "in_sample": False}
     found, reasons = verdict(overlap_of(**overlap), Evidence(**(fair | against | evidence)))
     assert found == expected
@@ -253,6 +256,112 @@ def test_what_was_fitted_is_not_judged_unless_asked(data: Dataset) -> None:
         so.judge(replace(agent, record={}), data, HASTY)
     rest = so.fit(data.select(np.arange(300)), "avg", TINY, seed=0)
     assert so.judge(rest, data, HASTY).episodes == 100
+
+
+def random_logs(path: Path, episodes: int, seed: int, propensities: str = "all") -> Dataset:
+    """Two instances and real numbers; the first episodes are those of shorter logs."""
+    rng = np.random.default_rng(seed)
+    with DatasetWriter(path, num_actions=3, probe_steps=1) as writer:
+        for number in range(episodes):
+            # one of the two is done for reasons that the state does not show, the third never
+            chance = rng.uniform(0.1, 0.9, size=4)
+            actions = (rng.random(4) < chance).astype(int)
+            known = np.stack([1 - chance, chance, np.zeros(4)], axis=1)
+            if propensities == "taken":
+                known[np.arange(3) != actions[:, None]] = np.nan
+            observations = rng.normal(size=(5, 2)).astype(np.float32)
+            writer.append(
+                instance=f"i{number % 2}",
+                observations=observations,
+                actions=actions,
+                rewards=observations[1:, 0].astype(float),
+                terminated=False,
+                truncated=True,
+                propensities=known,
+            )
+    return so.load_dataset(path)
+
+
+def test_fitted_episodes_are_known_again_in_longer_logs(tmp_path: Path, data: Dataset) -> None:
+    """Whatever the file: by what was observed and done."""
+    two = {"control": {"updates": 2, "hidden": [4]}}
+    long = many_instances(tmp_path / "long.h5", 12)
+    fitted = np.arange(36) < 30
+    with DatasetWriter(tmp_path / "short.h5", num_actions=2, probe_steps=1) as writer:
+        for episode in long.select(fitted).episodes():
+            writer.append(
+                instance=episode.instance,
+                observations=episode.observations,
+                actions=episode.actions,
+                rewards=episode.rewards,
+                terminated=episode.terminated,
+                truncated=episode.truncated,
+                propensities=episode.propensities,
+            )
+    so.fit(tmp_path / "short.h5", "avg", two, out=tmp_path / "run")
+    found = so.judge(tmp_path / "run", long, HASTY)
+    assert (found.judged_on, found.episodes) == ("held out", 6)
+    whole = so.judge(tmp_path / "run", long, HASTY, in_sample=True)
+    assert (whole.judged_on, whole.episodes) == ("in sample", 36)
+    with pytest.raises(DataError, match="learned from all episodes"):
+        so.judge(tmp_path / "run", long.select(fitted), HASTY)
+    others = so.judge(tmp_path / "run", data, HASTY)
+    assert (others.judged_on, others.episodes) == ("other logs", 400)
+    # sixteen kinds of episodes in all: to leave out the known ones would leave nothing or the rare
+    more = log_two_step(tmp_path / "more.h5", episodes=401)
+    with pytest.raises(DataError, match="others that look the same"):
+        so.judge(so.fit(data, "avg", two), more, HASTY)
+
+
+def never_logged() -> Agent:
+    control = Control(Standardiser.identity(2), MLP([(np.zeros((3, 2)), np.eye(3)[2])]))
+    three = Spaces(("x", "y"), ("a", "b", "c"), np.full(2, -9.0), np.full(2, 9.0))
+    return Agent("third", "", three, NoContext(), control, record=FAR)
+
+
+def test_support_is_not_trusted_where_only_the_taken_actions_chance_is_logged(
+    tmp_path: Path,
+) -> None:
+    for kind in ("all", "taken"):
+        logs = random_logs(tmp_path / f"{kind}.h5", 200, 0, kind)
+        found = so.judge(never_logged(), logs, HASTY)
+        assert not found.behaviour_estimated
+        assert found.verdict == "uncovered" and found.overlap.support < 0.1
+        said = "probabilities of actions that were not taken are estimates"
+        assert (said in found.reasons) == (kind == "taken")
+
+
+@pytest.mark.parametrize(("few", "off"), [(1, 3.0), (3, 1.5)])
+def test_an_instance_of_few_episodes_does_not_spoil_the_others(
+    tmp_path: Path, few: int, off: float
+) -> None:
+    """Every second instance pays 10 a step, whatever is done: for a Q that knows which it is."""
+    rng = np.random.default_rng(0)
+    counts = [40] * 4 + [few]
+    with DatasetWriter(tmp_path / "few.h5", num_actions=2) as writer:
+        for number in np.repeat(np.arange(5), counts):
+            writer.append(
+                instance=f"i{number}",
+                observations=rng.normal(size=(3, 2)).astype(np.float32),
+                actions=rng.integers(2, size=2),
+                rewards=10.0 * (number % 2) + 0.1 * rng.normal(size=2),
+                terminated=False,
+                truncated=True,
+                propensities=np.full((2, 2), 0.5),
+            )
+    with so.load_dataset(tmp_path / "few.h5") as logs:
+        found = so.judge(stubborn(1), logs, replace(QUICK, updates=300))
+    # the mean over five instances, two of which earn 20
+    for name in ("fqe", "dm", "dr"):
+        assert found.estimators[name].mean == pytest.approx(8.0, abs=off), name
+    dr = found.estimators["dr"]
+    assert dr.high - dr.low < 4
+
+
+def test_a_single_episode_cannot_be_divided_and_that_is_said(tmp_path: Path) -> None:
+    logs = random_logs(tmp_path / "one.h5", 1, 0)
+    found = so.judge(never_logged(), logs, HASTY)
+    assert "the fitted Q corrects the one episode that it was fitted to" in found.reasons
 
 
 def test_the_command(path: Path, tmp_path: Path) -> None:
