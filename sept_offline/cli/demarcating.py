@@ -61,7 +61,7 @@ def demarcate(
 
     \b
     Example:
-      sept-offline demarcate nav.h5 -o labelled.h5 --updates 300
+      sept-offline demarcate nav.h5 -o labelled.h5 --updates 100
     """
     from sept_offline.demarcate import DemarcateConfig, demarcate_dataset
 
