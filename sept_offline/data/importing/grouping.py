@@ -3,7 +3,7 @@
 Where the rows of an episode lie together, as in most logs, batches pass through and only the last
 episode of each waits for the next. Where one comes back, its rows are spread over more than memory
 may hold: they are dealt into buckets on disk by episode, and each bucket is read alone. A single
-episode must fit in memory, about three times over while it is put in order.
+episode must fit in memory, two to three times over while it is put in order.
 """
 
 from __future__ import annotations

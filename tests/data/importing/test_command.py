@@ -73,6 +73,7 @@ def test_the_same_table_gives_the_same_bytes(tmp_path: Path) -> None:
         (["--reward", "drug"], "column 'drug': CSV conversion error to double: invalid value"),
         (["--time", "drug"], "expected numbers or timestamps"),
         (["--mapping", "none.toml"], "Cannot read none.toml"),
+        (["--bins", "2", "--fill", "drug=abc"], "expected previous or, with --bins, a number"),
     ],
 )
 def test_wrong_use_is_one_sentence(

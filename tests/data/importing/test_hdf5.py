@@ -179,9 +179,7 @@ def test_a_replay_buffer_that_does_not_fit(tmp_path: Path, write_toy: Path) -> N
         steps = len(file["observations_0"])
         del file["rewards_0"]
         file["rewards_0"] = np.ones((steps + 1, 1))
-    with pytest.raises(
-        DataError, match=rf"episode 0: {steps} obs.* {steps + 1} rewards"
-    ):
+    with pytest.raises(DataError, match=rf"episode 0: {steps} obs.* {steps + 1} rewards"):
         import_logs(path, tmp_path / "a.h5")
 
 
