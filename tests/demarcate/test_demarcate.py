@@ -15,10 +15,11 @@ from sklearn.metrics import adjusted_rand_score
 from sept_offline.cli.main import cli
 from sept_offline.data import load_dataset, validate
 from sept_offline.demarcate import DemarcateConfig, demarcate_dataset
-from sept_offline.demarcate.labels import name_labels
+from sept_offline.demarcate.labels import name_labels, write_labelled
 from sept_offline.demarcate.networks import Decoder
 from sept_offline.demarcate.refining import Pair, _join, _large_enough
 from sept_offline.errors import ConfigError, DataError
+from sept_offline.progress import Silent
 
 
 @pytest.mark.parametrize(("name", "count"), [("two", 2), ("three", 3)])
@@ -91,7 +92,7 @@ def test_same_seed_same_bytes_and_the_files_own_instances_are_not_looked_at(
         assert np.array_equal(found[name].latent, found["a"].latent)
 
 
-def test_known_borders_are_kept(two: Case, tmp_path: Path) -> None:
+def test_known_borders_are_kept(tmp_path: Path) -> None:
     group, _ = write_logs(tmp_path / "sides.h5", (-0.5, 0.5), 20, instances="side")
     with load_dataset(tmp_path / "sides.h5") as data:
         own = data.episode_index.instance
@@ -103,6 +104,16 @@ def test_known_borders_are_kept(two: Case, tmp_path: Path) -> None:
         stray[np.flatnonzero(own == 0)[:2]] = 1
         names, labels = name_labels(data, stray, True, 3)
         assert names == ["s0/group-0", "s1/group-0", "s1/group-1"]
+
+
+def test_unsure_episodes_can_be_left_out(tmp_path: Path) -> None:
+    group, _ = write_logs(tmp_path / "logs.h5", (-0.5, 0.5), 10)
+    kept = np.arange(20) % 4 != 0
+    with load_dataset(tmp_path / "logs.h5") as data:
+        write_labelled(data, tmp_path / "x.h5", ["a", "b"], group, kept, {}, Silent())
+    with load_dataset(tmp_path / "x.h5") as after:
+        assert sorted(after.episode_index.seed.tolist()) == np.flatnonzero(kept).tolist()
+        assert np.array_equal(after.episode_index.instance, group[after.episode_index.seed])
 
 
 def test_small_groups_are_given_up() -> None:
