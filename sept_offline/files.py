@@ -90,13 +90,29 @@ def lock_file(path: Path, refusal: SeptError) -> IO[str]:
 
     The kernel drops the lock of a killed process, so a leftover never blocks.
     """
-    handle = path.open("w")
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    while True:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle = path.open("w")
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # The holder before us may have removed the file between our open and our lock.
+            if path.stat().st_ino == os.fstat(handle.fileno()).st_ino:
+                return handle
+        except BlockingIOError:
+            handle.close()
+            raise refusal from None
+        except FileNotFoundError:
+            pass
+        except BaseException:
+            handle.close()
+            raise
         handle.close()
-        raise refusal from None
-    return handle
+
+
+def unlock_file(path: Path, handle: IO[str]) -> None:
+    """Remove a file that `lock_file` holds, while nobody else can hold it, and let go of it."""
+    path.unlink(missing_ok=True)
+    handle.close()
 
 
 def remove_tree(path: Path) -> None:

@@ -22,6 +22,7 @@ from sept_offline.collect.jobs import (
     run_job,
 )
 from sept_offline.collect.partition import EXPERT, Partition, PartTarget
+from sept_offline.collect.plans import plan_digest
 from sept_offline.collect.recipe import (
     EPISODES_PER_INSTANCE,
     Recipe,
@@ -130,7 +131,7 @@ def collect_dataset(
     """
     check_engine(engine)
     record = load_family(family)
-    target = locate(out)
+    target = _absolute(locate(out))
     directory = _is_directory(target)
     if seed < 0:
         raise ConfigError(f"The seed is {seed}; expected 0 or more.")
@@ -174,6 +175,11 @@ def collect_dataset(
     if directory:
         return _collect_parts(collection, target, resume, restart)
     return _collect_file(collection, Path(str(target)), resume, restart)
+
+
+def _absolute(target: Place) -> Place:
+    """As a worker finds it too, wherever that stands."""
+    return target.absolute() if isinstance(target, Path) else target
 
 
 def _is_directory(target: Place) -> bool:
@@ -221,6 +227,7 @@ def _collect_file(collection: Collection, target: Path, resume: bool, restart: b
             root_seed=collection.seed,
             probe_steps=collection.probe_steps,
             extra=collection.extra,
+            plan=plan_digest(collection.plan()),
             instances=ids,
             hidden=dict(zip(ids, collection.hiddens, strict=True)),
         ) as writer:
@@ -261,11 +268,20 @@ def _finished_file(collection: Collection, target: Path) -> Dataset:
         metadata.family_arguments.get("max_episode_steps"),
         metadata.probe_steps,
     )
-    same = finished.instances == collection.instances
-    behaviours = set(collection.behaviours.values())
-    if wanted != found or not same or behaviours != set(metadata.behaviours):
+    if metadata.plan is not None:
+        same = metadata.plan == plan_digest(collection.plan())
+    else:
+        # Made before files named their plan: by all that such a file tells of it.
+        same = (
+            wanted == found
+            and finished.instances == collection.instances
+            and set(metadata.behaviours) == set(collection.behaviours.values())
+        )
+    if not same:
+        finished.close()
+        kind = "recipe" if wanted == found else "kind"
         raise DataError(
-            f"{target} is a finished dataset of another kind ({found[0]}, seed {found[1]}, "
+            f"{target} is a finished dataset of another {kind} ({found[0]}, seed {found[1]}, "
             f"{found[2]:,} episodes); choose another name, or leave out --resume to replace it."
         )
     collection.progress.message(f"{target} is complete; nothing to resume.")
@@ -291,6 +307,7 @@ def _collect_parts(collection: Collection, place: Place, resume: bool, restart: 
             versions=written_by(),
             probe_steps=collection.probe_steps,
             extra=collection.extra,
+            plan=plan_digest(collection.plan()),
         ),
         content_hash=None,
     )

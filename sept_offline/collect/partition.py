@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
+from sept_offline.collect.plans import check_plan, parse_plan, plan_digest
 from sept_offline.collect.rollout import Logged
 from sept_offline.data.checks import check_episode
 from sept_offline.data.filesystems import Folder, Place
-from sept_offline.data.manifest import MANIFEST, PLAN
+from sept_offline.data.manifest import MANIFEST, PLAN, find_manifest
 from sept_offline.data.partitions import WrittenPart, publish_parts, read_part, write_part
 from sept_offline.data.records import HiddenTable, Int64
 from sept_offline.data.source import Header, canonical_json
 from sept_offline.errors import DataError
-from sept_offline.files import lock_file
+from sept_offline.files import lock_file, unlock_file
 
 EXPERT = "expert.safetensors"
 LOCK = "_lock"
@@ -32,6 +31,7 @@ class PartTarget:
     place: Place
     name: str
     header: Header
+    """Names the plan that the shard belongs to."""
     first: int
     """The number of its first episode in the dataset."""
     behaviours: tuple[str, ...]
@@ -45,18 +45,13 @@ def save_part(
     behaviours: Sequence[str],
     seed: Int64,
 ) -> WrittenPart:
-    """Check a shard's episodes and write them; the plan must be there.
+    """Check a shard's episodes and write them; the plan they belong to must be there.
 
-    A worker that outlives its collection must not bring it back, and one that cannot see it must
-    not write where nobody looks.
+    A worker that outlives its collection must not bring it back nor meddle with the next one, and
+    one that cannot see it must not write where nobody looks.
     """
-    folder = Folder(target.place)
-    if PLAN not in folder.sizes():
-        raise DataError(
-            f"A worker finds no collection at {target.place}: it was discarded, or the workers "
-            "share no such directory; name one that they share."
-        )
-    header = target.header
+    folder, header = Folder(target.place), target.header
+    check_place(folder, header.metadata.plan)
     episodes = [
         check_episode(
             place=f"episode {target.first + position} of {header.instances[instance[position]]!r}",
@@ -84,6 +79,20 @@ def save_part(
     )
 
 
+def check_place(folder: Folder, digest: str | None) -> None:
+    """Refuse where the collection of this plan is gone, or has given way to another."""
+    text = folder.read(PLAN)
+    if text is None:
+        raise DataError(
+            f"There is no collection at {folder.place}: it was discarded, or the workers "
+            "share no such directory; name one that they share."
+        )
+    if plan_digest(parse_plan(text, folder.place)) != digest:
+        raise DataError(
+            f"Another process has begun another collection at {folder.place}; choose another place."
+        )
+
+
 class Partition:
     """A directory, local or not, that becomes a dataset when its manifest is written."""
 
@@ -91,14 +100,14 @@ class Partition:
         self.place = place
         self.folder = Folder(place)
         self._lock: IO[str] | None = None
-        self._plan = ""
+        self._digest = ""
 
-    def open(self, plan: dict[str, Any], resume: bool, restart: bool) -> bool:
+    def open(self, plan: Mapping[str, Any], resume: bool, restart: bool) -> bool:
         """Begin, or continue what the same plan began; True if it is finished already."""
         if isinstance(self.place, Path):
             self._acquire(self.place)
         try:
-            return self._prepare(canonical_json(plan), resume, restart)
+            return self._prepare(plan, resume, restart)
         except BaseException:
             self.release()
             raise
@@ -118,21 +127,18 @@ class Partition:
                 f"{self.place} holds other files ({min(names)}); name a new or an empty directory."
             )
 
-    def _prepare(self, plan: str, resume: bool, restart: bool) -> bool:
+    def _prepare(self, plan: Mapping[str, Any], resume: bool, restart: bool) -> bool:
         names = set(self.folder.sizes()) - {LOCK}
-        self._plan = plan
+        self._digest = plan_digest(plan)
         if not names & {PLAN, MANIFEST}:
             self._check_empty(names)
         elif resume and not restart:
-            found = json.loads(self.folder.read(PLAN) or b"{}")
-            wanted = json.loads(plan)
-            if found != wanted:
-                different = [key for key in wanted if found.get(key) != wanted[key]]
-                raise DataError(
-                    f"{self.place} was begun with another {', '.join(different) or 'version'}; "
-                    "resume with the same arguments, or add --restart to discard it."
-                )
-            return MANIFEST in names
+            text = self.folder.read(PLAN)
+            check_plan(parse_plan(b"{}" if text is None else text, self.place), plan, self.place)
+            if MANIFEST not in names or self._is_ours():
+                return MANIFEST in names
+            self.folder.delete(MANIFEST)
+            return False
         elif not restart:
             state = "a finished dataset" if MANIFEST in names else "an unfinished collection"
             raise DataError(
@@ -145,13 +151,18 @@ class Partition:
             self.folder.delete(MANIFEST)
         for name in sorted(names - {PLAN, MANIFEST}):
             self.folder.delete(name)
-        self.folder.write_text(PLAN, plan)
+        self.folder.write_text(PLAN, canonical_json(plan))
         return False
+
+    def _is_ours(self) -> bool:
+        """Whether the manifest is of this plan, and not of one that was discarded meanwhile."""
+        manifest = find_manifest(self.folder)
+        # Before manifests named their plan there was none to compare.
+        return manifest is not None and manifest.header.metadata.plan in (self._digest, None)
 
     def part(self, number: int) -> str:
         """The name of one part, which tells the parts of one plan from another's."""
-        digest = hashlib.sha256(self._plan.encode()).hexdigest()
-        return f"part-{number:06d}-{digest[:8]}.parquet"
+        return f"part-{number:06d}-{self._digest[:8]}.parquet"
 
     def finished(self, count: int) -> dict[int, WrittenPart]:
         """The parts that are complete."""
@@ -170,17 +181,34 @@ class Partition:
         behaviour: Int64,
         seed: Int64,
     ) -> None:
-        """Remove what is no part of the dataset, and write its manifest."""
+        """Remove what is no part of the dataset, and write its manifest.
+
+        Where nothing can be locked another process may have begun anew: the plan is looked at right
+        before, so that no parts of another are removed or named, and right after.
+        """
+        check_place(self.folder, self._digest)
         kept = {PLAN, LOCK, *(one.part.name for one in parts)}
         for name in sorted(set(self.folder.sizes()) - kept):
             self.folder.delete(name)
         publish_parts(
-            self.folder, header, parts, hidden, instance=instance, behaviour=behaviour, seed=seed
+            self.folder,
+            header,
+            parts,
+            hidden,
+            instance=instance,
+            behaviour=behaviour,
+            seed=seed,
+            check=lambda: check_place(self.folder, self._digest),
         )
+        try:
+            check_place(self.folder, self._digest)
+        except DataError:
+            if self._is_ours():
+                self.folder.delete(MANIFEST)
+            raise
 
     def release(self) -> None:
         """Let another process continue."""
         if self._lock is not None and isinstance(self.place, Path):
-            (self.place / LOCK).unlink(missing_ok=True)
-            self._lock.close()
+            unlock_file(self.place / LOCK, self._lock)
             self._lock = None

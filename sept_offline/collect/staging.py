@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -10,9 +10,10 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
+from sept_offline.collect.plans import check_plan, parse_plan, plan_digest
 from sept_offline.collect.rollout import Logged
 from sept_offline.errors import DataError
-from sept_offline.files import lock_file, read_json, remove_tree, write_atomically, write_json
+from sept_offline.files import lock_file, remove_tree, write_atomically, write_json
 
 ARRAYS = ("observations", "actions", "rewards", "propensities")
 
@@ -24,36 +25,33 @@ class Staging:
         self.dataset = dataset
         self.path = dataset.with_name(dataset.name + ".partial")
         self._lock: IO[str] | None = None
+        self._digest = ""
 
-    def open(self, plan: dict[str, Any], resume: bool, restart: bool) -> None:
+    def open(self, plan: Mapping[str, Any], resume: bool, restart: bool) -> None:
         """Begin, or continue what the same plan began; anything else is refused."""
+        busy = f"Another process is collecting into {self.dataset}; wait for it to end."
+        self._lock = lock_file(self.path / "lock", DataError(busy))
+        try:
+            self._prepare(plan, resume, restart)
+        except BaseException:
+            self.release()
+            raise
+
+    def _prepare(self, plan: Mapping[str, Any], resume: bool, restart: bool) -> None:
         plan_file = self.path / "plan.json"
-        self._acquire()
+        self._digest = plan_digest(plan)
         # Without its plan nobody knows what a shard belongs to: whatever is left is worthless.
         if restart or not plan_file.exists():
             self._clear()
-        if plan_file.exists():
-            if not resume:
-                self.release()
-                raise DataError(
-                    f"{self.path} holds an unfinished collection; add --resume to continue it "
-                    "or --restart to discard it."
-                )
-            found = read_json(plan_file, DataError)
-            if found != plan:
-                different = [key for key in plan if found.get(key) != plan[key]]
-                self.release()
-                raise DataError(
-                    f"{self.path} was begun with another {', '.join(different) or 'version'}; "
-                    "resume with the same arguments, or add --restart to discard it."
-                )
-            return
-        write_json(plan_file, plan)
-
-    def _acquire(self) -> None:
-        self.path.mkdir(parents=True, exist_ok=True)
-        busy = f"Another process is collecting into {self.dataset}; wait for it to end."
-        self._lock = lock_file(self.path / "lock", DataError(busy))
+        if not plan_file.exists():
+            write_json(plan_file, plan)
+        elif resume:
+            check_plan(parse_plan(plan_file.read_bytes(), self.path), plan, self.path)
+        else:
+            raise DataError(
+                f"{self.path} holds an unfinished collection; add --resume to continue it "
+                "or --restart to discard it."
+            )
 
     def release(self) -> None:
         """Let another process continue."""
@@ -62,8 +60,8 @@ class Staging:
             self._lock = None
 
     def shard(self, index: int) -> Path:
-        """The file of one shard."""
-        return self.path / f"shard-{index:06d}.safetensors"
+        """The file of one shard, whose name tells the shards of one plan from another's."""
+        return self.path / f"shard-{index:06d}-{self._digest[:8]}.safetensors"
 
     def finished(self, count: int) -> set[int]:
         """The shards that are complete."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 from pathlib import Path
 from types import TracebackType
+from typing import IO
 
 from sept_offline.errors import DataError
-from sept_offline.files import sync_directory
+from sept_offline.files import lock_file, sync_directory, unlock_file
 
 
 class Workspace:
@@ -27,31 +27,15 @@ class Workspace:
             raise DataError(f"Cannot write {path}: there is no directory {path.parent}; make it.")
         if path.is_dir():
             raise DataError(f"Cannot write {path}: it is a directory; name a file.")
+        busy = DataError(
+            f"Another writer is at work on {path}; wait for it to finish, or write to another path."
+        )
         try:
-            self._lock = self._acquire()
+            self._lock: IO[str] | None = lock_file(self._lock_path, busy)
             shutil.rmtree(self.directory, ignore_errors=True)
             self.directory.mkdir()
         except OSError as error:
             raise DataError(f"Cannot write {path}: {error.strerror or error}.") from error
-
-    def _acquire(self) -> int:
-        while True:
-            lock = os.open(self._lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                os.close(lock)
-                raise DataError(
-                    f"Another writer is at work on {self.path}; wait for it to finish, "
-                    "or write to another path."
-                ) from error
-            # The holder before us may have unlinked the file between our open and our lock.
-            try:
-                if self._lock_path.stat().st_ino == os.fstat(lock).st_ino:
-                    return lock
-            except FileNotFoundError:
-                pass
-            os.close(lock)
 
     def publish(self, finished: Path) -> None:
         """Put a finished file of the scratch directory in place of `path` at once."""
@@ -62,12 +46,11 @@ class Workspace:
 
     def close(self) -> None:
         """Remove what lies beside the path, and let the next writer in."""
-        if self._lock < 0:
+        if self._lock is None:
             return
         shutil.rmtree(self.directory, ignore_errors=True)
-        self._lock_path.unlink(missing_ok=True)
-        os.close(self._lock)
-        self._lock = -1
+        unlock_file(self._lock_path, self._lock)
+        self._lock = None
 
     def __enter__(self) -> Workspace:
         return self

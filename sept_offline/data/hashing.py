@@ -11,7 +11,7 @@ import numpy as np
 from sept_offline.data.records import HiddenTable
 from sept_offline.data.source import DTYPES, INDEX_FIELDS, Source, blocks, canonical_json
 
-NOT_CONTENT = ("content_hash", "versions")
+NOT_CONTENT = ("content_hash", "versions", "plan")
 
 
 def content_hash(

@@ -85,21 +85,16 @@ def _digest(body: dict[str, Any]) -> str:
     return hashlib.sha256(canonical_json(body).encode()).hexdigest()
 
 
-def read_manifest(folder: Folder) -> Manifest | None:
-    """The manifest of a directory, checked against the files there; None where it has none."""
+def find_manifest(folder: Folder) -> Manifest | None:
+    """The manifest of a directory, whatever else is there; None where it has none."""
     text = folder.read(MANIFEST)
     if text is None:
-        if folder.read(PLAN) is not None:
-            raise DataError(
-                f"{folder.place} holds an unfinished collection and no dataset yet; continue it "
-                "with sept-offline collect --resume."
-            )
         return None
     try:
         stored = json.loads(text)
         if _digest({key: stored[key] for key in stored if key != "sha256"}) != stored["sha256"]:
             raise ValueError("the manifest is not the one that was written")
-        manifest = Manifest(
+        return Manifest(
             header=parse_header(canonical_json(stored["header"]), folder.place),
             index=unpack_index(stored["episodes"]),
             parts=tuple(
@@ -109,6 +104,18 @@ def read_manifest(folder: Folder) -> Manifest | None:
         )
     except (ValueError, KeyError, TypeError, AttributeError, zlib.error) as error:
         raise damaged(folder.place, error) from error
+
+
+def read_manifest(folder: Folder) -> Manifest | None:
+    """The manifest of a directory, checked against the files there; None where it has none."""
+    manifest = find_manifest(folder)
+    if manifest is None:
+        if folder.read(PLAN) is not None:
+            raise DataError(
+                f"{folder.place} holds an unfinished collection and no dataset yet; continue it "
+                "with sept-offline collect --resume."
+            )
+        return None
     sizes = folder.sizes()
     for part in manifest.parts:
         if sizes.get(part.name) != part.bytes:

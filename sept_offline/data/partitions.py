@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -109,10 +109,12 @@ def publish_parts(
     instance: Int64,
     behaviour: Int64,
     seed: Int64,
+    check: Callable[[], None],
 ) -> str:
     """Hash all parts as the one dataset they are, and write its manifest; return the hash.
 
-    instance, behaviour, seed: [E], of all episodes in order.
+    instance, behaviour, seed: [E], of all episodes in order; check: called once they are hashed,
+    raises if nothing may be written any more.
     """
     length = np.concatenate([one.length for one in written])
     index = EpisodeIndex(
@@ -130,5 +132,6 @@ def publish_parts(
     finally:
         source.close()
     complete = replace(manifest, header=header.with_hash(digest))
+    check()
     write_manifest(folder, complete, hidden)
     return digest

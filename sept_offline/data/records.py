@@ -162,6 +162,8 @@ class Metadata:
     probe_steps: int | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
     format_version: int = FORMAT_VERSION
+    plan: str | None = None
+    """Digest of what was asked of `collect`; the content hash does not depend on it."""
 
 
 @dataclass(frozen=True)

@@ -44,8 +44,11 @@ class Header:
     def to_json(self) -> str:
         """Canonical JSON: equal headers give equal bytes."""
         meta = self.metadata
+        # Left out where there is none, as in every file from before it was kept.
+        planned = {} if meta.plan is None else {"plan": meta.plan}
         return canonical_json(
             {
+                **planned,
                 "format": FORMAT,
                 "format_version": meta.format_version,
                 "content_hash": self.content_hash,
@@ -100,6 +103,7 @@ def parse_header(text: str | bytes, path: Place) -> Header:
                 probe_steps=values["probe_steps"],
                 extra=dict(values["extra"]),
                 format_version=version,
+                plan=values.get("plan"),
             ),
             content_hash=values["content_hash"],
         )

@@ -50,6 +50,7 @@ class DatasetWriter:
         probe_steps: int | None = None,
         extra: Mapping[str, Any] | None = None,
         versions: Mapping[str, str] | None = None,
+        plan: str | None = None,
     ) -> None:
         self.path = Path(path)
         kind_of(self.path)
@@ -80,6 +81,7 @@ class DatasetWriter:
             versions=dict(written_by() if versions is None else versions),
             probe_steps=probe_steps,
             extra=json_ready(extra or {}, "extra"),
+            plan=plan,
         )
         self._instances: dict[str, int] = dict(self._declared or {})
         self._behaviours: dict[str, int] = {}

@@ -50,6 +50,8 @@ def cluster(workers: int) -> Iterator[None]:
     started = {
         **THREADS,
         "RAY_USAGE_STATS_ENABLED": "0",
+        # Ray's default, 15, would have the workers starve wherever anything else runs.
+        "RAY_worker_niceness": "0",
         # Ray warns of a default to come that concerns accelerators; no task here asks for one.
         "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
         # A family or policy of the user's is found by the workers wherever it is found here.

@@ -59,6 +59,16 @@ def test_one_hash_through_both_engines_and_everywhere(place: str, tmp_path: Path
     assert so.validate(f"{place}/ray").problems == ()
 
 
+def test_workers_find_a_place_that_is_named_from_here(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They stand where the cluster was started, not where it is used."""
+    monkeypatch.chdir(tmp_path)
+    for target in ("parts", "file.h5"):
+        collect(target, engine="ray").close()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file.h5", "parts"]
+
+
 def test_a_worker_killed_in_the_middle_changes_nothing(
     place: str, marks: Path, tmp_path: Path
 ) -> None:

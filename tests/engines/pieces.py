@@ -24,6 +24,10 @@ def threads(_: object) -> int:
     return torch.get_num_threads()
 
 
+def niceness(_: object) -> int:
+    return os.nice(0)
+
+
 def nap(seconds: float) -> float:
     time.sleep(seconds)
     return seconds

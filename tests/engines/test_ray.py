@@ -37,6 +37,10 @@ def test_the_same_outcomes_as_local_on_one_thread() -> None:
     assert ray_outcomes(pieces.threads, [0])[0].value == 1
 
 
+def test_workers_are_as_nice_as_whoever_started_them() -> None:
+    assert ray_outcomes(pieces.niceness, [0])[0].value == os.nice(0)
+
+
 def test_errors_are_the_same_as_local() -> None:
     local = {o.task: o for o in run_tasks(pieces.fail, range(5), retries=1)}
     found = ray_outcomes(pieces.fail, range(5), retries=1)
