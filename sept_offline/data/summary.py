@@ -178,7 +178,8 @@ def _instance(
     returns = np.add.reduceat(steps["rewards"], first)
     mine = segments.instance == code
     sequences = np.unique(segments.actions[mine], axis=0)
-    possible = float(data.num_actions) ** segments.actions.shape[1]
+    # an integer: for long segments it is larger than any float
+    possible = data.num_actions ** segments.actions.shape[1]
     return InstanceSummary(
         instance=name,
         episodes=len(index),

@@ -94,3 +94,9 @@ def test_inspect_ignores_unknown_segments(tmp_path: Path, episodes: Any, write: 
     summary = so.inspect(write(tmp_path / "x.h5", some), probe_steps=2)
     assert summary.known_propensities == pytest.approx(0.5)
     assert summary.effective_sample_size is not None and summary.effective_sample_size <= 10
+
+
+def test_more_sequences_than_a_float_can_count(tmp_path: Path) -> None:
+    rows = [(name, [0, 1] * 600) for name in "ab"]
+    path = write_actions(tmp_path / "long.h5", rows, 0.5)
+    assert so.inspect(path, probe_steps=1200).table[0].coverage == 0.0
