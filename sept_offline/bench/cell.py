@@ -16,10 +16,13 @@ from sept_offline import __version__
 from sept_offline.agent import Agent
 from sept_offline.bench.plan import Cell
 from sept_offline.bench.store import Finished, write_cell
+from sept_offline.bench.worlds import logged_world, tested_world
+from sept_offline.collect import load_recipe
 from sept_offline.config import to_plain
 from sept_offline.data import Dataset, load_dataset
 from sept_offline.errors import TrainingError
 from sept_offline.evaluation import Results, evaluate
+from sept_offline.evaluation.results import episode_row
 from sept_offline.family import Family, load_family
 from sept_offline.latent.identification import vote
 from sept_offline.methods import METHODS, FitConfig, fitter, resolve_config
@@ -71,13 +74,18 @@ def own_settings(method: str, config: FitConfig) -> dict[str, Any]:
 
 def identity(task: CellTask, data: Dataset) -> dict[str, Any]:
     """All that decides the cell's figures, nested and JSON-ready."""
+    family = tested(task)
     return {
         **task.cell.row(),
         "spec": task.cell.spec,
         "content_hash": data.content_hash,
         "config": own_settings(task.cell.method, resolve(task, data)),
         "split": task.split,
-        "episodes": per_instance(task) * len(tested(task).instances(task.split)),
+        "episodes": per_instance(task) * len(family.instances(task.split)),
+        "world": {
+            **logged_world(family, load_recipe(family).instances),
+            **tested_world(family, task.split),
+        },
         "sept-offline": __version__,
     }
 
@@ -149,24 +157,8 @@ def make_cell(task: CellTask, data: Dataset) -> Finished:
 def episode_rows(results: Results) -> list[dict[str, Any]]:
     """A row an episode, with every reward; what the agent did at each step is not kept."""
     return [
-        {
-            "instance": episode.instance,
-            "episode": episode.episode,
-            "return": episode.total,
-            "steps": episode.steps,
-            "probe_steps": episode.phases.count("probe"),
-            "solved": episode.solved,
-            "steps_to_solve": episode.steps_to_solve,
-            "terminated": episode.terminated,
-            "normalised": episode.normalised,
-            "latent": None if episode.latent is None else list(episode.latent),
-            "uncertainty": episode.uncertainty,
-            "novelty": episode.novelty,
-            "flagged": episode.flagged,
-            "act_microseconds": episode.act_microseconds,
-            "seconds": episode.seconds,
-            "reward": list(episode.rewards),
-        }
+        episode_row(episode)
+        | {"probe_steps": episode.phases.count("probe"), "reward": list(episode.rewards)}
         for episode in results.episodes
     ]
 

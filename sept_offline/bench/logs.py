@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 
 from sept_offline.bench.plan import UNSAFE, Cell
+from sept_offline.bench.store import differences
 from sept_offline.bench.variants import DataSettings
+from sept_offline.bench.worlds import logged_world
 from sept_offline.collect import collect_dataset, load_recipe
 from sept_offline.collect.recipe import EPISODES_PER_INSTANCE
 from sept_offline.config import to_plain
@@ -65,10 +67,11 @@ def provided(logs: Logs) -> bool:
     record = logs.path.with_suffix(".json")
     if not (logs.path.exists() and record.exists()):
         return False
-    if read_json(record, DataError) != _describe(logs):
+    changed = differences(read_json(record, DataError), _describe(logs))
+    if changed:
         raise DataError(
-            f"{logs.path} was collected by another recipe; choose another --out, or delete it to "
-            "have it collected again."
+            f"{logs.path} was collected with another {', '.join(changed[:3])}; choose another "
+            "--out, or delete it to have it collected again."
         )
     return True
 
@@ -159,9 +162,11 @@ def _file(cell: Cell, data: DataSettings) -> str:
 
 def _describe(logs: Logs) -> dict[str, Any]:
     family = load_family(logs.spec)
+    recipe = load_recipe(family)
     return {
         "family": family.name,
         "seed": logs.seed,
-        "recipe": to_plain(load_recipe(family)),
+        "recipe": to_plain(recipe),
+        "world": logged_world(family, recipe.instances),
         "laid over": to_plain(logs.data),
     }

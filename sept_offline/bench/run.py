@@ -11,8 +11,8 @@ from typing import Any
 from sept_offline.bench.cell import CellTask, identity, run_cell
 from sept_offline.bench.logs import Logs, logs_of, provide, provided
 from sept_offline.bench.plan import Plan
-from sept_offline.bench.store import differences, gather, read_identity
-from sept_offline.bench.summary import summarise_bench
+from sept_offline.bench.store import differences, gather, read_identity, read_table, set_aside
+from sept_offline.bench.summary import summarise_bench, unlike
 from sept_offline.bench.tables import Table, make_tables, markdown
 from sept_offline.data import load_dataset
 from sept_offline.engines import check_engine, run_tasks
@@ -78,15 +78,15 @@ def run_bench(
             if logs.path.name in lost
         ]
         missing = _missing(ready, folder, replace)
-        failed += _run(missing, folder, engine, workers, progress, len(failed))
+        lost_cells = _run(missing, folder, engine, workers, progress, len(failed))
+        failed += lost_cells
         gather(folder)
         write_tables(folder)
         write_json(folder / "failures.json", [vars(failure) for failure in failed])
-    finished = sum((folder / "cells" / f"{cell.name}.parquet").exists() for cell in plan.cells)
     return Report(
         planned=len(plan.cells),
         found=len(ready) - len(missing),
-        ran=finished - (len(ready) - len(missing)),
+        ran=len(missing) - len(lost_cells),
         failed=tuple(failed),
         seconds=time.monotonic() - began,
     )
@@ -96,7 +96,7 @@ def write_tables(out: Path) -> tuple[list[dict[str, Any]], list[Table]]:
     """Draw `tables.md` from the gathered tables; the figures, and how they are shown."""
     summary = summarise_bench(out)
     tables = make_tables(summary)
-    write_text(out / "tables.md", markdown(tables))
+    write_text(out / "tables.md", markdown(tables, unlike(read_table(out, "cells"))))
     return summary, tables
 
 
@@ -187,5 +187,8 @@ def _missing(tasks: list[CellTask], folder: Path, replace: bool) -> list[CellTas
             f"{task.cell.name}, with another {', '.join(changed[:3])}); choose another --out, or "
             "add --replace to run them again."
         )
+    for task, _ in other:
+        # At once: whatever comes of the new one, the old one is none of this bench's figures.
+        set_aside(task.target)
     missing |= {task.target for task, _ in other}
     return [task for task in tasks if task.target in missing]

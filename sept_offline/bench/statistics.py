@@ -1,8 +1,9 @@
-"""Figures of a method over seeds and instances: means, interquartile means, clustered bootstraps.
+"""Figures of a method over seeds and instances: means, interquartile means, crossed bootstraps.
 
 All take a grid `[S, I]`, one value a training seed and test instance. Episodes of one seed share a
-model: their spread says little of what another seed would do, so intervals resample the seeds, and
-then the instances within each.
+model, and all seeds play the same instances: the spread within a row or a column says little of
+what another seed, or other instances, would do. So intervals resample the seeds, and the instances
+once for all of them.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from sept_offline.seeding import generator
 Grid = NDArray[np.float64]
 Estimate = Callable[[Grid], Grid]
 """From samples `[B, n]` to one figure each, `[B]`."""
+Draws = NDArray[np.int64]
 
 RESAMPLES = 2000
 LEVEL = 0.95
@@ -75,26 +77,63 @@ def standard_error(values: Grid) -> float | None:
     return float(own.std(ddof=1) / math.sqrt(len(own))) if len(own) > 1 else None
 
 
-def clustered_interval(
-    values: Grid, estimate: Estimate = means, resamples: int = RESAMPLES
-) -> tuple[float, float]:
-    """The 95 % percentile interval of `estimate` over seeds, and instances within them."""
-    seeds, instances = values.shape
+def resample(seeds: int, instances: int, count: int = RESAMPLES) -> tuple[Draws, Draws]:
+    """The seeds `[B, S]` and the instances `[B, I]` of each resample, with replacement."""
     rng = generator(0, "bench", "bootstrap", seeds, instances)
-    chosen = rng.integers(seeds, size=(resamples, seeds, 1))
-    within = rng.integers(instances, size=(resamples, seeds, instances))
-    samples = values[chosen, within].reshape(resamples, seeds * instances)
+    chosen = rng.integers(seeds, size=(count, seeds))
+    return chosen, rng.integers(instances, size=(count, instances))
+
+
+def quantiles(estimates: Grid) -> Grid:
+    """The ends `[2, …]` of the percentile interval, from resamples `[B, …]`."""
     tail = (1 - LEVEL) / 2
-    low, high = np.quantile(estimate(samples), [tail, 1 - tail])
-    return float(low), float(high)
+    found: Grid = np.quantile(estimates, [tail, 1 - tail], axis=0)
+    return found
+
+
+def crossed_interval(
+    values: Grid, estimate: Estimate = means, resamples: int = RESAMPLES
+) -> tuple[float, float] | None:
+    """The 95 % percentile interval of `estimate` over seeds and instances; None of one seed."""
+    seeds, instances = values.shape
+    if seeds < 2:
+        return None
+    chosen, played = resample(seeds, instances, resamples)
+    samples = values[chosen[:, :, None], played[:, None, :]].reshape(resamples, -1)
+    low, high = quantiles(estimate(samples)).tolist()
+    return low, high
+
+
+def crossed_band(paths: Grid) -> tuple[Grid, Grid] | None:
+    """The same interval of the mean at all steps of `[S, I, T]`, `[T]` both; None of one seed.
+
+    How often a resample drew each seed and each instance is all that a mean needs of it.
+    """
+    seeds, instances, steps = paths.shape
+    if seeds < 2:
+        return None
+    by_seed, by_instance = map(_counts, resample(seeds, instances), (seeds, instances))
+    cells = seeds * instances
+    counts = (by_seed[:, :, None] * by_instance[:, None, :]).reshape(-1, cells)
+    low, high = quantiles(counts @ paths.reshape(cells, steps) / cells)
+    return low, high
+
+
+def _counts(draws: Draws, kinds: int) -> Draws:
+    """How often each of `kinds` was drawn in each resample, `[B, kinds]`."""
+    rows = np.arange(len(draws))[:, None] * kinds
+    return np.bincount((draws + rows).ravel(), minlength=len(draws) * kinds).reshape(-1, kinds)
 
 
 def summarise(values: Grid) -> dict[str, Any] | None:
-    """Mean, its standard error, IQM and its interval; None where no instance has all seeds."""
+    """Mean, its standard error, IQM and its interval; None where no instance has all seeds.
+
+    A single seed has neither error nor interval.
+    """
     there = complete(values)
     if not there.size:
         return None
-    low, high = clustered_interval(there, interquartile_means)
+    low, high = crossed_interval(there, interquartile_means) or (None, None)
     return {
         "mean": float(there.mean()),
         "se": standard_error(there),
@@ -124,5 +163,5 @@ def paired(
     gaps = complete(values[rows] - theirs[other_rows])
     if not gaps.size:
         return None
-    low, high = clustered_interval(gaps)
+    low, high = crossed_interval(gaps) or (None, None)
     return {"mean": float(gaps.mean()), "low": low, "high": high, "seeds": len(common)}

@@ -2,6 +2,7 @@
 
 OUT/datasets/            logs, collected once
 OUT/cells/<cell>.parquet one finished cell, whole or absent
+OUT/replaced/            cells that --replace ran again, as they were
 OUT/results.parquet      a row a test episode
 OUT/cells.parquet        a row a cell
 OUT/training.parquet     a row a metric of an epoch
@@ -62,6 +63,13 @@ def read_identity(path: Path) -> dict[str, Any]:
     except (OSError, KeyError, TypeError, ValueError) as problem:
         raise _damaged(path, problem) from problem
     return found
+
+
+def set_aside(path: Path) -> None:
+    """Keep a finished cell where it is gathered no more, in `OUT/replaced`."""
+    folder = path.parents[1] / "replaced"
+    folder.mkdir(exist_ok=True)
+    path.replace(folder / path.name)
 
 
 def gather(out: Path) -> dict[str, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,26 @@ def summarise_rows(
         for key in sorted(fits, key=_order)
         if key in episodes
     ]
+
+
+def unlike(cells: Sequence[Row]) -> list[str]:
+    """In what the cells differ that should be alike in a bench, a sentence each."""
+    found = []
+    for family in dict.fromkeys(cell["family"] for cell in cells):
+        own = [cell for cell in cells if cell["family"] == family]
+        written = sorted({json.loads(cell["versions"])["sept-offline"] for cell in own})
+        splits = sorted({cell["split"] for cell in own})
+        logs: dict[tuple[str, int], set[str]] = {}
+        for cell in own:
+            logs.setdefault((cell["variant"], cell["data_seed"]), set()).add(cell["content_hash"])
+        mixed = [f"{name}, {seed}" for (name, seed), hashes in logs.items() if len(hashes) > 1]
+        if len(written) > 1:
+            found.append(f"{family}: cells of several versions ({', '.join(written)}).")
+        if len(splits) > 1:
+            found.append(f"{family}: cells tested on several splits ({', '.join(splits)}).")
+        if mixed:
+            found.append(f"{family}: cells with unlike logs of one data seed ({'; '.join(mixed)}).")
+    return found
 
 
 def _summary(

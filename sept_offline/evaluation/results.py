@@ -271,7 +271,8 @@ def _schema() -> pa.Schema:
     )
 
 
-def _row(episode: EpisodeResult) -> dict[str, Any]:
+def episode_row(episode: EpisodeResult) -> dict[str, Any]:
+    """What became of an episode as a whole, ready for a table."""
     return {
         "instance": episode.instance,
         "episode": episode.episode,
@@ -287,6 +288,11 @@ def _row(episode: EpisodeResult) -> dict[str, Any]:
         "flagged": episode.flagged,
         "act_microseconds": episode.act_microseconds,
         "seconds": episode.seconds,
+    }
+
+
+def _row(episode: EpisodeResult) -> dict[str, Any]:
+    return episode_row(episode) | {
         "action": list(episode.actions),
         "phase": list(episode.phases),
         "reward": list(episode.rewards),

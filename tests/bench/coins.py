@@ -1,9 +1,10 @@
-"""Families for small benches: a coin whose answer is known by hand, and two that go wrong."""
+"""Families for small benches: a coin whose answer is known by hand, and three that go wrong."""
 
 from __future__ import annotations
 
 import dataclasses
 import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from sept_offline.family import Family, Hidden
 from tests.methods.two_step import TwoStep, two_step
 
 HERE = "tests.bench.coins"
-COIN, BROKEN, SHAKY = f"{HERE}:coin", f"{HERE}:broken", f"{HERE}:shaky"
+COIN, BROKEN, SHAKY, DEADLY = (f"{HERE}:{name}" for name in ("coin", "broken", "shaky", "deadly"))
 SMALL = (
     "control.hidden=[16]",
     "control.updates=40",
@@ -43,6 +44,17 @@ class Shaking(TwoStep):
         return super().reset(**options)
 
 
+class Killing(TwoStep):
+    """A test instance that takes its whole process down the first time anyone tries."""
+
+    def reset(self, **options: Any) -> tuple[Any, dict[str, Any]]:
+        mark = Path(os.environ[MARK])
+        if not mark.exists():
+            mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().reset(**options)
+
+
 def _make(kind: type[TwoStep], hidden: Hidden) -> TwoStep:
     return (kind if "wrong" in hidden else TwoStep)(hidden)
 
@@ -53,6 +65,14 @@ def make_broken(hidden: Hidden) -> TwoStep:
 
 def make_shaky(hidden: Hidden) -> TwoStep:
     return _make(Shaking, hidden)
+
+
+def make_deadly(hidden: Hidden) -> TwoStep:
+    return _make(Killing, hidden)
+
+
+def make_lost(hidden: Hidden) -> TwoStep:
+    raise RuntimeError("the coin is lost")
 
 
 def _family(name: str, **changed: Any) -> Family:
@@ -66,3 +86,4 @@ def _family(name: str, **changed: Any) -> Family:
 coin = _family("coin")
 broken = _family("broken", make=make_broken)
 shaky = _family("shaky", make=make_shaky)
+deadly = _family("deadly", make=make_deadly)

@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from sept_offline.bench import Plan, make_plan, run_bench
 from sept_offline.bench.statistics import grid
 from sept_offline.bench.store import TABLES, read_table
-from sept_offline.bench.summary import PAPER, summarise_bench
+from sept_offline.bench.summary import PAPER, summarise_bench, unlike
+from sept_offline.bench.tables import markdown
 from sept_offline.config import read_toml
 from sept_offline.errors import DataError
 from sept_offline.family import load_family
 from sept_offline.files import lock_file
-from tests.bench.coins import BROKEN, COIN, MARK, SHAKY, SMALL
+from tests.bench import coins
+from tests.bench.coins import BROKEN, COIN, DEADLY, MARK, SHAKY, SMALL
 
 ROOT = Path(__file__).parents[2]
 TIMES = {"act_microseconds", "seconds", "fit_seconds", "fit_cpu_seconds", "test_seconds"}
@@ -127,6 +130,83 @@ def test_other_settings_under_the_same_name_are_refused_or_replaced(
     assert len(tables(out)["results"]) == 4 * 8
 
 
+def test_a_cell_that_fails_when_it_is_replaced_leaves_no_old_figures(
+    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "stale"
+    shutil.copytree(whole, out)
+    monkeypatch.setattr(coins, "coin", dataclasses.replace(coins.coin, make=coins.make_lost))
+    report = run_bench(plan(methods=("avg",), episodes=8), out, replace=True)
+    assert (report.found, report.ran, len(report.failed)) == (0, 0, 2)
+    assert {row["method"] for row in read_table(out, "results")} == {"sept"}
+    assert len(list((out / "replaced").iterdir())) == 2
+    assert "avg" not in (out / "tables.md").read_text()
+
+
+@pytest.mark.parametrize("change", ["test", "test_steps"])
+def test_cells_of_a_family_that_has_changed_are_refused(
+    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    out, family = tmp_path / "changed", coins.coin
+    shutil.copytree(whole, out)
+    hidden = [{name: 3 * value for name, value in one.items()} for one in family.instances("test")]
+    splits = dict(family.splits) | ({"test": hidden} if change == "test" else {})
+    steps = family.test_steps + (change == "test_steps")
+    changed = dataclasses.replace(family, splits=splits, test_steps=steps)
+    monkeypatch.setattr(coins, "coin", changed)
+    with pytest.raises(DataError, match=r"4 finished cells .* another world\.test"):
+        run_bench(plan(), out)
+    # Cells from before a world was recorded are as good as they were.
+    for path in (out / "cells").glob("*.parquet"):
+        strip(path, "world")
+    report = run_bench(plan(), out)
+    assert (report.found, report.ran) == (4, 0)
+
+
+def strip(path: Path, key: str) -> None:
+    """Let a cell's identity know nothing of `key`."""
+    table = pq.read_table(path)
+    metadata = dict(table.schema.metadata)
+    identity = json.loads(metadata[b"bench.identity"])
+    del identity[key]
+    metadata[b"bench.identity"] = json.dumps(identity).encode()
+    pq.write_table(table.replace_schema_metadata(metadata), path)
+
+
+def test_logs_of_a_family_that_has_changed_are_refused(
+    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, family = tmp_path / "changed", coins.coin
+    shutil.copytree(whole, out)
+    hidden = [{name: 3 * value for name, value in one.items()} for one in family.instances()]
+    changed = dataclasses.replace(family, splits=dict(family.splits) | {"train": hidden})
+    monkeypatch.setattr(coins, "coin", changed)
+    with pytest.raises(DataError, match=r"another world\.logged"):
+        run_bench(plan(), out)
+    monkeypatch.setattr(coins, "coin", dataclasses.replace(family, train_steps=9))
+    with pytest.raises(DataError, match=r"another world\.train_steps"):
+        run_bench(plan(), out)
+    # Logs from before it was recorded are taken as they are.
+    monkeypatch.undo()
+    for record in (out / "datasets").glob("*.json"):
+        described = json.loads(record.read_text())
+        del described["world"]
+        record.write_text(json.dumps(described))
+    assert run_bench(plan(), out).found == 4
+
+
+def test_cells_that_are_not_alike_are_told(whole: Path) -> None:
+    cells = read_table(whole, "cells")
+    assert unlike(cells) == []
+    assert "Not alike" not in (whole / "tables.md").read_text()
+    other = cells[0] | {"split": "train", "content_hash": "f" * 64}
+    other["versions"] = json.dumps({"sept-offline": "0.0.1"})
+    version, split, logs = unlike([other, *cells[1:]])
+    assert "versions (0.0.1, " in version and "(test, train)" in split
+    assert "one data seed (" in logs and f", {other['data_seed']})" in logs
+    assert "**Not alike:** coin" in markdown([], [version])
+
+
 def test_logs_of_another_recipe_are_refused(whole: Path, tmp_path: Path) -> None:
     out = tmp_path / "recipe"
     shutil.copytree(whole, out)
@@ -218,16 +298,17 @@ def test_killed_with_two_workers(whole: Path, tmp_path: Path, cells: int) -> Non
     assert tables(out) == tables(whole)
 
 
-@pytest.fixture
-def cluster() -> Iterator[None]:
+def test_ray_gives_the_same_numbers_though_a_worker_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("ray")
-    yield
-
-
-@pytest.mark.long
-def test_ray_gives_the_same_numbers(whole: Path, tmp_path: Path, cluster: None) -> None:
-    assert run_bench(plan(), tmp_path, engine="ray", workers=2).ran == 4
-    assert tables(tmp_path) == tables(whole)
+    mark, ours, theirs = tmp_path / "killed", tmp_path / "local", tmp_path / "ray"
+    monkeypatch.setenv(MARK, str(mark))
+    assert run_bench(plan(DEADLY), theirs, engine="ray", workers=2).ran == 4
+    # the mark is there now, so that nobody is killed here
+    assert mark.exists()
+    assert run_bench(plan(DEADLY), ours).ran == 4
+    assert tables(ours) == tables(theirs)
 
 
 def test_the_papers_figures_are_those_the_families_show() -> None:

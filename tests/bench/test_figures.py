@@ -22,7 +22,6 @@ from sept_offline.bench.figures.axes import UNKNOWN, base_value, make_axis, vari
 from sept_offline.bench.figures.canvas import save, style
 from sept_offline.bench.figures.catalogue import Missing, Picture, catalogue
 from sept_offline.bench.figures.curves import (
-    clustered_band,
     cumulative_reward,
     percent_solved,
     step_curve,
@@ -32,7 +31,7 @@ from sept_offline.bench.figures.look import ABLATIONS, BASELINES, LOOKS, look
 from sept_offline.bench.figures.plane import Plane, beta_planes, explained, principal
 from sept_offline.bench.figures.rows import Bench, Row, read_bench, studies
 from sept_offline.bench.figures.training import metric_curves, watched_curves
-from sept_offline.bench.statistics import clustered_interval
+from sept_offline.bench.statistics import crossed_band, crossed_interval
 from sept_offline.bench.store import TABLES, read_table
 from sept_offline.methods import METHODS
 from tests.bench.coins import COIN, SMALL
@@ -137,18 +136,23 @@ def test_a_step_curve_is_the_mean_of_seeds_and_shared_instances() -> None:
     assert curve is not None and curve.seeds == 2
     # Of seed 0 the mean of [0, 1, 2, 2] and [0, 3, 3, 3]; b is not there.
     np.testing.assert_allclose(curve.mean, [0, 1, 1.25, 4.25])
+    assert curve.low is not None and curve.high is not None
     np.testing.assert_allclose(curve.low, [0, 0, 0, 2.5])
     np.testing.assert_allclose(curve.high, [0, 2, 2.5, 6])
     solved = step_curve("sept", rows, 3, percent_solved)
     assert solved is not None
     np.testing.assert_allclose(solved.mean, [0, 25, 50, 100])
     assert step_curve("sept", [rows[0], rows[3]], 3, cumulative_reward) is None
+    single = step_curve("sept", rows[:2], 3, cumulative_reward)
+    assert single is not None and single.low is single.high is None
 
 
 def test_bands_are_the_intervals_of_the_tables_step_by_step() -> None:
     paths = np.random.default_rng(0).standard_normal((4, 5, 7)).cumsum(axis=2)
-    low, high = clustered_band(paths)
-    expected = [clustered_interval(paths[:, :, step]) for step in range(7)]
+    band = crossed_band(paths)
+    assert band is not None
+    low, high = band
+    expected = [crossed_interval(paths[:, :, step]) for step in range(7)]
     np.testing.assert_allclose(np.column_stack([low, high]), expected, rtol=1e-12)
 
 
@@ -162,6 +166,7 @@ def test_training_curves_spread_over_seeds_at_shared_updates() -> None:
     ]
     (curve,) = metric_curves(rows, ["control"], "max_q")
     assert (curve.method, curve.seeds, curve.x.tolist()) == ("avg", 3, [10, 20])
+    assert curve.low is not None and curve.high is not None
     np.testing.assert_allclose([curve.mean, curve.low, curve.high], [[2, 3], [0, 2], [5, 4]])
     assert metric_curves(rows, ["latent"], "max_q") == []
     assert metric_curves(rows, ["control"], "max_q", ["sept"]) == []
@@ -216,8 +221,12 @@ def test_points_along_an_axis_by_hand() -> None:
                 if (row["method"], row["variant"]) == (method, variant)
             ]
             assert point.mean == pytest.approx(np.mean(own))
-            assert point.low <= point.mean <= point.high
             assert (point.base, point.seeds) == ((True, 2) if variant == "base" else (False, 1))
+            if variant == "base":
+                assert point.low is not None and point.high is not None
+                assert point.low <= point.mean <= point.high
+            else:
+                assert point.low is point.high is None
 
 
 def test_words_along_an_axis_begin_with_the_base_and_twins_are_one_point() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from sept_offline.bench.figures.look import ordered
 from sept_offline.bench.figures.rows import Bench, Study, by_method, settings_of
-from sept_offline.bench.statistics import clustered_interval, complete, grid
+from sept_offline.bench.statistics import complete, crossed_interval, grid
 from sept_offline.bench.variants import quick_variant
 from sept_offline.collect import load_recipe
 from sept_offline.errors import SeptError
@@ -20,14 +20,14 @@ UNKNOWN = "the recipe's"
 
 @dataclass(frozen=True)
 class Point:
-    """A method at a value of an axis: its mean and the interval of it over so many seeds."""
+    """A method at a value of an axis: its mean, and its interval over its seeds; one has none."""
 
     method: str
     value: str
     base: bool
     mean: float
-    low: float
-    high: float
+    low: float | None
+    high: float | None
     seeds: int
 
 
@@ -130,7 +130,7 @@ def _points(rows: Bench, value: str, column: str, *, base: bool) -> list[Point]:
     for method, own in by_method(rows.results).items():
         there = complete(grid(own, column)[2])
         if there.size:
-            low, high = clustered_interval(there)
+            low, high = crossed_interval(there) or (None, None)
             found.append(Point(method, value, base, float(there.mean()), low, high, len(there)))
     return found
 

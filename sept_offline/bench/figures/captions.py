@@ -9,7 +9,12 @@ from sept_offline.bench.figures.curves import Curve, in_order
 from sept_offline.bench.figures.look import look, ordered
 from sept_offline.bench.figures.rows import Row
 
-BAND = "bands are 95 % bootstrap intervals that resample training seeds, then instances"
+RESAMPLED = (
+    "95 % bootstrap intervals that resample training seeds and, for all seeds alike, test "
+    "instances; a single seed has none, and seeds of one data seed share their logs"
+)
+BAND = f"bands are {RESAMPLED}"
+BARS = f"bars are {RESAMPLED}"
 SPREAD = "bands go from the lowest seed to the highest"
 
 

@@ -230,8 +230,7 @@ def _axes(study: Study) -> Iterator[Picture | Missing]:
         yield Picture(
             f"{kind}-{study.name}",
             f"{study.title}: {label} against {across}. Highest: {captions.best(axis)}. The hollow "
-            f"points are the base, at {axis.base}; bars are 95 % bootstrap intervals that resample "
-            f"training seeds, then instances. {captions.seeds(counts)}",
+            f"points are the base, at {axis.base}; {captions.BARS}. {captions.seeds(counts)}",
             _later_axis(axis, study.title, label, across),
         )
 

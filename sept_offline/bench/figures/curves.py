@@ -1,4 +1,4 @@
-"""Test episodes as curves over their steps: means, and bands that resample seeds first."""
+"""Test episodes as curves over their steps: means, and bands that resample seeds and instances."""
 
 from __future__ import annotations
 
@@ -10,21 +10,20 @@ from numpy.typing import NDArray
 
 from sept_offline.bench.figures.look import ordered
 from sept_offline.bench.figures.rows import Row
-from sept_offline.bench.statistics import LEVEL, RESAMPLES
-from sept_offline.seeding import generator
+from sept_offline.bench.statistics import crossed_band
 
 Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Curve:
-    """A line and its band: x, mean, low and high `[T]`, over so many seeds."""
+    """A line and its band: x, mean, low and high `[T]`, over so many seeds; one may have none."""
 
     method: str
     x: Array
     mean: Array
-    low: Array
-    high: Array
+    low: Array | None
+    high: Array | None
     seeds: int
 
 
@@ -55,7 +54,7 @@ def step_curve(
     paths = step_paths(rows, limit, value)
     if not paths.size:
         return None
-    low, high = clustered_band(paths)
+    low, high = crossed_band(paths) or (None, None)
     mean = paths.mean(axis=(0, 1))
     return Curve(method, np.arange(limit + 1, dtype=np.float64), mean, low, high, len(paths))
 
@@ -74,23 +73,3 @@ def step_paths(rows: Sequence[Row], limit: int, value: Callable[[Row, int], Arra
         [[np.mean(found[seed, name], axis=0) for name in shared] for seed in seeds],
         dtype=np.float64,
     )
-
-
-def clustered_band(paths: Array) -> tuple[Array, Array]:
-    """The interval of `statistics.clustered_interval` for the mean, at all steps of `[S, I, T]`.
-
-    The same resamples serve every step: how often each drew a seed's instance is all that a mean
-    needs of them.
-    """
-    seeds, instances, steps = paths.shape
-    rng = generator(0, "bench", "bootstrap", seeds, instances)
-    chosen = rng.integers(seeds, size=(RESAMPLES, seeds, 1))
-    within = rng.integers(instances, size=(RESAMPLES, seeds, instances))
-    cells = seeds * instances
-    drawn = (chosen * instances + within).reshape(RESAMPLES, cells)
-    drawn += np.arange(RESAMPLES)[:, None] * cells
-    counts = np.bincount(drawn.ravel(), minlength=RESAMPLES * cells).reshape(RESAMPLES, cells)
-    means = counts @ paths.reshape(cells, steps) / cells
-    tail = (1 - LEVEL) / 2
-    low, high = np.quantile(means, [tail, 1 - tail], axis=0)
-    return low, high

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sept_offline.bench.figures.axes import Axis, number
+from sept_offline.bench.figures.axes import Axis, Point, number
 from sept_offline.bench.figures.canvas import sheet
 from sept_offline.bench.figures.curves import Curve, in_order
 from sept_offline.bench.figures.look import INSTANCES, LOOKS, MARKERS, look
@@ -35,7 +35,9 @@ def draw_curves(
         for curve in in_order(curves):
             own = look(curve.method)
             width = 1.5 if curve.method == "sept" else 1.1
-            axes.fill_between(curve.x, curve.low, curve.high, color=own.colour, alpha=0.13, lw=0)
+            if curve.low is not None and curve.high is not None:
+                band = (curve.x, curve.low, curve.high)
+                axes.fill_between(*band, color=own.colour, alpha=0.13, lw=0)
             axes.plot(
                 *(curve.x, curve.mean),
                 color=own.colour,
@@ -67,7 +69,7 @@ def draw_axis(axis: Axis, *, title: str, label: str, across: str) -> Figure:
         aside = shift * (rank - (len(axis.methods) - 1) / 2)
         x = [where[point.value] + aside for point in points]
         mean = np.array([point.mean for point in points])
-        reach = np.array([[p.mean - p.low, p.high - p.mean] for p in points]).T
+        reach = np.array([_reach(point) for point in points]).T
         axes.errorbar(
             *(x, mean),
             yerr=np.maximum(reach, 0.0),
@@ -94,6 +96,13 @@ def draw_axis(axis: Axis, *, title: str, label: str, across: str) -> Figure:
     axes.set_ylabel(label)
     _legend(figure, [axes])
     return figure
+
+
+def _reach(point: Point) -> tuple[float, float]:
+    """How far the interval goes down and up; NaN, which is not drawn, where there is none."""
+    if point.low is None or point.high is None:
+        return np.nan, np.nan
+    return point.mean - point.low, point.high - point.mean
 
 
 def draw_instances(planes: Sequence[Plane], *, title: str) -> Figure:
