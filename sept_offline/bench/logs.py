@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from sept_offline.bench.plan import UNSAFE, Cell
-from sept_offline.bench.store import differences
+from sept_offline.bench.plan import Cell
+from sept_offline.bench.store import UNSAFE, differences
 from sept_offline.bench.variants import DataSettings
 from sept_offline.bench.worlds import logged_world
 from sept_offline.collect import collect_dataset, load_recipe

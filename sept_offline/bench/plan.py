@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from sept_offline.bench.store import file_name
 from sept_offline.bench.variants import Variant, make_variants
 from sept_offline.collect.recipe import parse_behaviour
 from sept_offline.config import build, merge
@@ -14,8 +14,6 @@ from sept_offline.errors import ConfigError
 from sept_offline.family import Family, family_names, load_family, suggest
 from sept_offline.methods import METHODS, FitConfig
 from sept_offline.methods.config import preset_values
-
-UNSAFE = re.compile(r"[^A-Za-z0-9.=,_+-]")
 
 
 @dataclass(frozen=True)
@@ -34,8 +32,7 @@ class Cell:
     @property
     def name(self) -> str:
         """What tells it from all others; its file's name."""
-        parts = (self.family, self.method, self.preset, self.variant.name, str(self.seed))
-        return "~".join(UNSAFE.sub("_", part) for part in parts)
+        return file_name(self.family, self.method, self.preset, self.variant.name, self.seed)
 
     def row(self) -> dict[str, Any]:
         """The columns by which every table names it."""

@@ -11,7 +11,14 @@ from typing import Any
 from sept_offline.bench.cell import CellTask, identity, run_cell
 from sept_offline.bench.logs import Logs, logs_of, provide, provided
 from sept_offline.bench.plan import Plan
-from sept_offline.bench.store import differences, gather, read_identity, read_table, set_aside
+from sept_offline.bench.store import (
+    differences,
+    gather,
+    read_identity,
+    read_table,
+    scatter,
+    set_aside,
+)
 from sept_offline.bench.summary import summarise_bench, unlike
 from sept_offline.bench.tables import Table, make_tables, markdown
 from sept_offline.data import load_dataset
@@ -63,9 +70,11 @@ def run_bench(
     """
     progress, folder, began = progress or Silent(), Path(out), time.monotonic()
     check_engine(engine)
-    (folder / "cells").mkdir(parents=True, exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     busy = DataError(f"Another bench is running in {folder}; wait for it to end.")
     with lock_file(folder / ".lock", busy):
+        scatter(folder)
+        (folder / "cells").mkdir(exist_ok=True)
         for leftover in (folder / "cells").glob(".*.tmp"):
             leftover.unlink()
         tasks = _tasks(plan, folder)

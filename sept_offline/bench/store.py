@@ -7,11 +7,15 @@ OUT/results.parquet      a row a test episode
 OUT/cells.parquet        a row a cell
 OUT/training.parquet     a row a metric of an epoch
 OUT/latents.parquet      a row an encoded training segment
+
+The tables hold all that the cells do: where only they were kept, as beside a page of results, the
+cells are made from them again.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -19,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sept_offline.errors import DataError
-from sept_offline.files import write_atomically
+from sept_offline.files import remove_tree, write_atomically
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,6 +32,7 @@ PARTS = ("cell", "identity", "training", "latents")
 TABLES = ("results", "cells", "training", "latents")
 KEYS = ("family", "method", "preset", "variant", "seed")
 """What the rows of every table are sorted by, and told apart by."""
+UNSAFE = re.compile(r"[^A-Za-z0-9.=,_+-]")
 
 
 @dataclass(frozen=True)
@@ -43,6 +48,11 @@ class Finished:
     identity: dict[str, Any]
     training: list[dict[str, Any]]
     latents: list[dict[str, Any]]
+
+
+def file_name(*key: Any) -> str:
+    """The name of a cell's file, without its ending, by the values of `KEYS`."""
+    return "~".join(UNSAFE.sub("_", str(part)) for part in key)
 
 
 def write_cell(path: Path, finished: Finished) -> None:
@@ -91,7 +101,8 @@ def gather(out: Path) -> dict[str, int]:
         found.append((tuple(parts["cell"][key] for key in KEYS), table, parts))
     for _, table, parts in sorted(found, key=lambda one: one[0]):
         results.append(table.replace_schema_metadata(None))
-        rows["cells"].append(parts["cell"])
+        identity = json.dumps(parts["identity"], sort_keys=True)
+        rows["cells"].append(parts["cell"] | {"identity": identity})
         rows["training"] += _named(parts["cell"], parts["training"])
         rows["latents"] += _named(parts["cell"], parts["latents"])
     tables = {name: pa.Table.from_pylist(own, schema=schema(name)) for name, own in rows.items()}
@@ -100,6 +111,31 @@ def gather(out: Path) -> dict[str, int]:
     for name in TABLES:
         _write(out / f"{name}.parquet", tables[name])
     return {name: tables[name].num_rows for name in TABLES}
+
+
+def scatter(out: Path) -> int:
+    """Make the cells' files from the gathered tables, where there is no folder of them; how many.
+
+    It is filled beside its place and moved there whole.
+    """
+    folder = out / "cells"
+    if folder.exists() or not all((out / f"{name}.parquet").exists() for name in TABLES):
+        return 0
+    rows: dict[str, dict[tuple[Any, ...], list[dict[str, Any]]]] = {}
+    for name in TABLES:
+        rows[name] = {}
+        for row in read_table(out, name):
+            rows[name].setdefault(tuple(row[key] for key in KEYS), []).append(row)
+    staged = out / ".cells.tmp"
+    remove_tree(staged)
+    staged.mkdir()
+    for key, (cell,) in rows["cells"].items():
+        identity = json.loads(cell.pop("identity"))
+        parts = {part: _nameless(rows[part].get(key, [])) for part in ("training", "latents")}
+        finished = Finished(rows["results"].get(key, []), cell, identity, **parts)
+        write_cell(staged / f"{file_name(*key)}.parquet", finished)
+    staged.rename(folder)
+    return len(rows["cells"])
 
 
 def read_table(out: Path, name: str) -> list[dict[str, Any]]:
@@ -176,6 +212,7 @@ def schema(name: str) -> pa.Schema:
             ("record", text),
             ("config", text),
             ("versions", text),
+            ("identity", text),
         ],
         "training": [("stage", text), ("update", whole), ("metric", text), ("value", pa.float32())],
         "latents": [("instance", text), ("hidden", text), ("z", pa.list_(pa.float32()))],
@@ -186,6 +223,12 @@ def schema(name: str) -> pa.Schema:
 def _named(cell: Mapping[str, Any], rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     keys = {key: cell[key] for key in (*KEYS, "data_seed")}
     return [keys | row for row in rows]
+
+
+def _nameless(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What `_named` was given."""
+    names = (*KEYS, "data_seed")
+    return [{key: value for key, value in row.items() if key not in names} for row in rows]
 
 
 def _write(path: Path, table: pa.Table) -> None:

@@ -298,6 +298,28 @@ def test_killed_with_two_workers(whole: Path, tmp_path: Path, cells: int) -> Non
     assert tables(out) == tables(whole)
 
 
+def test_where_only_the_tables_were_kept_the_cells_are_made_from_them(
+    whole: Path, tmp_path: Path
+) -> None:
+    for name in TABLES:
+        shutil.copy(whole / f"{name}.parquet", tmp_path)
+    shutil.copytree(whole / "datasets", tmp_path / "datasets")
+    before = {name: (tmp_path / f"{name}.parquet").read_bytes() for name in TABLES}
+    report = run_bench(plan(), tmp_path)
+    assert (report.found, report.ran, report.failed) == (4, 0, ())
+    assert stamps(tmp_path).keys() == stamps(whole).keys()
+    assert {name: (tmp_path / f"{name}.parquet").read_bytes() for name in TABLES} == before
+
+
+def test_a_cell_that_was_taken_out_by_hand_is_run_again(whole: Path, tmp_path: Path) -> None:
+    out = tmp_path / "bench"
+    shutil.copytree(whole, out)
+    taken = sorted((out / "cells").glob("*.parquet"))[0]
+    taken.unlink()
+    assert run_bench(plan(), out).ran == 1
+    assert taken.exists()
+
+
 def test_ray_gives_the_same_numbers_though_a_worker_is_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
