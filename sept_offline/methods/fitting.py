@@ -32,6 +32,7 @@ from sept_offline.methods.sept_np import SEPT_NP
 from sept_offline.methods.shared import check_data
 from sept_offline.methods.totalvar import TOTALVAR
 from sept_offline.progress import Progress, Silent
+from sept_offline.threads import one_thread
 from sept_offline.versions import versions
 
 METHODS: dict[str, Method] = {
@@ -109,7 +110,9 @@ class Fitter:
         number = 0
         while True:
             try:
-                stage = next(stages)
+                # what a method computes between its stages must not depend on free cores either
+                with one_thread():
+                    stage = next(stages)
             except StopIteration as finished:
                 agent: Agent = finished.value
                 break
