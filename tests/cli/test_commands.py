@@ -172,7 +172,8 @@ def test_two_collections_into_one_file_and_an_interruption(tmp_path: Path) -> No
     with start(*LONG, cwd=tmp_path) as first:
         staging = tmp_path / "long.h5.partial"
         _wait_for(lambda: any(staging.glob("shard-*")), first)
-        assert "Another process is collecting into long.h5" in refused(*LONG, cwd=tmp_path)
+        said = refused(*LONG, cwd=tmp_path)
+        assert "Another process is collecting into" in said and "long.h5; wait" in said
         first.send_signal(signal.SIGINT)
         out, err = first.communicate(timeout=60)
     assert first.returncode == 1
