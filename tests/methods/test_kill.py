@@ -120,14 +120,15 @@ def test_control_c_leaves_a_resumable_run_and_says_how(
     runs: Runs, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = runs.folder / "interrupted"
-    process = runs.start(out, runs.epochs[45])
+    process = runs.start(out, runs.epochs[5])
     process.send_signal(signal.SIGSTOP)  # so that it is surely still there
     try:
         assert runs.here(out, "--resume") == 2
         assert "Another process is fitting" in capsys.readouterr().err
     finally:
+        # it waits for the process, which is not left the time to end by itself
+        process.send_signal(signal.SIGINT)
         process.send_signal(signal.SIGCONT)
-    process.send_signal(signal.SIGINT)
     said = "".join(process.communicate(timeout=LONGEST))
     assert process.returncode == 1
     assert "--resume" in said and "Traceback" not in said
