@@ -41,7 +41,7 @@ def evaluate(
 
     A run is what `fit` wrote; several are shown in one table. The agent sees observations only,
     unless it declares that it needs more, which the table shows. An episode that ends during the
-    probe counts as it ended.
+    probe counts as it ended. The run keeps its last evaluation, for `report`.
 
     \b
     Example:
@@ -67,6 +67,8 @@ def evaluate(
         )
         for run in runs
     ]
+    for run, results in zip(runs, every, strict=True):
+        _keep(results, run, quiet)
     if len(every) > 1:
         if as_json:
             print_json({"runs": [results.summary() for results in every]})
@@ -82,6 +84,19 @@ def evaluate(
     _print_results(results)
     if out is not None:
         click.echo(f"{out}: {len(results.episodes):,} episodes, with every step")
+
+
+def _keep(results: Results, run: Path, quiet: bool) -> None:
+    """Leave the results with the run; one that cannot be written to was evaluated all the same."""
+    from sept_offline.errors import DataError
+    from sept_offline.evaluation.results import KEPT
+
+    if not (run / "run.json").is_file():
+        return
+    try:
+        results.write(run / KEPT)
+    except DataError as problem:
+        ConsoleProgress(quiet).message(f"The run does not keep these results: {problem}")
 
 
 def _print_results(results: Results) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 from gymnasium.wrappers import TimeLimit
+from numpy.typing import NDArray
 
 from sept_offline.agent import Agent, AgentEpisode
 from sept_offline.errors import ConfigError, FamilyError, HarnessError
@@ -25,8 +26,12 @@ from sept_offline.threads import one_thread
 
 @dataclass
 class Driven:
-    """What the driver saw: actions `[T]`, phases `[T]`, and the agent's own time."""
+    """What the driver saw: observations `[T + 1, d]`, actions `[T]`, phases `[T]`; and time.
 
+    The time is the agent's own.
+    """
+
+    observations: list[tuple[float, ...]] = field(default_factory=list)
     actions: list[int] = field(default_factory=list)
     phases: list[str] = field(default_factory=list)
     nanoseconds: int = 0
@@ -142,6 +147,7 @@ def _run(
         flagged=bool(episode.flagged),
         act_microseconds=driven.nanoseconds / 1e3 / len(driven.actions),
         seconds=seconds,
+        observations=tuple(driven.observations),
     )
 
 
@@ -154,6 +160,7 @@ def drive(
     """
     driven = Driven()
     observation, ended = handle.reset(), False
+    driven.observations.append(_seen(observation))
     while not ended:
         driven.phases.append(episode.phase)
         last = reward() if reward is not None and driven.actions else None
@@ -162,9 +169,14 @@ def drive(
         driven.nanoseconds += time.perf_counter_ns() - before
         driven.actions.append(action)
         observation, terminated, truncated = handle.step(action)
+        driven.observations.append(_seen(observation))
         ended = terminated or truncated
     episode.end()
     return driven
+
+
+def _seen(observation: NDArray[Any]) -> tuple[float, ...]:
+    return tuple(np.asarray(observation, dtype=np.float64).ravel().tolist())
 
 
 def _warm_up(agent: Agent) -> None:

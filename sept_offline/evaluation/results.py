@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 FORMAT = 1
+KEPT = "results.parquet"
+"""In a run directory: the last evaluation of its agent."""
 METADATA = b"sept_offline.results"
 
 
@@ -27,7 +29,8 @@ METADATA = b"sept_offline.results"
 class EpisodeResult:
     """One test episode of T steps.
 
-    Per step: actions `[T]`, phases `[T]` ("probe" or "control": who chose), rewards `[T]`.
+    Per step: actions `[T]`, phases `[T]` ("probe" or "control": who chose), rewards `[T]`, and
+    observations `[T + 1, d]`, from the first to the last; None in results of older versions.
     `latent[k]`, `uncertainty` and `novelty` are None where nothing was inferred, as in an episode
     that ended during the probe.
     """
@@ -52,6 +55,7 @@ class EpisodeResult:
     """Mean over actions, of the agent alone."""
     seconds: float
     """Of the whole episode, environment included."""
+    observations: tuple[tuple[float, ...], ...] | None = None
 
     @property
     def total(self) -> float:
@@ -74,8 +78,8 @@ class Results:
     """All test episodes of one agent in one split of a family.
 
     On disk it is one Parquet file with a row an episode; the columns `action`, `phase`, `reward`
-    and `cumulative_reward` are lists with an entry a step, and the rest of this record is JSON in
-    the file's metadata.
+    and `cumulative_reward` are lists with an entry a step, `observation` one with an entry more,
+    and the rest of this record is JSON in the file's metadata.
     """
 
     method: str
@@ -267,6 +271,7 @@ def _schema() -> pa.Schema:
             ("phase", pa.list_(pa.string())),
             ("reward", pa.list_(pa.float64())),
             ("cumulative_reward", pa.list_(pa.float64())),
+            ("observation", pa.list_(pa.list_(pa.float64()))),
         ]
     )
 
@@ -297,10 +302,19 @@ def _row(episode: EpisodeResult) -> dict[str, Any]:
         "phase": list(episode.phases),
         "reward": list(episode.rewards),
         "cumulative_reward": list(episode.cumulative),
+        "observation": _finite(episode.observations),
     }
 
 
+def _finite(seen: tuple[tuple[float, ...], ...] | None) -> list[list[float | None]] | None:
+    """JSON has no word for what is not finite: null, which is read as NaN."""
+    if seen is None:
+        return None
+    return [[value if math.isfinite(value) else None for value in one] for one in seen]
+
+
 def _episode(row: dict[str, Any]) -> EpisodeResult:
+    seen = row.get("observation")
     return EpisodeResult(
         instance=row["instance"],
         episode=row["episode"],
@@ -317,6 +331,9 @@ def _episode(row: dict[str, Any]) -> EpisodeResult:
         flagged=row["flagged"],
         act_microseconds=row["act_microseconds"],
         seconds=row["seconds"],
+        observations=None
+        if seen is None
+        else tuple(tuple(math.nan if v is None else v for v in one) for one in seen),
     )
 
 

@@ -26,7 +26,10 @@ COLUMNS = ["stage", "update", "metric", "value"]
 
 
 class RunDirectory:
-    """`run.json`, `metrics.csv`, `checkpoints/` and, once finished, `agent/`."""
+    """`run.json`, `metrics.csv`, `checkpoints/` and, once finished, `agent/`.
+
+    `results.parquet`, its last evaluation, is left there by whoever evaluates it.
+    """
 
     def __init__(self, path: str | Path, checkpoint_seconds: float = CHECKPOINT_SECONDS) -> None:
         self.path = Path(path)
@@ -57,7 +60,7 @@ class RunDirectory:
         if restart:
             for leftover in ("checkpoints", "agent", "tensorboard"):
                 remove_tree(self.path / leftover)
-            for name in ("run.json", "metrics.csv"):
+            for name in ("run.json", "metrics.csv", "results.parquet"):
                 (self.path / name).unlink(missing_ok=True)
         if description.exists():
             if not resume:

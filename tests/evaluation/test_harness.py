@@ -214,3 +214,16 @@ def test_actions_are_what_the_agent_chose() -> None:
         assert episode.actions == (NORTH,) * 4
         np.testing.assert_allclose(np.cumsum(episode.rewards), episode.cumulative)
         assert episode.total == episode.cumulative[-1]
+
+
+def test_the_results_keep_what_was_seen() -> None:
+    family = simulators.family("navigation2d")
+    one = evaluate(probing_agent(), family, max_steps=6).episodes[0]
+    assert one.observations is not None
+    assert len(one.observations) == one.steps + 1
+    env = family.make(family.instances("test")[0])
+    first, _ = env.reset(seed=integer(0, "evaluate", "test-0", 0, "environment"))
+    assert one.observations[0] == tuple(float(value) for value in first)
+    for step, action in enumerate(one.actions, 1):
+        seen, *_ = env.step(action)
+        assert one.observations[step] == tuple(float(value) for value in seen)

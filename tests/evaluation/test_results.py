@@ -137,6 +137,29 @@ def test_round_trip(tmp_path: Path, suffix: str) -> None:
     assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
 
 
+@pytest.mark.parametrize("suffix", [".parquet", ".json"])
+def test_what_was_seen_need_not_be_finite(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"results{suffix}"
+    results_of(episode(0, (1.0,), observations=((0.5, 1.0), (math.inf, 2.0)))).write(path)
+    seen = load_results(path).episodes[0].observations
+    assert seen is not None
+    assert seen[0] == (0.5, 1.0)
+    assert math.isnan(seen[1][0])
+    assert seen[1][1] == 2.0
+
+
+def test_a_run_keeps_its_last_evaluation(tmp_path: Path) -> None:
+    save_agent(probing_agent(), tmp_path / "run" / "agent")
+    bare = CliRunner().invoke(command, [str(tmp_path / "run" / "agent"), "--max-steps", "3"])
+    assert bare.exit_code == 0, bare.output
+    assert not list(tmp_path.rglob("*.parquet"))  # an agent alone is no run
+    (tmp_path / "run" / "run.json").write_text("{}")
+    for steps in ("3", "5"):
+        done = CliRunner().invoke(command, [str(tmp_path / "run"), "--max-steps", steps])
+        assert done.exit_code == 0, done.output
+    assert load_results(tmp_path / "run" / "results.parquet").limit == 5
+
+
 def test_the_parquet_file_is_a_plain_table(tmp_path: Path) -> None:
     results = evaluate(probing_agent(), simulators.family("navigation2d"))
     results.write(tmp_path / "r.parquet")
