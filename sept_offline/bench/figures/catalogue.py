@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sept_offline.bench.figures import captions
-from sept_offline.bench.figures.axes import Axis, make_axis, score_of, varied
+from sept_offline.bench.figures.axes import make_axis, score_of, varied
+from sept_offline.bench.figures.content import AlongAxis, ByHidden, ByInstance, Content, Curves
 from sept_offline.bench.figures.curves import (
     Array,
     Curve,
@@ -18,7 +19,7 @@ from sept_offline.bench.figures.curves import (
     percent_solved,
     step_curve,
 )
-from sept_offline.bench.figures.drawing import draw_axis, draw_curves, draw_hidden, draw_instances
+from sept_offline.bench.figures.drawing import draw
 from sept_offline.bench.figures.look import ABLATIONS, BASELINES, look
 from sept_offline.bench.figures.plane import base_plane, beta_planes, explained
 from sept_offline.bench.figures.rows import Bench, Row, Study, by_method, studies
@@ -52,11 +53,15 @@ HIDDEN_LEAST = 3
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure that has its data: the name of its files, its caption, and how it is drawn."""
+    """A figure that has its data: the name of its files, its caption, and what it shows."""
 
     name: str
     caption: str
-    draw: Callable[[], Figure]
+    content: Content
+
+    def draw(self) -> Figure:
+        """On paper; needs matplotlib."""
+        return draw(self.content)
 
 
 @dataclass(frozen=True)
@@ -109,7 +114,7 @@ def _steps(
         f"{study.title}: cumulative reward against the step of the test episode; one that has "
         f"ended keeps its last value. At step {limit}: {captions.ends(curves)}. Lines are means, "
         f"{captions.BAND}. {captions.seeds_of(curves)}{beside}",
-        lambda: draw_curves(
+        Curves(
             [("cumulative reward", curves)], title=study.title, across="step of the test episode"
         ),
     )
@@ -121,9 +126,7 @@ def _steps(
         f"{study.title}: percent of test episodes solved by each step. At step {limit}: "
         f"{captions.ends(solved, ' %')}. Lines are means, {captions.BAND}. "
         f"{captions.seeds_of(solved)}{beside}",
-        lambda: draw_curves(
-            [("solved, %", solved)], title=study.title, across="step of the test episode"
-        ),
+        Curves([("solved, %", solved)], title=study.title, across="step of the test episode"),
     )
 
 
@@ -143,7 +146,7 @@ def _learning(study: Study) -> Iterator[Picture | Missing]:
             f"training-{study.name}",
             f"{study.title}: training, from top to bottom {said}. Lines are means over seeds, "
             f"{captions.SPREAD}. {captions.seeds_of([c for _, own in watched for c in own])}",
-            lambda: draw_curves(
+            Curves(
                 [(metric.label, curves) for metric, curves in watched],
                 title=study.title,
                 across="update of the stage",
@@ -159,7 +162,7 @@ def _learning(study: Study) -> Iterator[Picture | Missing]:
             f"{study.title}: the probe's reward while it is trained, each in its own unit; "
             f"{_rises(rewards)}. Lines are means over seeds, {captions.SPREAD}. "
             f"{captions.seeds_of(rewards)}{captions.absent(PROBED, [c.method for c in rewards])}",
-            lambda: draw_curves(
+            Curves(
                 [(f"{look(curve.method).name}'s reward", [curve]) for curve in rewards],
                 title=study.title,
                 across="update of the probe",
@@ -194,7 +197,7 @@ def _planes(study: Study) -> Iterator[Picture | Missing]:
         name,
         f"{study.title}: SEPT's latent ({how}) of training segments, coloured by instance "
         f"({count} of them); {values}. Seed {base.seed} alone, for a plane is a seed's own.",
-        lambda: draw_instances(planes, title=study.title),
+        ByInstance(planes, study.title),
     )
     if study.family == BETA_FAMILY and not several:
         yield Missing("latent-beta", study.family, "variants latent.beta=…")
@@ -210,7 +213,7 @@ def _planes(study: Study) -> Iterator[Picture | Missing]:
             f"latent-hidden-{study.name}",
             f"{study.title}: the same latents coloured by hidden parameters, which training never "
             f"saw; R² of a line in z: {said}, the best of {len(told)}. Seed {base.seed} alone.",
-            lambda: draw_hidden(base, shown, title=study.title),
+            ByHidden(base, shown, study.title),
         )
 
 
@@ -231,10 +234,5 @@ def _axes(study: Study) -> Iterator[Picture | Missing]:
             f"{kind}-{study.name}",
             f"{study.title}: {label} against {across}. Highest: {captions.best(axis)}. The hollow "
             f"points are the base, at {axis.base}; {captions.BARS}. {captions.seeds(counts)}",
-            _later_axis(axis, study.title, label, across),
+            AlongAxis(axis, study.title, label, across),
         )
-
-
-def _later_axis(axis: Axis, title: str, label: str, across: str) -> Callable[[], Figure]:
-    """Bound now: the loop goes on to other axes before this one is drawn."""
-    return lambda: draw_axis(axis, title=title, label=label, across=across)

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sept_offline.bench.figures.axes import Axis, Point, number
+from sept_offline.bench.figures.axes import Point, number
 from sept_offline.bench.figures.canvas import sheet
-from sept_offline.bench.figures.curves import Curve, in_order
+from sept_offline.bench.figures.content import AlongAxis, ByHidden, ByInstance, Content, Curves
+from sept_offline.bench.figures.curves import in_order
 from sept_offline.bench.figures.look import INSTANCES, LOOKS, MARKERS, look
 from sept_offline.bench.figures.plane import Plane
 
@@ -21,17 +22,20 @@ WIDE = 25.0
 """Numbers whose largest is so many times the smallest are drawn by their logarithm."""
 
 
-def draw_curves(
-    panels: Sequence[tuple[str, Sequence[Curve]]],
-    *,
-    title: str,
-    across: str,
-    named: bool = True,
-    height: float = 5.0,
-) -> Figure:
-    """Panels one below another, each a label and its curves; `across` is under the last."""
-    figure, sheets = sheet(len(panels), height=height)
-    for axes, (label, curves) in zip(sheets, panels, strict=True):
+def draw(content: Content) -> Figure:
+    """Any of them."""
+    if isinstance(content, Curves):
+        return _draw_curves(content)
+    if isinstance(content, AlongAxis):
+        return _draw_axis(content)
+    if isinstance(content, ByInstance):
+        return _draw_instances(content)
+    return _draw_hidden(content)
+
+
+def _draw_curves(content: Curves) -> Figure:
+    figure, sheets = sheet(len(content.panels), height=content.height)
+    for axes, (label, curves) in zip(sheets, content.panels, strict=True):
         for curve in in_order(curves):
             own = look(curve.method)
             width = 1.5 if curve.method == "sept" else 1.1
@@ -47,15 +51,16 @@ def draw_curves(
             )
         axes.set_ylabel(label)
         axes.margins(x=0.02)
-    sheets[0].set_title(title, loc="left")
-    sheets[-1].set_xlabel(across)
-    if named:
+    sheets[0].set_title(content.title, loc="left")
+    sheets[-1].set_xlabel(content.across)
+    if content.named:
         _legend(figure, sheets)
     return figure
 
 
-def draw_axis(axis: Axis, *, title: str, label: str, across: str) -> Figure:
+def _draw_axis(content: AlongAxis) -> Figure:
     """A line a method along the axis, bars for the intervals; the base's points are hollow."""
+    axis = content.axis
     figure, (axes,) = sheet(1)
     where = {value: float(place) for place, value in enumerate(axis.values)}
     if axis.numeric:
@@ -91,9 +96,9 @@ def draw_axis(axis: Axis, *, title: str, label: str, across: str) -> Figure:
     axes.minorticks_off()
     if not axis.numeric:
         axes.set_xlim(-0.5, len(axis.values) - 0.5)
-    axes.set_title(title, loc="left")
-    axes.set_xlabel(across)
-    axes.set_ylabel(label)
+    axes.set_title(content.title, loc="left")
+    axes.set_xlabel(content.across)
+    axes.set_ylabel(content.label)
     _legend(figure, [axes])
     return figure
 
@@ -105,8 +110,8 @@ def _reach(point: Point) -> tuple[float, float]:
     return point.mean - point.low, point.high - point.mean
 
 
-def draw_instances(planes: Sequence[Plane], *, title: str) -> Figure:
-    """A panel a plane, coloured by instance."""
+def _draw_instances(content: ByInstance) -> Figure:
+    planes = content.planes
     figure, sheets = _grid(len(planes))
     names = list(dict.fromkeys(name for plane in planes for name in plane.instance.tolist()))
     few = len(names) <= len(INSTANCES)
@@ -135,14 +140,14 @@ def draw_instances(planes: Sequence[Plane], *, title: str) -> Figure:
         _legend(figure, sheets, dot=2.5)
     else:
         figure.colorbar(last, ax=sheets, label="training instance", shrink=0.7, aspect=30)
-    figure.suptitle(title, fontsize=7.5)
+    figure.suptitle(content.title, fontsize=7.5)
     return figure
 
 
-def draw_hidden(plane: Plane, shares: dict[tuple[str, ...], float], *, title: str) -> Figure:
-    """A panel a hidden parameter, coloured by its value."""
-    figure, sheets = _grid(len(shares))
-    for axes, (names, share) in zip(sheets, shares.items(), strict=False):
+def _draw_hidden(content: ByHidden) -> Figure:
+    plane = content.plane
+    figure, sheets = _grid(len(content.shares))
+    for axes, (names, share) in zip(sheets, content.shares.items(), strict=False):
         dots = axes.scatter(
             plane.place[:, 0],
             plane.place[:, 1],
@@ -155,7 +160,7 @@ def draw_hidden(plane: Plane, shares: dict[tuple[str, ...], float], *, title: st
         bar.outline.set_linewidth(0.4)
         bar.ax.tick_params(labelsize=5.5, length=1.5)
         _name_plane(axes, plane, f"{', '.join(names)}: R² {share:.2f}")
-    figure.suptitle(title, fontsize=7.5)
+    figure.suptitle(content.title, fontsize=7.5)
     return figure
 
 
