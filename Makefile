@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup demo test test-long lint bench clean
+.PHONY: setup demo test test-long lint docs bench clean
 
 setup: $(READY)
 
@@ -36,6 +36,11 @@ test: lint
 
 test-long: lint
 	$(BIN)/pytest -n 2
+
+# Strict: a warning is an error. Nothing is fetched, and no time or path gets into the pages.
+docs: setup
+	$(BIN)/sphinx-build -q -W --keep-going -n -E -d build/doctrees docs build/site
+	@echo build/site/index.html
 
 bench: setup
 	$(BIN)/python benchmarks/simulators.py

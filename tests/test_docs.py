@@ -15,7 +15,7 @@ import pytest
 from sept_offline.cli.main import cli
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 LINKED = [
     *PAGES,
     ROOT / "CHANGELOG.md",
@@ -24,7 +24,28 @@ LINKED = [
 ]
 FENCED = re.compile(r"^```(?P<kind>[^\n]*)\n(?P<code>.*?)^```", re.DOTALL | re.MULTILINE)
 SAVED = re.compile(r"[Ss]ave this as\s+`(\S+)`:\n\n```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
+SITE = {"{toctree}", "{eval-rst}"}
+"""Blocks that Sphinx reads; tests/test_site.py builds them."""
 OWN = re.compile(r"`((?:sept_offline|simulators|tests|benchmarks|datasets|docs)/[\w./-]*)`")
+
+
+def named(page: Path) -> str:
+    """The name of a page in a report of tests."""
+    return str(page.relative_to(ROOT).with_suffix(""))
+
+
+def anchors(page: Path) -> set[str]:
+    """What can follow # in a link to a page, as forges and the site make it of its headings."""
+    text = FENCED.sub("", page.read_text(encoding="utf-8"))
+    found: dict[str, int] = {}
+    slugs = set()
+    for heading in re.findall(r"^#{1,4} (.+?)\s*$", text, re.MULTILINE):
+        plain = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading).replace("`", "")
+        slug = re.sub(r"[^\w\s-]", "", plain.lower()).replace(" ", "-")
+        count = found.setdefault(slug, 0)
+        found[slug] += 1
+        slugs.add(f"{slug}-{count}" if count else slug)
+    return slugs
 
 
 def blocks(page: Path, kind: str) -> list[str]:
@@ -61,7 +82,7 @@ def run(words: list[str], cwd: Path) -> None:
     assert done.returncode == 0, (words, done.stderr)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", PAGES, ids=named)
 def test_the_code_of_a_page_runs(page: Path, tmp_path: Path) -> None:
     for name, code in SAVED.findall(page.read_text(encoding="utf-8")):
         (tmp_path / name).write_text(code, encoding="utf-8")
@@ -76,7 +97,7 @@ def test_the_code_of_a_page_runs(page: Path, tmp_path: Path) -> None:
             run(piped if " | " in line else shlex.split(line, comments=True), tmp_path)
 
 
-@pytest.mark.parametrize("page", LINKED, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", LINKED, ids=named)
 def test_commands_parse(page: Path) -> None:
     for line in commands(page):
         name, *arguments = shlex.split(line, comments=True)[1:]
@@ -96,16 +117,24 @@ def test_pages_hold_what_is_tested_here() -> None:
         for page in PAGES
         for found in FENCED.finditer(page.read_text(encoding="utf-8"))
     }
-    assert kinds <= {"python", "bash", "bash run", "toml"}, "a block of this kind is never tested"
+    assert kinds - SITE <= {"python", "bash", "bash run", "toml"}, "a kind that is never tested"
 
 
-@pytest.mark.parametrize("page", LINKED, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", LINKED, ids=named)
 def test_links_and_paths_exist(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
-    for link in re.findall(r"\]\((?!https?://|#|mailto:)([^)#\s]+)[^)]*\)", text):
-        assert (page.parent / link).exists(), f"{page.name} links to {link}"
+    for link, anchor in re.findall(r"\]\((?!https?://|mailto:)([^)#\s]*)#?([^)]*)\)", text):
+        target = page.parent / link if link else page
+        assert target.exists(), f"{page.name} links to {link}"
+        if anchor:
+            assert anchor in anchors(target), f"{page.name} links to {link}#{anchor}"
     for path in OWN.findall(text):
         assert (ROOT / path).exists(), f"{page.name} names {path}"
+
+
+@pytest.mark.parametrize("name", sorted(cli.commands))
+def test_every_command_has_its_section(name: str) -> None:
+    assert name in anchors(ROOT / "docs" / "commands.md")
 
 
 def test_make_knows_the_targets_that_pages_name() -> None:

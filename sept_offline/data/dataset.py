@@ -105,7 +105,7 @@ class Dataset:
 
     @property
     def num_actions(self) -> int:
-        """|A|"""
+        """How many actions there are; they are numbered from 0."""
         return self._source.header.num_actions
 
     @property
