@@ -35,6 +35,7 @@ ORDER = [
     "deploy",
     "bench",
     "report",
+    "doctor",
     "cli",
 ]
 MODULES = [

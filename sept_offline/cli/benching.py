@@ -7,30 +7,75 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from sept_offline.cli.completing import (
+    FOLDER,
+    complete_axes,
+    complete_settings,
+    one_of,
+    several_of,
+)
 from sept_offline.cli.console import ConsoleProgress, print_json, print_table
+from sept_offline.cli.names import ENGINES, METHODS, PRESETS, SPLITS
+from sept_offline.cli.options import json_option, quiet_option
+from sept_offline.family import family_names
 
 if TYPE_CHECKING:
     from sept_offline.bench.figures import Drawn
 
 
 @click.command()
-@click.option("--families", default="", help="Names or package.module:object; all by default.")
-@click.option("--methods", default="", help="Separated by commas; all by default.")
+@click.option(
+    "--families",
+    default="",
+    shell_complete=several_of(family_names),
+    help="Names or package.module:object; all by default.",
+)
+@click.option(
+    "--methods",
+    default="",
+    shell_complete=several_of(lambda: METHODS),
+    help="Separated by commas; all by default.",
+)
 @click.option("--seeds", type=click.IntRange(min=1), help="Training seeds: 5 by default.")
-@click.option("--preset", default="default", show_default=True, help="default, or paper.")
+@click.option(
+    "--preset",
+    default="default",
+    show_default=True,
+    shell_complete=one_of(lambda: PRESETS),
+    help="default, or paper.",
+)
 @click.option(
     "--vary",
     multiple=True,
+    shell_complete=complete_axes,
     help="An axis and its values, each beside the base: behaviour=random,replay,mixed, episodes=N "
     "of each instance, instances=N, propensities=estimated, probe_steps=N, or any setting of fit.",
 )
-@click.option("--set", "settings", multiple=True, help="One setting for all cells.")
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    shell_complete=complete_settings,
+    help="One setting for all cells.",
+)
 @click.option("--data-seeds", type=click.IntRange(min=1), default=2, show_default=True)
-@click.option("--split", default="test", show_default=True, help="The instances to act in.")
+@click.option(
+    "--split",
+    default="test",
+    show_default=True,
+    shell_complete=one_of(lambda: SPLITS),
+    help="The instances to act in.",
+)
 @click.option(
     "--episodes", type=click.IntRange(min=1), help="Of a cell, at least; else one an instance."
 )
-@click.option("--engine", default="local", show_default=True, help="local, or ray.")
+@click.option(
+    "--engine",
+    default="local",
+    show_default=True,
+    shell_complete=one_of(lambda: ENGINES),
+    help="local, or ray.",
+)
 @click.option("--workers", type=click.IntRange(min=1), default=2, show_default=True)
 @click.option("--quick", is_flag=True, help="Tiny budgets and one seed: does everything run?")
 @click.option("--replace", is_flag=True, help="Run finished cells of other settings again.")
@@ -38,9 +83,9 @@ if TYPE_CHECKING:
     "--tables-only", is_flag=True, help="Run nothing; draw the tables and figures of what is there."
 )
 @click.option("--figures", is_flag=True, help="Run nothing; draw the figures of what is there.")
-@click.option("-o", "--out", type=Path, default=Path("bench"), show_default=True)
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
-@click.option("--quiet", is_flag=True, help="No progress.")
+@click.option("-o", "--out", type=FOLDER, default=Path("bench"), show_default=True)
+@json_option
+@quiet_option
 def bench(
     families: str,
     methods: str,

@@ -8,40 +8,50 @@ from typing import Any
 
 import click
 
+from sept_offline.cli.completing import DATASET, FILE, families, one_of, several_of
 from sept_offline.cli.console import ConsoleProgress, interrupted, print_json
+from sept_offline.cli.names import BEHAVIOURS, ENGINES, SPLITS
+from sept_offline.cli.options import json_option, quiet_option
 
 
 @click.command()
-@click.argument("family")
+@click.argument("family", shell_complete=families)
 @click.option(
     "-o",
     "--out",
     required=True,
+    type=DATASET,
     help="The dataset: x.h5, x.parquet, or a directory, x or s3://bucket/x.",
 )
 @click.option(
     "--behaviour",
+    shell_complete=several_of(lambda: BEHAVIOURS),
     help="random, replay, medium, expert, or shares of them: random:0.5,expert:0.5.",
 )
 @click.option("--episodes", type=click.IntRange(min=1), help="In all, balanced over instances.")
-@click.option("--instances", help="The split to log: train by default.")
+@click.option(
+    "--instances",
+    shell_complete=one_of(lambda: SPLITS),
+    help="The split to log: train by default.",
+)
 @click.option("--max-steps", type=click.IntRange(min=1), help="Limit of an episode.")
 @click.option(
     "--policy", help="Your own policy, package.module:object; observations to probabilities."
 )
-@click.option("--recipe", type=Path, help="A recipe (TOML) instead of the family's own.")
+@click.option("--recipe", type=FILE, help="A recipe (TOML) instead of the family's own.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @click.option(
     "--engine",
     default="local",
     show_default=True,
+    shell_complete=one_of(lambda: ENGINES),
     help="local, or ray: the cluster of RAY_ADDRESS, or one here of that many workers.",
 )
 @click.option("--workers", type=click.IntRange(min=1), default=1, show_default=True)
 @click.option("--resume", is_flag=True, help="Continue a collection that was interrupted.")
 @click.option("--restart", is_flag=True, help="Discard an interrupted collection and begin anew.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
-@click.option("--quiet", is_flag=True, help="No progress.")
+@json_option
+@quiet_option
 def collect(
     family: str,
     out: str,

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import re
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.progress import Progress as Bar
     from rich.progress import TaskID
 
 PLAIN_INTERVAL = 5.0
 """Seconds between lines where there is no terminal to draw a bar on."""
+NO_CURSOR = ("dumb", "unknown")
+"""Values of TERM of terminals that only print."""
+CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 class ConsoleProgress:
@@ -23,7 +30,7 @@ class ConsoleProgress:
 
     def __init__(self, quiet: bool = False) -> None:
         self.quiet = quiet
-        self.terminal = sys.stderr.isatty()
+        self.terminal = draws(sys.stderr)
         self._bar: Bar | None = None
         self._task: TaskID | None = None
         self._title = ""
@@ -37,7 +44,6 @@ class ConsoleProgress:
         self._began = self._said = time.monotonic()
         if self.quiet or not self.terminal:
             return
-        from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
         self._bar = Progress(
@@ -46,7 +52,7 @@ class ConsoleProgress:
             TextColumn("{task.completed:.0f}/{task.total:.0f}"),
             TextColumn("{task.fields[metrics]}"),
             TimeRemainingColumn(),
-            console=Console(stderr=True),
+            console=rich_console(stderr=True),
         )
         self._bar.start()
         self._task = self._bar.add_task(title, total=total, metrics="")
@@ -108,23 +114,82 @@ def interrupted(target: object, progress: ConsoleProgress) -> NoReturn:
     raise click.exceptions.Exit(1)
 
 
+@contextlib.contextmanager
+def working(title: str, quiet: bool = False) -> Iterator[None]:
+    """A sign on a terminal that work goes on whose steps nobody counts; nothing elsewhere."""
+    if quiet or not draws(sys.stderr):
+        yield
+        return
+    with rich_console(stderr=True).status(plain(title)):
+        yield
+
+
+def draws(stream: Any) -> bool:
+    """Whether tables and bars can be drawn on `stream`: a terminal that moves its cursor."""
+    return bool(stream.isatty()) and os.environ.get("TERM", "").lower() not in NO_CURSOR
+
+
+def rich_console(stderr: bool = False) -> Console:
+    """A console without any colour, bold type included, where NO_COLOR asks for none."""
+    from rich.console import Console
+
+    told = (sys.stderr if stderr else sys.stdout).isatty() or "COLUMNS" in os.environ
+    return Console(
+        stderr=stderr,
+        color_system=None if os.environ.get("NO_COLOR") else "auto",
+        highlight=False,
+        markup=False,
+        # where nobody says how wide the lines are, a table must not be cut at 80 columns
+        width=None if told else 160,
+    )
+
+
 def print_json(value: Any) -> None:
     """Exactly one line, one object."""
     click.echo(json.dumps(value, allow_nan=False))
 
 
-def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """A table on standard output; the first column is text, the others are numbers."""
-    from rich.console import Console
-    from rich.table import Table
+def print_table(
+    title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], text_columns: int = 1
+) -> None:
+    """A table on standard output; the first columns are text, the others are numbers.
 
-    table = Table(title=title, title_justify="left")
+    Drawn on a terminal, and where FORCE_COLOR asks for it; plain lines elsewhere.
+    """
+    if draws(sys.stdout) or os.environ.get("FORCE_COLOR"):
+        _draw_table(title, columns, rows, text_columns)
+    else:
+        print_lines(title, columns, rows, text_columns)
+
+
+def print_lines(
+    title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], text_columns: int = 1
+) -> None:
+    """The same as aligned columns, two spaces apart, which other programs can read."""
+    lines = [list(columns), *([show(cell) for cell in row] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    click.echo(plain(title))
+    for line in lines:
+        aligned = [
+            cell.ljust(width) if index < text_columns else cell.rjust(width)
+            for index, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ]
+        click.echo("  ".join(aligned).rstrip())
+
+
+def _draw_table(
+    title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], text_columns: int
+) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=Text(plain(title)), title_justify="left")
     for index, column in enumerate(columns):
-        table.add_column(column, justify="left" if index == 0 else "right")
+        table.add_column(column, justify="left" if index < text_columns else "right")
     for row in rows:
-        table.add_row(*[show(cell) for cell in row])
-    # Where nobody's terminal says how wide it is, a table must not be cut at 80 columns.
-    Console(width=None if sys.stdout.isatty() else 160).print(table)
+        # as text: the name of an instance may hold what would be read as markup
+        table.add_row(*[Text(show(cell)) for cell in row])
+    rich_console().print(table)
 
 
 def show(cell: Any) -> str:
@@ -135,4 +200,9 @@ def show(cell: Any) -> str:
         return f"{cell:,.4g}"
     if isinstance(cell, int) and not isinstance(cell, bool):
         return f"{cell:,}"
-    return str(cell)
+    return plain(str(cell))
+
+
+def plain(text: str) -> str:
+    """`text` without control characters: a name out of a dataset may not write to the terminal."""
+    return CONTROL.sub("�", text)

@@ -6,17 +6,20 @@ from pathlib import Path
 
 import click
 
-from sept_offline.cli.console import ConsoleProgress, RowCounter, print_json, print_table
+from sept_offline.cli.completing import DATASET, FILE
+from sept_offline.cli.console import ConsoleProgress, RowCounter, print_json, print_table, working
+from sept_offline.cli.options import json_option, quiet_option
 
 COLUMNS = 6
 """Of one row a step: observations, actions, rewards, propensities and the two end flags."""
 
 
 @click.command()
-@click.argument("dataset")
+@click.argument("dataset", type=DATASET)
 @click.option("--probe-steps", type=click.IntRange(min=1), help="Length of an initial segment.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
-def inspect(dataset: str, probe_steps: int | None, as_json: bool) -> None:
+@json_option
+@quiet_option
+def inspect(dataset: str, probe_steps: int | None, as_json: bool, quiet: bool) -> None:
     """Show what DATASET holds: instances, returns, actions, coverage of initial segments.
 
     \b
@@ -25,7 +28,8 @@ def inspect(dataset: str, probe_steps: int | None, as_json: bool) -> None:
     """
     from sept_offline.data import inspect as summarise
 
-    summary = summarise(dataset, probe_steps)
+    with working(f"reading {dataset}", quiet):
+        summary = summarise(dataset, probe_steps)
     if as_json:
         print_json(summary.to_json())
         return
@@ -61,10 +65,10 @@ def inspect(dataset: str, probe_steps: int | None, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("dataset")
+@click.argument("dataset", type=DATASET)
 @click.option("--probe-steps", type=click.IntRange(min=1), help="Warn of shorter episodes.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
-@click.option("--quiet", is_flag=True, help="No progress.")
+@json_option
+@quiet_option
 def validate(dataset: str, probe_steps: int | None, as_json: bool, quiet: bool) -> None:
     """Check every number of DATASET; exit code 2 if anything is wrong.
 
@@ -89,10 +93,10 @@ def validate(dataset: str, probe_steps: int | None, as_json: bool, quiet: bool) 
 
 
 @click.command()
-@click.argument("source")
-@click.argument("target", type=Path)
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
-@click.option("--quiet", is_flag=True, help="No progress.")
+@click.argument("source", type=DATASET)
+@click.argument("target", type=FILE)
+@json_option
+@quiet_option
 def convert(source: str, target: Path, as_json: bool, quiet: bool) -> None:
     """Write SOURCE as TARGET: HDF5 to Parquet, or back, with the same content hash.
 

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from sept_offline.cli.completing import DATASET, FILE, Choice
 from sept_offline.cli.console import ConsoleProgress, print_json, print_table
+from sept_offline.cli.options import json_option, quiet_option
 
 if TYPE_CHECKING:
     from sept_offline.demarcate import Demarcation
@@ -15,8 +17,8 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("dataset")
-@click.option("-o", "--out", type=Path, help="The labelled dataset; without it, only a report.")
+@click.argument("dataset", type=DATASET)
+@click.option("-o", "--out", type=FILE, help="The labelled dataset; without it, only a report.")
 @click.option("--within", is_flag=True, help="Divide DATASET's instances, and never join them.")
 @click.option(
     "--smallest",
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--unsure",
-    type=click.Choice(["nearest", "drop"]),
+    type=Choice(["nearest", "drop"]),
     default="nearest",
     show_default=True,
     help="Episodes that fit no group, or two alike: given to the likeliest, or left out.",
@@ -39,8 +41,8 @@ if TYPE_CHECKING:
 )
 @click.option("--force", is_flag=True, help="Write labels that the logs do not support, too.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
-@click.option("--quiet", is_flag=True, help="No progress.")
+@json_option
+@quiet_option
 def demarcate(
     dataset: str,
     out: Path | None,

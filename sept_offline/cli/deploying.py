@@ -7,14 +7,18 @@ from pathlib import Path
 
 import click
 
-from sept_offline.cli.console import print_json
+from sept_offline.cli.completing import DATASET, FOLDER
+from sept_offline.cli.console import print_json, working
+from sept_offline.cli.options import json_option, quiet_option
 
 
 @click.command()
-@click.argument("run", type=Path)
-@click.option("-o", "--out", type=Path, required=True, help="The folder to write, e.g. agent.onnx.")
+@click.argument("run", type=FOLDER)
+@click.option("-o", "--out", type=FOLDER, required=True, help="The folder to write: agent.onnx.")
 @click.option("--numpy", "as_numpy", is_flag=True, help="Weights and a runtime of one file.")
-@click.option("--verify", help="Logs (a dataset) on whose observations to compare actions.")
+@click.option(
+    "--verify", type=DATASET, help="Logs (a dataset) on whose observations to compare actions."
+)
 @click.option(
     "--observations",
     type=click.IntRange(min=1),
@@ -23,7 +27,8 @@ from sept_offline.cli.console import print_json
     help="How many to compare on.",
 )
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
+@json_option
+@quiet_option
 def export(
     run: Path,
     out: Path,
@@ -32,6 +37,7 @@ def export(
     observations: int,
     seed: int,
     as_json: bool,
+    quiet: bool,
 ) -> None:
     """Write the agent in RUN as ONNX graphs, or for NumPy alone, with a manifest.
 
@@ -45,7 +51,8 @@ def export(
     from sept_offline.deploy import export as write
 
     form = "numpy" if as_numpy else "onnx"
-    done = write(run, out, form, verify, observations, seed)
+    with working(f"writing {out} and comparing its actions", quiet):
+        done = write(run, out, form, verify, observations, seed)
     files = list(done.manifest["files"])
     if as_json:
         print_json(
@@ -66,7 +73,7 @@ def export(
 
 
 @click.command()
-@click.argument("run", type=Path)
+@click.argument("run", type=FOLDER)
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 def act(run: Path, seed: int) -> None:
     """Let the agent in RUN answer observations on standard input, one JSON object a line.

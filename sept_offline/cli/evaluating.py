@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from sept_offline.cli.completing import FILE, FOLDER, families, one_of
 from sept_offline.cli.console import ConsoleProgress, print_json, print_table
+from sept_offline.cli.names import SPLITS
+from sept_offline.cli.options import json_option, quiet_option
 
 if TYPE_CHECKING:
     from sept_offline.evaluation import Results
@@ -17,15 +20,25 @@ FEW = 24
 
 
 @click.command()
-@click.argument("runs", type=Path, nargs=-1, required=True)
-@click.option("--family", help="A name or package.module:object; the dataset's by default.")
-@click.option("--instances", default="test", show_default=True, help="The split to act in.")
+@click.argument("runs", type=FOLDER, nargs=-1, required=True)
+@click.option(
+    "--family",
+    shell_complete=families,
+    help="A name or package.module:object; the dataset's by default.",
+)
+@click.option(
+    "--instances",
+    default="test",
+    show_default=True,
+    shell_complete=one_of(lambda: SPLITS),
+    help="The split to act in.",
+)
 @click.option("--episodes-per-instance", type=click.IntRange(min=1), default=1, show_default=True)
 @click.option("--max-steps", type=click.IntRange(min=1), help="The family's test limit by default.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
-@click.option("-o", "--out", type=Path, help="Where to keep all steps: x.parquet or x.json.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
-@click.option("--quiet", is_flag=True, help="No progress.")
+@click.option("-o", "--out", type=FILE, help="Where to keep all steps: x.parquet or x.json.")
+@json_option
+@quiet_option
 def evaluate(
     runs: tuple[Path, ...],
     family: str | None,

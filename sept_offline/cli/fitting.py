@@ -8,24 +8,49 @@ from typing import Any
 
 import click
 
+from sept_offline.cli.completing import (
+    DATASET,
+    FILE,
+    FOLDER,
+    Choice,
+    complete_settings,
+    one_of,
+)
 from sept_offline.cli.console import ConsoleProgress, interrupted, print_json
+from sept_offline.cli.names import ALGORITHMS, METHODS, PRESETS
+from sept_offline.cli.options import json_option, quiet_option
 
 
 @click.command()
-@click.argument("dataset")
+@click.argument("dataset", type=DATASET)
 @click.option(
     "--method",
     default="sept",
     show_default=True,
-    help="sept, avg, oracle, epopt, maml, bnn, dpt, sept-np, totalvar, maxent, dynasept, history.",
+    shell_complete=one_of(lambda: METHODS),
+    help=f"{', '.join(METHODS)}.",
 )
 @click.option(
-    "--preset", default="default", show_default=True, help="default, or paper: as in the paper."
+    "--preset",
+    default="default",
+    show_default=True,
+    shell_complete=one_of(lambda: PRESETS),
+    help="default, or paper: as in the paper.",
 )
-@click.option("--config", type=Path, help="Settings (TOML) over the preset's.")
-@click.option("--set", "settings", multiple=True, help="One setting, e.g. control.batch_size=128.")
-@click.option("--control", help="double_dqn, discrete_cql, discrete_bcq or nfq.")
-@click.option("--fallback", type=click.Choice(["none", "avg"]), help="Who acts when flagged.")
+@click.option("--config", type=FILE, help="Settings (TOML) over the preset's.")
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    shell_complete=complete_settings,
+    help="One setting, e.g. control.batch_size=128.",
+)
+@click.option(
+    "--control",
+    shell_complete=one_of(lambda: ALGORITHMS),
+    help="double_dqn, discrete_cql, discrete_bcq or nfq.",
+)
+@click.option("--fallback", type=Choice(["none", "avg"]), help="Who acts when flagged.")
 @click.option(
     "--hold-out",
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
@@ -34,9 +59,11 @@ from sept_offline.cli.console import ConsoleProgress, interrupted, print_json
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @click.option("--resume", is_flag=True, help="Continue a run that was interrupted.")
 @click.option("--restart", is_flag=True, help="Replace whatever run is there.")
-@click.option("-o", "--out", type=Path, help="The run: runs/<dataset>-<method>-<seed> by default.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
-@click.option("--quiet", is_flag=True, help="No progress.")
+@click.option(
+    "-o", "--out", type=FOLDER, help="The run: runs/<dataset>-<method>-<seed> by default."
+)
+@json_option
+@quiet_option
 def fit(
     dataset: str,
     method: str,

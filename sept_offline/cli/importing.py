@@ -8,13 +8,15 @@ from typing import Any
 
 import click
 
+from sept_offline.cli.completing import DATASET, FILE
 from sept_offline.cli.console import ConsoleProgress, print_json
+from sept_offline.cli.options import json_option, quiet_option
 
 
 @click.command(name="import")
-@click.argument("source", nargs=-1, required=True)
-@click.option("-o", "--out", type=Path, required=True, help="The dataset: x.h5 or x.parquet.")
-@click.option("--mapping", type=Path, help="A TOML file with the names below as keys.")
+@click.argument("source", type=DATASET, nargs=-1, required=True)
+@click.option("-o", "--out", type=FILE, required=True, help="The dataset: x.h5 or x.parquet.")
+@click.option("--mapping", type=FILE, help="A TOML file with the names below as keys.")
 @click.option("--instance", help="Column of the instance, or @file: each file is one.")
 @click.option("--episode", help="Column of the episode's id; several, a,b, that tell it together.")
 @click.option("--time", "time_", help="Column of numbers or timestamps; without it, row order.")
@@ -43,8 +45,8 @@ from sept_offline.cli.console import ConsoleProgress, print_json
 @click.option("--delimiter", help="Of CSV; a comma, or a tab in .tsv, if not given.")
 @click.option("--quoted-newlines", is_flag=True, help="Quoted text in CSV may run over lines.")
 @click.option("--probe-steps", type=click.IntRange(min=1), help="Length of an initial segment.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
-@click.option("--quiet", is_flag=True, help="No progress.")
+@json_option
+@quiet_option
 def import_(
     source: tuple[str, ...],
     out: Path,

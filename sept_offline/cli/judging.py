@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from sept_offline.cli.completing import DATASET, FOLDER
 from sept_offline.cli.console import ConsoleProgress, print_json, print_table
+from sept_offline.cli.options import json_option, quiet_option
 
 if TYPE_CHECKING:
     from sept_offline.ope import Judgement
@@ -23,8 +25,8 @@ NAMES = {
 
 
 @click.command()
-@click.argument("run", type=Path)
-@click.argument("dataset")
+@click.argument("run", type=FOLDER)
+@click.argument("dataset", type=DATASET)
 @click.option("--horizon", type=click.IntRange(min=1), help="The longest episode's by default.")
 @click.option("--in-sample", is_flag=True, help="Judge on all episodes, learned from or not.")
 @click.option(
@@ -36,8 +38,8 @@ NAMES = {
 )
 @click.option("--updates", type=click.IntRange(min=1), help="Of each fitted Q.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
-@click.option("--quiet", is_flag=True, help="No progress.")
+@json_option
+@quiet_option
 def ope(
     run: Path,
     dataset: str,

@@ -15,10 +15,12 @@ from sept_offline.cli.collecting import collect
 from sept_offline.cli.dataset import convert, inspect, validate
 from sept_offline.cli.demarcating import demarcate
 from sept_offline.cli.deploying import act, export
+from sept_offline.cli.diagnosing import doctor
 from sept_offline.cli.evaluating import evaluate
 from sept_offline.cli.fitting import fit
 from sept_offline.cli.importing import import_
 from sept_offline.cli.judging import ope
+from sept_offline.cli.shells import completion
 from sept_offline.errors import SeptError, TrainingError
 from sept_offline.family import suggest
 
@@ -42,7 +44,8 @@ def _print_version(ctx: click.Context, _: click.Parameter, value: bool) -> None:
         return
     from sept_offline.versions import versions
 
-    click.echo("  ".join(f"{name} {version}" for name, version in versions().items()))
+    for name, version in versions().items():
+        click.echo(f"{name} {version}")
     ctx.exit()
 
 
@@ -80,6 +83,8 @@ for command in (
     export,
     act,
     bench,
+    doctor,
+    completion,
 ):
     cli.add_command(command)
 

@@ -26,6 +26,8 @@ ORDER = (
     "export",
     "act",
     "bench",
+    "doctor",
+    "completion",
 )
 WARDS = """ward,stay,hour,pulse,pressure,drug,score,discharged
 a,1,0,70,120,none,1,false

@@ -1,0 +1,56 @@
+"""`sept-offline doctor`."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from sept_offline.cli.console import ConsoleProgress, print_json, print_lines, print_table
+from sept_offline.cli.options import json_option, quiet_option
+
+if TYPE_CHECKING:
+    from sept_offline.doctor import Examination
+
+
+@click.command()
+@json_option
+@quiet_option
+def doctor(as_json: bool, quiet: bool) -> None:
+    """Check this installation: exit code 1 if something is broken, and what to do about it.
+
+    Every library is loaded, every registered family steps once, a tiny dataset is written and read
+    in both formats, an agent's network is compiled. What a bug report needs stands at the end,
+    without your name or the paths of your home.
+
+    \b
+    Example:
+      sept-offline doctor
+    """
+    from sept_offline.doctor import examine
+
+    if sys.stderr.isatty():
+        ConsoleProgress(quiet).message("Loading and trying everything; a few seconds…")
+    found = examine()
+    if as_json:
+        print_json(found.to_json())
+    else:
+        _print(found)
+    if found.broken:
+        raise click.exceptions.Exit(1)
+
+
+def _print(found: Examination) -> None:
+    # what draws tables may itself be broken
+    whole = not any(finding.name == "rich" for finding in found.broken)
+    columns = ["check", "", "found"]
+    rows = [[finding.name, finding.status, finding.found] for finding in found.findings]
+    (print_table if whole else print_lines)("sept-offline doctor", columns, rows, 3)
+    for finding in found.findings:
+        if finding.advice:
+            click.echo(f"{finding.name}: {finding.advice}")
+    click.echo(found.verdict)
+    click.echo("\nFor a bug report:")
+    for name, text in found.report.items():
+        click.echo(f"  {name}: {text}")

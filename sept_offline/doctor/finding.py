@@ -1,0 +1,61 @@
+"""What one check found, and how a check that fails becomes a finding instead of an error."""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import io
+import re
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+LONGEST = 200
+"""Characters of an error that are shown; some libraries send pages."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the doctor's table."""
+
+    name: str
+    status: Literal["fine", "absent", "broken"]
+    """`absent`: an extra that is not installed, which only its own commands miss."""
+    found: str
+    advice: str = ""
+    """What to do about it; empty where nothing is to be done."""
+
+
+def check(name: str, look: Callable[[], str], advice: str) -> Finding:
+    """What `look` says it found; whatever it raises is broken, and `advice` mends it.
+
+    Libraries that talk while they are imported are not heard.
+    """
+    try:
+        with (
+            warnings.catch_warnings(),
+            contextlib.redirect_stdout(io.StringIO()),
+            contextlib.redirect_stderr(io.StringIO()),
+        ):
+            warnings.simplefilter("ignore")
+            return Finding(name, "fine", private(look()))
+    # A broken library raises what it likes: OSError for a missing .so, SystemExit, anything.
+    except (Exception, SystemExit) as error:
+        said = " ".join(f"{type(error).__name__}: {error}".split())
+        short = said if len(said) <= LONGEST else said[:LONGEST] + "…"
+        return Finding(name, "broken", private(short), advice)
+
+
+def private(text: str) -> str:
+    """`text` without the user's home and name: it is made to be shown to strangers."""
+    home = str(Path.home())
+    if len(home) > 1:
+        text = text.replace(home, "~")
+    try:
+        user = getpass.getuser()
+    # without a password entry or any of its variables there is no name to hide
+    except (OSError, KeyError):
+        return text
+    return re.sub(rf"(?<=[/\\]){re.escape(user)}(?=[/\\]|$)", "user", text) if user else text
