@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import operator
 import tomllib
 import types
 import typing
@@ -81,6 +82,38 @@ def _convert(value: Any, hint: Any, path: str) -> Any:
         return value
     name = getattr(hint, "__name__", str(hint))
     raise ConfigError(f"Setting {path} is {value!r}; expected {name}.")
+
+
+def check_range(
+    config: Any,
+    names: Iterable[str],
+    where: str = "",
+    *,
+    least: float | None = None,
+    above: float | None = None,
+    most: float | None = None,
+    below: float | None = None,
+) -> None:
+    """Raise a ConfigError that names the first of these fields of `config` out of the bounds.
+
+    `where` is the section that a user finds them in. A field that is None is left open.
+    """
+    bounds = [
+        (word, holds, bound)
+        for word, holds, bound in (
+            ("at least", operator.ge, least),
+            ("above", operator.gt, above),
+            ("at most", operator.le, most),
+            ("below", operator.lt, below),
+        )
+        if bound is not None
+    ]
+    for name in names:
+        value = getattr(config, name)
+        if value is not None and not all(holds(value, bound) for _, holds, bound in bounds):
+            path = f"{where}.{name}" if where else name
+            expected = " and ".join(f"{word} {bound}" for word, _, bound in bounds)
+            raise ConfigError(f"{path} is {value}; expected {expected}.")
 
 
 def merge(*layers: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Literal
 
 import pytest
 
-from sept_offline.config import build, merge, parse_settings, read_toml, to_plain
+from sept_offline.config import build, check_range, merge, parse_settings, read_toml, to_plain
 from sept_offline.errors import ConfigError
 
 
@@ -49,6 +50,27 @@ def test_settings_are_nested_and_typed() -> None:
 def test_a_wrong_setting_is_named(setting: str, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         build(Outer, parse_settings([setting]))
+
+
+@pytest.mark.parametrize(
+    ("bounds", "inside", "outside", "words"),
+    [
+        ({"least": 1}, 1, 0, "x.rate is 0; expected at least 1."),
+        ({"above": 0}, 0.1, 0, "x.rate is 0; expected above 0."),
+        ({"least": 0, "below": 1}, 0, 1, "x.rate is 1; expected at least 0 and below 1."),
+        ({"above": 0, "most": 1}, 1, 0, "x.rate is 0; expected above 0 and at most 1."),
+        ({"least": 0, "most": 1}, 1, 1.1, "x.rate is 1.1; expected at least 0 and at most 1."),
+        ({"above": 0}, None, float("nan"), "x.rate is nan; expected above 0."),
+    ],
+)
+def test_a_setting_out_of_range_is_named(
+    bounds: dict[str, float], inside: float | None, outside: float, words: str
+) -> None:
+    check_range(SimpleNamespace(rate=inside), ["rate"], "x", **bounds)
+    for where, expected in (("x", words), ("", words.removeprefix("x."))):
+        with pytest.raises(ConfigError) as refused:
+            check_range(SimpleNamespace(rate=outside), ["rate"], where, **bounds)
+        assert str(refused.value) == expected
 
 
 def test_later_layers_win_key_by_key() -> None:

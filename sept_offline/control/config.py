@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sept_offline.config import check_range
 from sept_offline.errors import ConfigError
 from sept_offline.family import suggest
 
@@ -59,23 +60,9 @@ class ControlConfig:
             raise ConfigError(
                 f"control.hidden needs layers of at least 1 unit, found {self.hidden}."
             )
-        for name in ("batch_size", "updates", "average_every", "critics", "members"):
-            if getattr(self, name) < 1:
-                raise ConfigError(
-                    f"control.{name} must be at least 1, found {getattr(self, name)}."
-                )
-        for name in ("learning_rate", "reward_scale"):
-            if not getattr(self, name) > 0:
-                raise ConfigError(f"control.{name} must be above 0, found {getattr(self, name)}.")
-        ranges = {"gamma": self.gamma, "average_decay": self.average_decay}
-        for name, value in ranges.items():
-            if not 0 <= value < 1:
-                raise ConfigError(f"control.{name} must lie in [0, 1), found {value}.")
-        if not 0 < self.target_rate <= 1:
-            raise ConfigError(f"control.target_rate must lie in (0, 1], found {self.target_rate}.")
-        if not 0 < self.bcq_flexibility < 1:
-            raise ConfigError(
-                f"control.bcq_flexibility must lie in (0, 1), found {self.bcq_flexibility}."
-            )
-        if self.grad_clip is not None and not self.grad_clip > 0:
-            raise ConfigError(f"control.grad_clip must be above 0, found {self.grad_clip}.")
+        counts = ("batch_size", "updates", "average_every", "critics", "members")
+        check_range(self, counts, "control", least=1)
+        check_range(self, ("learning_rate", "reward_scale", "grad_clip"), "control", above=0)
+        check_range(self, ("gamma", "average_decay"), "control", least=0, below=1)
+        check_range(self, ("target_rate",), "control", above=0, most=1)
+        check_range(self, ("bcq_flexibility",), "control", above=0, below=1)

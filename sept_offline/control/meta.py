@@ -16,6 +16,7 @@ differentiation with respect to W gives the gradient at W + ΔW, which is all th
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -29,6 +30,15 @@ from sept_offline.errors import ConfigError
 
 Step = list[tuple[torch.Tensor, torch.Tensor]]
 """Of each layer: inputs `[M, T, in]` and `rate` times slopes `[M, T, out]`, for M tasks."""
+
+
+@dataclass(frozen=True)
+class Tasks:
+    """How an update meets tasks: M of them, each by T transitions and one step at this rate."""
+
+    count: int
+    steps: int
+    rate: float
 
 
 class SteppedCritic(SingleCritic):
@@ -83,20 +93,13 @@ class SteppedCritic(SingleCritic):
 
 
 class MetaMember(Member):
-    """One network that learns to be stepped; a batch's rows are `tasks` shares of T + Q each."""
+    """One network that learns to be stepped; a batch's rows are M shares of T + Q each."""
 
     def __init__(
-        self,
-        config: ControlConfig,
-        input_dim: int,
-        num_actions: int,
-        seed: int,
-        steps: int,
-        tasks: int,
-        rate: float,
+        self, config: ControlConfig, input_dim: int, num_actions: int, seed: int, tasks: Tasks
     ) -> None:
         super().__init__(config, input_dim, num_actions, seed)
-        self._steps, self._tasks, self._rate = steps, tasks, rate
+        self._tasks = tasks
         self.online = SteppedCritic(self.impl.modules.q_funcs[0])
         self.behind = SteppedCritic(self.impl.modules.targ_q_funcs[0])
         self.impl._q_func_forwarder = self.online
@@ -104,35 +107,27 @@ class MetaMember(Member):
 
     def update(self, batch: Batch) -> float:
         """Step network and target for each task, then one update of d3rlpy's on the queries."""
-        support, query = divide(batch, self._tasks, self._steps)
+        tasks = self._tasks
+        support, query = divide(batch, tasks.count, tasks.steps)
         for critic in (self.online, self.behind):
-            critic.adapt(support, self._tasks, self.config.gamma, self._rate)
+            critic.adapt(support, tasks.count, self.config.gamma, tasks.rate)
         loss = super().update(query)
         self.online.step = self.behind.step = None
         return loss
 
 
 class MetaLearner(Learner):
-    """A single value network that learns to be adapted by one step on `steps` transitions."""
+    """A single value network that learns to be adapted by one step on a task's support."""
 
     def __init__(
-        self,
-        config: ControlConfig,
-        input_dim: int,
-        num_actions: int,
-        seed: int,
-        *,
-        steps: int,
-        tasks: int,
-        rate: float,
+        self, config: ControlConfig, input_dim: int, num_actions: int, seed: int, *, tasks: Tasks
     ) -> None:
         check_single(config)
-        self._steps, self._tasks, self._rate = steps, tasks, rate
+        self._tasks = tasks
         super().__init__(config, input_dim, num_actions, seed)
 
     def _member(self, seed: int) -> Member:
-        sizes = (self.config, self.input_dim, self.num_actions, seed)
-        return MetaMember(*sizes, self._steps, self._tasks, self._rate)
+        return MetaMember(self.config, self.input_dim, self.num_actions, seed, self._tasks)
 
 
 def check_single(config: ControlConfig) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from sept_offline.config import check_range
 from sept_offline.errors import ConfigError
 
 Unsure = Literal["nearest", "drop"]
@@ -48,19 +49,11 @@ class DemarcateConfig:
 
     def __post_init__(self) -> None:
         """Refuse what cannot work, by name."""
-        for name in ("dim", "updates", "rounds", "hidden", "episodes", "window"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name} is {getattr(self, name)}; expected at least 1.")
-        for name in ("learning_rate", "learning_rate_end", "resolution", "gain"):
-            if not getattr(self, name) > 0:
-                raise ConfigError(f"{name} is {getattr(self, name)}; expected above 0.")
-        for name in ("stable", "most_unsure"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ConfigError(f"{name} is {getattr(self, name)}; expected 0 to 1.")
-        if self.refining is not None and self.refining < 1:
-            raise ConfigError(f"refining is {self.refining}; expected at least 1.")
-        if self.smallest is not None and self.smallest < 2:
-            raise ConfigError(f"smallest is {self.smallest}; expected at least 2 episodes.")
+        counts = ("dim", "updates", "refining", "rounds", "hidden", "episodes", "window")
+        check_range(self, counts, least=1)
+        check_range(self, ("learning_rate", "learning_rate_end", "resolution", "gain"), above=0)
+        check_range(self, ("stable", "most_unsure"), least=0, most=1)
+        check_range(self, ("smallest",), least=2)
         if self.unsure not in ("nearest", "drop"):
             raise ConfigError(f"unsure is {self.unsure!r}; expected 'nearest' or 'drop'.")
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
+from sept_offline.config import check_range
 from sept_offline.errors import ConfigError
 
 Budget = Literal["reduced", "paper"]
@@ -43,12 +44,8 @@ class DynamicsConfig:
 
     def __post_init__(self) -> None:
         """Refuse what cannot work, by name."""
-        _check_least(
-            "dynamics",
-            self,
-            1,
-            ("dim", "samples", "updates", "batch_size", "outcome_updates", "outcome_batch"),
-        )
+        counts = ("dim", "samples", "updates", "batch_size", "outcome_updates", "outcome_batch")
+        check_range(self, counts, "dynamics", least=1)
         positive = (
             "learning_rate",
             "learning_rate_end",
@@ -58,9 +55,8 @@ class DynamicsConfig:
             "latent_factor",
             "outcome_rate",
         )
-        _check_positive("dynamics", self, positive)
-        if not 0 < self.alpha <= 1:
-            raise ConfigError(f"dynamics.alpha is {self.alpha}; expected above 0 and at most 1.")
+        check_range(self, positive, "dynamics", above=0)
+        check_range(self, ("alpha",), "dynamics", above=0, most=1)
         for name in ("hidden", "outcome_hidden"):
             widths = getattr(self, name)
             if not widths or min(widths) < 1:
@@ -101,16 +97,12 @@ class BnnConfig:
 
     def __post_init__(self) -> None:
         """Refuse what cannot work, by name."""
-        _check_least("bnn", self, 1, ("every", "samples", "episodes", "horizon", "updates"))
-        _check_least("bnn", self, 0, ("infer_steps", "tune_steps"))
-        _check_positive("bnn", self, ("infer_rate", "tune_rate"))
-        for name in ("explore", "anywhere"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ConfigError(f"bnn.{name} is {getattr(self, name)}; expected between 0 and 1.")
-        if not 0 <= self.average_decay < 1:
-            raise ConfigError(
-                f"bnn.average_decay is {self.average_decay}; expected at least 0 and below 1."
-            )
+        counts = ("every", "samples", "episodes", "horizon", "updates")
+        check_range(self, counts, "bnn", least=1)
+        check_range(self, ("infer_steps", "tune_steps"), "bnn", least=0)
+        check_range(self, ("infer_rate", "tune_rate"), "bnn", above=0)
+        check_range(self, ("explore", "anywhere"), "bnn", least=0, most=1)
+        check_range(self, ("average_decay",), "bnn", least=0, below=1)
 
 
 @dataclass(frozen=True)
@@ -133,22 +125,7 @@ class DptConfig:
 
     def __post_init__(self) -> None:
         """Refuse what cannot work, by name."""
-        _check_least("dpt", self, 1, ("every", "samples", "copies"))
-        _check_least("dpt", self, 0, ("infer_steps",))
-        _check_positive("dpt", self, ("infer_rate",))
-        if not 0 <= self.unknown < 1:
-            raise ConfigError(f"dpt.unknown is {self.unknown}; expected at least 0 and below 1.")
-
-
-def _check_least(where: str, config: Any, least: int, names: tuple[str, ...]) -> None:
-    for name in names:
-        if getattr(config, name) < least:
-            raise ConfigError(
-                f"{where}.{name} is {getattr(config, name)}; expected at least {least}."
-            )
-
-
-def _check_positive(where: str, config: Any, names: tuple[str, ...]) -> None:
-    for name in names:
-        if not getattr(config, name) > 0:
-            raise ConfigError(f"{where}.{name} is {getattr(config, name)}; expected above 0.")
+        check_range(self, ("every", "samples", "copies"), "dpt", least=1)
+        check_range(self, ("infer_steps",), "dpt", least=0)
+        check_range(self, ("infer_rate",), "dpt", above=0)
+        check_range(self, ("unknown",), "dpt", least=0, below=1)

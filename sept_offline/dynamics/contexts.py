@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
@@ -124,7 +125,7 @@ class InferredContext(_Modelled):
         )
 
 
-class _Seeing(Tracker):
+class _Seeing(Tracker, ABC):
     """Hands every step of the episode to the belief; learns something after each so many."""
 
     def __init__(self, belief: Belief, every: int, vector: Array) -> None:
@@ -151,8 +152,9 @@ class _Seeing(Tracker):
         self._action = action
         self._time += 1
 
+    @abstractmethod
     def _learn(self) -> None:
-        raise NotImplementedError
+        """From all that the belief has seen."""
 
     def _report(self) -> None:
         self.latent, self.uncertainty = self.belief.mean, self.belief.spread

@@ -14,18 +14,9 @@ from sept_offline.dynamics.columns import Columns, Reader
 from sept_offline.dynamics.config import DynamicsConfig
 from sept_offline.dynamics.network import Outcome
 from sept_offline.latent.arrays import StepsLike
-from sept_offline.latent.training import (
-    annealed,
-    check_finite,
-    load_module,
-    load_optimiser,
-    save_module,
-    save_optimiser,
-    set_rate,
-)
+from sept_offline.latent.loop import Loop
+from sept_offline.latent.training import annealed, check_finite, set_rate
 from sept_offline.seeding import torch_generator
-from sept_offline.stage import StageState
-from sept_offline.threads import one_thread
 
 ENDING = 0.2
 """Share of a minibatch that ends an episode, where any transition does: ends are rare, and where
@@ -41,13 +32,11 @@ def surplus_log_odds(forced: float, share: float) -> float:
     return math.log1p(forced / ((1 - forced) * share)) if forced else 0.0
 
 
-class OutcomeStage:
+class OutcomeStage(Loop):
     """Regression of rewards, of those that go on and those that end apart, and of the end itself.
 
     rewards[N], terminals[N]: of each step, as control would learn from them.
     """
-
-    name = "outcome"
 
     def __init__(
         self,
@@ -60,7 +49,8 @@ class OutcomeStage:
         *,
         num_actions: int,
     ) -> None:
-        self.total, self.done, self.config = config.outcome_updates, 0, config
+        super().__init__("outcome", config.outcome_updates)
+        self.config = config
         rng = torch_generator(seed, "outcome", "initialise")
         self.outcome = Outcome(Reader(columns), num_actions, config.outcome_hidden, rng)
         self.rng = torch_generator(seed, "outcome", "train")
@@ -92,13 +82,7 @@ class OutcomeStage:
 
     def advance(self, updates: int) -> dict[str, float]:
         """See Stage; the metrics are means over these updates."""
-        count = min(updates, self.total - self.done)
-        sums = torch.zeros(2)
-        with one_thread():
-            for _ in range(count):
-                sums += self._update()
-                self.done += 1
-        error, wrong = (sums / max(count, 1)).tolist()
+        error, wrong = self._repeat(updates, 2)
         metrics = {"reward_error": error, "wrong_ends": wrong}
         check_finite(metrics, self.name, self.done)
         return metrics
@@ -126,17 +110,5 @@ class OutcomeStage:
         wrong = ((drawn > 0) != ended).float().mean()
         return torch.stack((error.detach(), wrong))
 
-    def state(self) -> StageState:
-        """See Stage."""
-        state = StageState(values={"done": self.done})
-        save_module(state, "outcome", self.outcome)
-        save_optimiser(state, "optimiser", self.optimiser)
-        state.tensors["rng"] = self.rng.get_state()
-        return state
-
-    def restore(self, state: StageState) -> None:
-        """See Stage."""
-        load_module(state, "outcome", self.outcome)
-        load_optimiser(state, "optimiser", self.optimiser)
-        self.rng.set_state(state.tensors["rng"])
-        self.done = int(state.values["done"])
+    def _modules(self) -> dict[str, nn.Module]:
+        return {"outcome": self.outcome}

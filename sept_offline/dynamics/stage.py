@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from sept_offline.dynamics.columns import Columns, Reader
 from sept_offline.dynamics.config import DynamicsConfig
@@ -14,31 +14,21 @@ from sept_offline.dynamics.energy import alpha_energy, log_ratio
 from sept_offline.dynamics.network import Dynamics, draw
 from sept_offline.latent.arrays import StepsLike
 from sept_offline.latent.instance import Balanced, Posteriors
+from sept_offline.latent.loop import Loop
 from sept_offline.latent.networks import Gaussian
-from sept_offline.latent.training import (
-    annealed,
-    check_finite,
-    load_module,
-    load_optimiser,
-    save_module,
-    save_optimiser,
-    set_rate,
-)
+from sept_offline.latent.training import annealed, check_finite, set_rate
 from sept_offline.seeding import torch_generator
-from sept_offline.stage import StageState
 from sept_offline.threads import one_thread
 
 WATCHED = 2048
 """Transitions on which the share of what is unexplained is watched."""
 
 
-class DynamicsStage:
+class DynamicsStage(Loop):
     """Minimises the α energy of q(W) Π_i q_i(w), both Gaussian, over logged transitions.
 
     W has the prior N(0, prior_variance), each w the prior N(0, I). The noise is a plain parameter.
     """
-
-    name = "dynamics"
 
     def __init__(
         self,
@@ -50,7 +40,8 @@ class DynamicsStage:
         num_actions: int,
         num_instances: int,
     ) -> None:
-        self.total, self.done, self.config = config.updates, 0, config
+        super().__init__("dynamics", config.updates)
+        self.config = config
         rng = torch_generator(seed, "dynamics", "initialise")
         reader = Reader(columns)
         self.dynamics = Dynamics(
@@ -77,14 +68,9 @@ class DynamicsStage:
 
     def advance(self, updates: int) -> dict[str, float]:
         """See Stage; the energy is a mean over these updates."""
-        count = min(updates, self.total - self.done)
-        total = 0.0
+        (energy,) = self._repeat(updates, 1, torch.float64)
         with one_thread():
-            for _ in range(count):
-                total += float(self._update())
-                self.done += 1
-            unexplained = self._unexplained()
-        metrics = {"energy": total / max(count, 1), "unexplained": unexplained}
+            metrics = {"energy": energy, "unexplained": self._unexplained()}
         check_finite(metrics, self.name, self.done)
         return metrics
 
@@ -115,19 +101,5 @@ class DynamicsStage:
             error = self._change[rows] - self.dynamics.predict(self._known[rows], w, mean)[0]
             return float((error**2 * varies).mean(0).sum() / varies.sum().clamp_min(1))
 
-    def state(self) -> StageState:
-        """See Stage."""
-        state = StageState(values={"done": self.done})
-        save_module(state, "dynamics", self.dynamics)
-        save_module(state, "posteriors", self.posteriors)
-        save_optimiser(state, "optimiser", self.optimiser)
-        state.tensors["rng"] = self.rng.get_state()
-        return state
-
-    def restore(self, state: StageState) -> None:
-        """See Stage."""
-        load_module(state, "dynamics", self.dynamics)
-        load_module(state, "posteriors", self.posteriors)
-        load_optimiser(state, "optimiser", self.optimiser)
-        self.rng.set_state(state.tensors["rng"])
-        self.done = int(state.values["done"])
+    def _modules(self) -> dict[str, nn.Module]:
+        return {"dynamics": self.dynamics, "posteriors": self.posteriors}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from sept_offline.config import check_range
 from sept_offline.errors import ConfigError
 
 Objective = Literal["instance", "segment"]
@@ -54,15 +55,10 @@ class LatentConfig:
             "decoder_units",
             "minibatches",
         )
-        for name in counts:
-            if getattr(self, name) < 1:
-                raise ConfigError(f"latent.{name} is {getattr(self, name)}; expected at least 1.")
-        for name in ("learning_rate", "learning_rate_end", "initial_spread", "posterior_factor"):
-            if not getattr(self, name) > 0:
-                raise ConfigError(f"latent.{name} is {getattr(self, name)}; expected above 0.")
-        for name in ("beta", "entropy", "through"):
-            if not getattr(self, name) >= 0:
-                raise ConfigError(f"latent.{name} is {getattr(self, name)}; expected 0 or more.")
+        check_range(self, counts, "latent", least=1)
+        positive = ("learning_rate", "learning_rate_end", "initial_spread", "posterior_factor")
+        check_range(self, positive, "latent", above=0)
+        check_range(self, ("beta", "entropy", "through"), "latent", least=0)
         if self.objective not in ("instance", "segment"):
             raise ConfigError(
                 f"latent.objective is {self.objective!r}; expected 'instance' or 'segment'."

@@ -20,6 +20,7 @@ from sept_offline.latent.arrays import (
     varying,
 )
 from sept_offline.latent.config import LatentConfig
+from sept_offline.latent.loop import Loop
 from sept_offline.latent.model import LatentModel
 from sept_offline.latent.networks import (
     InstanceNetwork,
@@ -28,18 +29,8 @@ from sept_offline.latent.networks import (
     log_normal,
     sample,
 )
-from sept_offline.latent.training import (
-    annealed,
-    check_finite,
-    load_module,
-    load_optimiser,
-    save_module,
-    save_optimiser,
-    set_rate,
-)
+from sept_offline.latent.training import annealed, check_finite, set_rate
 from sept_offline.seeding import torch_generator
-from sept_offline.stage import StageState
-from sept_offline.threads import one_thread
 
 
 class Posteriors(nn.Module):
@@ -95,7 +86,7 @@ class Balanced:
         return self.order[torch.minimum(rank, first + counts - 1)]
 
 
-class InstanceLatentStage:
+class InstanceLatentStage(Loop):
     """Learns q_i, decoder and encoder in one loop with one optimiser.
 
     steps: all transitions of the training instances; segments: the first T steps of their episodes
@@ -118,8 +109,7 @@ class InstanceLatentStage:
         missing = np.setdiff1d(np.unique(segments.instance), np.unique(steps.instance))
         if len(missing):
             raise DataError(f"Instance number {missing[0]} has segments but no steps.")
-        self.name = "latent"
-        self.total, self.done = config.updates, 0
+        super().__init__("latent", config.updates)
         self.config, self.num_actions, self.num_instances = config, num_actions, num_instances
         before = steps.observations[steps.row]
         change = steps.observations[steps.row + 1] - before
@@ -159,13 +149,7 @@ class InstanceLatentStage:
 
     def advance(self, updates: int) -> dict[str, float]:
         """See Stage; the metrics are means over these updates."""
-        count = min(updates, self.total - self.done)
-        sums = torch.zeros(3)
-        with one_thread():
-            for _ in range(count):
-                sums += self._update()
-                self.done += 1
-        values = (sums / max(count, 1)).tolist()
+        values = self._repeat(updates, 3)
         metrics = dict(zip(("log_likelihood", "kl", "encoder_kl"), values, strict=True))
         check_finite(metrics, self.name, self.done)
         # Of a transition: what the instance's latent costs is shared by all it explains.
@@ -218,22 +202,8 @@ class InstanceLatentStage:
         mean, log_variance = self.network.predict(self._states[rows], self._chosen[rows], z)
         return log_normal(self._changes[rows], mean, log_variance)
 
-    def state(self) -> StageState:
-        """See Stage."""
-        state = StageState(values={"done": self.done})
-        save_module(state, "network", self.network)
-        save_module(state, "posteriors", self.posteriors)
-        save_optimiser(state, "optimiser", self.optimiser)
-        state.tensors["rng"] = self.rng.get_state()
-        return state
-
-    def restore(self, state: StageState) -> None:
-        """See Stage."""
-        load_module(state, "network", self.network)
-        load_module(state, "posteriors", self.posteriors)
-        load_optimiser(state, "optimiser", self.optimiser)
-        self.rng.set_state(state.tensors["rng"])
-        self.done = int(state.values["done"])
+    def _modules(self) -> dict[str, nn.Module]:
+        return {"network": self.network, "posteriors": self.posteriors}
 
     def result(self) -> LatentModel:
         """The fitted latent."""

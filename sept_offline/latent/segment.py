@@ -15,10 +15,8 @@ from sept_offline.latent.networks import SegmentNetwork, kl_standard, sample
 from sept_offline.latent.training import (
     annealed,
     check_finite,
-    load_module,
-    load_optimiser,
-    save_module,
-    save_optimiser,
+    load_training,
+    save_training,
     set_rate,
 )
 from sept_offline.seeding import torch_generator
@@ -78,15 +76,11 @@ class SegmentLearner:
 
     def save(self, state: StageState) -> None:
         """Add everything that changes to a snapshot."""
-        save_module(state, "network", self.network)
-        save_optimiser(state, "optimiser", self.optimiser)
-        state.tensors["rng"] = self.rng.get_state()
+        save_training(state, {"network": self.network}, self.optimiser, self.rng)
 
     def load(self, state: StageState) -> None:
         """Take everything that changes from a snapshot."""
-        load_module(state, "network", self.network)
-        load_optimiser(state, "optimiser", self.optimiser)
-        self.rng.set_state(state.tensors["rng"])
+        load_training(state, {"network": self.network}, self.optimiser, self.rng)
 
 
 class SegmentLatentStage:

@@ -100,6 +100,32 @@ def load_optimiser(state: StageState, prefix: str, optimiser: torch.optim.Optimi
     optimiser.load_state_dict(whole)
 
 
+def save_training(
+    state: StageState,
+    modules: Mapping[str, nn.Module],
+    optimiser: torch.optim.Optimizer,
+    rng: torch.Generator,
+) -> None:
+    """Copy modules, by their names, their optimiser and their generator into a snapshot."""
+    for name, module in modules.items():
+        save_module(state, name, module)
+    save_optimiser(state, "optimiser", optimiser)
+    state.tensors["rng"] = rng.get_state()
+
+
+def load_training(
+    state: StageState,
+    modules: Mapping[str, nn.Module],
+    optimiser: torch.optim.Optimizer,
+    rng: torch.Generator,
+) -> None:
+    """Copy out of a snapshot what `save_training` put there."""
+    for name, module in modules.items():
+        load_module(state, name, module)
+    load_optimiser(state, "optimiser", optimiser)
+    rng.set_state(state.tensors["rng"])
+
+
 def check_finite(values: Mapping[str, float], stage: str, update: int) -> None:
     """Stop at the first loss that is not a number, with what to look at."""
     for name, value in values.items():

@@ -22,21 +22,12 @@ from sept_offline.errors import DataError
 from sept_offline.latent.arrays import check_segments, fit_scaling, varying
 from sept_offline.latent.config import LatentConfig
 from sept_offline.latent.instance import Balanced, segment_scalings
+from sept_offline.latent.loop import Loop
 from sept_offline.latent.model import LatentModel
 from sept_offline.latent.networks import InstanceNetwork, kl_standard, log_normal, sample
-from sept_offline.latent.training import (
-    annealed,
-    check_finite,
-    load_module,
-    load_optimiser,
-    save_module,
-    save_optimiser,
-    set_rate,
-)
+from sept_offline.latent.training import annealed, check_finite, set_rate
 from sept_offline.latent.windows import Windows
 from sept_offline.seeding import torch_generator
-from sept_offline.stage import StageState
-from sept_offline.threads import one_thread
 
 RUN = 100
 """Windows in a row that share what their latent costs: dynamics change, but not at every step."""
@@ -44,7 +35,7 @@ WARM = 0.5
 """The first share of the updates, in which β rises from 0."""
 
 
-class WindowLatentStage:
+class WindowLatentStage(Loop):
     """Learns encoder and decoder from windows and the steps that follow them; see above."""
 
     def __init__(
@@ -64,8 +55,7 @@ class WindowLatentStage:
                 "No window is followed by a step: every episode ends with the probe; lower "
                 "probe_steps."
             )
-        self.name = "latent"
-        self.total, self.done = config.updates, 0
+        super().__init__("latent", config.updates)
         self.config, self.num_instances = config, num_instances
         self._length = windows.actions.shape[1]
         before = steps.observations[steps.row]
@@ -108,13 +98,7 @@ class WindowLatentStage:
 
     def advance(self, updates: int) -> dict[str, float]:
         """See Stage; the metrics are means over these updates."""
-        count = min(updates, self.total - self.done)
-        sums = torch.zeros(2)
-        with one_thread():
-            for _ in range(count):
-                sums += self._update()
-                self.done += 1
-        values = (sums / max(count, 1)).tolist()
+        values = self._repeat(updates, 2)
         metrics = dict(zip(("log_likelihood", "kl"), values, strict=True))
         check_finite(metrics, self.name, self.done)
         return metrics
@@ -139,20 +123,8 @@ class WindowLatentStage:
         self.optimiser.step()
         return torch.stack((likelihood, prior)).detach()
 
-    def state(self) -> StageState:
-        """See Stage."""
-        state = StageState(values={"done": self.done})
-        save_module(state, "network", self.network)
-        save_optimiser(state, "optimiser", self.optimiser)
-        state.tensors["rng"] = self.rng.get_state()
-        return state
-
-    def restore(self, state: StageState) -> None:
-        """See Stage."""
-        load_module(state, "network", self.network)
-        load_optimiser(state, "optimiser", self.optimiser)
-        self.rng.set_state(state.tensors["rng"])
-        self.done = int(state.values["done"])
+    def _modules(self) -> dict[str, nn.Module]:
+        return {"network": self.network}
 
     def result(self) -> LatentModel:
         """The fitted latent; an instance has no posterior of its own."""

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from sept_offline.agent import AdaptedContext, Agent
 from sept_offline.control import Batch, Replay
-from sept_offline.control.meta import MetaLearner, check_single
+from sept_offline.control.meta import MetaLearner, Tasks, check_single
 from sept_offline.control.rewards import common_form, reward_form
 from sept_offline.data import Dataset
 from sept_offline.errors import DataError
@@ -84,7 +84,7 @@ def _stages(data: Dataset, config: FitConfig, seed: int) -> Generator[Stage, Non
         settings,
         seed,
         replay=partial(TaskReplay, time=data.steps().time, steps=steps, tasks=maml.tasks),
-        learner=partial(MetaLearner, steps=steps, tasks=maml.tasks, rate=maml.inner_rate),
+        learner=partial(MetaLearner, tasks=Tasks(maml.tasks, steps, maml.inner_rate)),
     )
     return Agent(
         "maml",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sept_offline.config import check_range
 from sept_offline.errors import ConfigError
 
 
@@ -28,17 +29,10 @@ class OpeConfig:
 
     def __post_init__(self) -> None:
         """Refuse what cannot work, by name."""
-        for name in ("horizon", "updates"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ConfigError(f"{name} is {value}; expected at least 1.")
-        for name in ("replicates", "target_every", "batch_size"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name} is {getattr(self, name)}; expected at least 1.")
-        if not 0 < self.confidence < 1:
-            raise ConfigError(f"confidence is {self.confidence}; expected between 0 and 1.")
-        if not self.learning_rate > 0:
-            raise ConfigError(f"learning_rate is {self.learning_rate}; expected above 0.")
+        counts = ("horizon", "updates", "replicates", "target_every", "batch_size")
+        check_range(self, counts, least=1)
+        check_range(self, ("confidence",), above=0, below=1)
+        check_range(self, ("learning_rate",), above=0)
         if not self.hidden or min(self.hidden) < 1:
             raise ConfigError(f"hidden needs layers of at least 1 unit, found {self.hidden}.")
 

@@ -187,6 +187,9 @@ def test_a_snapshot_continues_bit_for_bit(steps: Steps) -> None:
     second.advance(13)
     ours, theirs = second.state().tensors, whole.state().tensors
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+    # by these names snapshots of older versions are resumed
+    heads = {name.partition(".")[0] for name in theirs}
+    assert heads == {"dynamics", "posteriors", "optimiser", "rng"}
 
 
 def test_the_outcome_knows_where_episodes_end(steps: Steps) -> None:

@@ -15,10 +15,12 @@ from sept_offline.latent import (
     LatentConfig,
     LatentModel,
     SegmentLatentStage,
+    WindowLatentStage,
     identify,
 )
 from sept_offline.latent.arrays import fit_scaling
 from sept_offline.latent.instance import Balanced
+from sept_offline.latent.windows import all_windows
 from sept_offline.stage import StageState
 from tests.latent.tiny import ACTIONS, cut, episodes
 
@@ -153,6 +155,17 @@ def test_resuming_gives_the_same_bits(config: LatentConfig) -> None:
     second.advance(100)
     assert second.done == second.total == 12
     assert same(unbroken.state(), second.state())
+
+
+def test_snapshots_keep_the_names_by_which_older_ones_are_resumed() -> None:
+    windows = all_windows(STEPS, PROBE)
+    window = WindowLatentStage(STEPS, windows, CONFIG, 0, num_actions=ACTIONS, num_instances=4)
+    shared = {"network", "optimiser", "rng"}
+    for learner, own in ((stage(), {"posteriors"}), (stage(PAPER), set()), (window, set())):
+        learner.advance(1)
+        snapshot = learner.state()
+        assert {name.partition(".")[0] for name in snapshot.tensors} == shared | own
+        assert snapshot.values == {"done": 1}
 
 
 @pytest.mark.parametrize("config", [CONFIG, PAPER], ids=["instance", "segment"])

@@ -18,7 +18,7 @@ from sept_offline.agent.networks import MLP
 from sept_offline.agent.rewards import RewardForm
 from sept_offline.config import merge
 from sept_offline.control import Batch, ControlConfig, prepare_rewards
-from sept_offline.control.meta import MetaLearner, MetaMember, divide
+from sept_offline.control.meta import MetaLearner, MetaMember, Tasks, divide
 from sept_offline.control.rewards import common_form
 from sept_offline.errors import AgentError, ConfigError, DataError
 from sept_offline.methods.maml import TaskReplay
@@ -69,7 +69,7 @@ def step_by_autograd(network: nn.Sequential, support: Batch) -> nn.Sequential:
 
 
 def meta_learner() -> tuple[MetaLearner, MetaMember]:
-    learner = MetaLearner(CONFIG, DIM, ACTIONS, 0, steps=STEPS, tasks=TASKS, rate=RATE)
+    learner = MetaLearner(CONFIG, DIM, ACTIONS, 0, tasks=Tasks(TASKS, STEPS, RATE))
     member = learner.members[0]
     assert isinstance(member, MetaMember)
     return learner, member
