@@ -86,13 +86,16 @@ def run(words: list[str], cwd: Path) -> None:
 def test_the_code_of_a_page_runs(page: Path, tmp_path: Path) -> None:
     for name, code in SAVED.findall(page.read_text(encoding="utf-8")):
         (tmp_path / name).write_text(code, encoding="utf-8")
-    code = blocks(page, "python")
-    if code:
-        script = tmp_path / "page.py"
-        script.write_text("\n".join(code), encoding="utf-8")
-        run([sys.executable, str(script)], tmp_path)
-    for block in blocks(page, "bash run"):
-        for line in block.splitlines():
+    text = page.read_text(encoding="utf-8")
+    kinds = [found["kind"].strip() for found in FENCED.finditer(text)]
+    # all of one kind, then all of the other; the page's first block says which
+    for kind in sorted({"python", "bash run"} & set(kinds), key=kinds.index):
+        if kind == "python":
+            script = tmp_path / "page.py"
+            script.write_text("\n".join(blocks(page, kind)), encoding="utf-8")
+            run([sys.executable, str(script)], tmp_path)
+            continue
+        for line in "".join(blocks(page, kind)).splitlines():
             piped = ["bash", "-o", "pipefail", "-c", line]
             run(piped if " | " in line else shlex.split(line, comments=True), tmp_path)
 
