@@ -45,6 +45,7 @@ _PUBLIC = {
     "load_results": "sept_offline.evaluation",
     "save_agent": "sept_offline.agent",
     "validate": "sept_offline.data",
+    "write_report": "sept_offline.report",
 }
 
 __all__ = sorted(_PUBLIC)
@@ -83,6 +84,7 @@ if TYPE_CHECKING:
     from sept_offline.ope import Judgement as Judgement
     from sept_offline.ope import OpeConfig as OpeConfig
     from sept_offline.ope import judge as judge
+    from sept_offline.report import write_report as write_report
 
 
 def __getattr__(name: str) -> Any:

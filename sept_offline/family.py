@@ -47,6 +47,8 @@ class Family:
     """A JSON file with the random and the best known return of each instance."""
     published: Mapping[str, float] = field(default_factory=dict)
     """Steps to solve that the literature reports for each method, shown beside measured ones."""
+    scene: Callable[[Hidden], Mapping[str, Any]] | None = None
+    """How `report` draws an episode in an instance; the kinds are those of `report/scenes.py`."""
 
     def instances(self, split: str = "train") -> list[dict[str, float]]:
         """The hidden parameters of a split, in order; instance i has the id "<split>-<i>"."""

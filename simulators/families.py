@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from sept_offline.family import Family, Hidden
+from simulators import scenes
 from simulators.acrobot import ACROBOT
 from simulators.dynamics import Dynamics
 from simulators.environment import SimulatorEnv, SimulatorVectorEnv
@@ -86,6 +87,7 @@ def _navigation(dynamics: Dynamics) -> Family:
         references=_references(dynamics.name),
         # The paper's table of steps to solve; it has none for the switch.
         published=PAPER_NAVIGATION if dynamics is NAVIGATION2D else {},
+        scene=scenes.navigation if dynamics is NAVIGATION2D else scenes.navigation_switch,
     )
 
 
@@ -111,6 +113,7 @@ def _acrobot() -> Family:
         recipe=_recipe("acrobot"),
         references=_references("acrobot"),
         published=PAPER_ACROBOT,
+        scene=scenes.acrobot,
     )
 
 
@@ -132,6 +135,7 @@ def _hiv() -> Family:
         action_names=HIV.action_names,
         recipe=_recipe("hiv"),
         references=_references("hiv"),
+        scene=scenes.hiv,
     )
 
 

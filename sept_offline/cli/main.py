@@ -20,6 +20,7 @@ from sept_offline.cli.evaluating import evaluate
 from sept_offline.cli.fitting import fit
 from sept_offline.cli.importing import import_
 from sept_offline.cli.judging import ope
+from sept_offline.cli.reporting import report
 from sept_offline.cli.shells import completion
 from sept_offline.errors import SeptError, TrainingError
 from sept_offline.family import suggest
@@ -80,6 +81,7 @@ for command in (
     fit,
     evaluate,
     ope,
+    report,
     export,
     act,
     bench,

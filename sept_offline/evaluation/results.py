@@ -111,21 +111,26 @@ class Results:
             "learns": self.learns,
             "episodes": len(self.episodes),
             "solved": float(np.mean(solved)) if solved else None,
-            "steps_to_solve": statistics(self._by_instance("steps_to_solve")),
-            "return": statistics(self._by_instance("total")),
-            "normalised": statistics(self._by_instance("normalised")),
+            "steps_to_solve": self._statistics("steps_to_solve"),
+            "return": self._statistics("total"),
+            "normalised": self._statistics("normalised"),
             "act_microseconds": agent / actions if actions else None,
             "behaviour_estimated": self.behaviour_estimated,
         }
 
-    def _by_instance(self, name: str) -> list[float | None]:
+    def _statistics(self, name: str) -> dict[str, float | int | None] | None:
+        return statistics(list(self.by_instance(name).values()))
+
+    def by_instance(self, name: str) -> dict[str, float | None]:
         """The mean of a field over each instance's episodes, None where it is undefined."""
         groups: dict[str, list[float]] = {}
         for episode in self.episodes:
             own = groups.setdefault(episode.instance, [])
             if getattr(episode, name) is not None:
                 own.append(float(getattr(episode, name)))
-        return [math.fsum(own) / len(own) if own else None for own in groups.values()]
+        return {
+            instance: math.fsum(own) / len(own) if own else None for instance, own in groups.items()
+        }
 
     def episodes_table(self) -> pa.Table:
         """One row an episode, with the steps as lists."""

@@ -23,6 +23,7 @@ ORDER = (
     "fit",
     "evaluate",
     "ope",
+    "report",
     "export",
     "act",
     "bench",

@@ -1,0 +1,44 @@
+"""`sept-offline report`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from sept_offline.cli.console import ConsoleProgress, print_json
+
+
+@click.command()
+@click.argument("sources", type=click.Path(path_type=Path), nargs=-1, required=True)
+@click.option(
+    "--dataset", type=click.Path(path_type=Path), help="Where the runs' logs are, if they moved."
+)
+@click.option(
+    "-o", "--out", type=click.Path(path_type=Path), default="report.html", show_default=True
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
+@click.option("--quiet", is_flag=True, help="No progress.")
+def report(
+    sources: tuple[Path, ...], dataset: Path | None, out: Path, as_json: bool, quiet: bool
+) -> None:
+    """One page of runs and benches: what was logged, what was learned, how the one episode went.
+
+    SOURCES are run directories of `fit` and folders of `bench`. The page is one HTML file that
+    opens from disk and asks for nothing; charts can be zoomed, test episodes can be played. What
+    a run has not (no evaluation yet, logs that have moved) leaves one line behind.
+
+    \b
+    Example:
+      sept-offline report runs/nav -o report.html
+    """
+    from sept_offline.errors import DataError
+    from sept_offline.report import write_report
+
+    if out.suffix not in (".html", ".htm"):
+        raise DataError(f"Cannot write a page to {out}; end its name in .html.")
+    size = write_report(sources, out, dataset=dataset, progress=ConsoleProgress(quiet))
+    if as_json:
+        print_json({"path": str(out), "bytes": size, "sources": [str(one) for one in sources]})
+    else:
+        click.echo(f"{out}: {size / 1e6:.1f} MB, opens in any browser")

@@ -1,0 +1,112 @@
+"""Against others: the methods beside each other and beside the paper, and paired differences."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from sept_offline.evaluation import Results
+from sept_offline.report.blocks import Block, Note, Section, Table
+from sept_offline.report.sources import Run
+from sept_offline.report.text import count, figure, interval, percent, with_error
+from sept_offline.seeding import generator
+
+RESAMPLES = 4000
+FIELDS = (("steps_to_solve", "steps"), ("total", "return"), ("normalised", "share"))
+
+
+def against(runs: Sequence[Run]) -> Section:
+    """Runs of one family and split, if there are two or more; else nothing."""
+    blocks: list[Block] = []
+    groups: dict[tuple[str, str], list[Run]] = {}
+    for run in runs:
+        if run.results is not None:
+            groups.setdefault((run.results.family, run.results.instances), []).append(run)
+    for (family, split), own in groups.items():
+        if len(own) > 1:
+            blocks += [_table(own, family, split), *_differences(own, family)]
+    if len(runs) > 1 and not blocks:
+        blocks.append(Note("These runs were not evaluated in the same instances."))
+    return Section(
+        "against",
+        "Against others",
+        "The same instances for all. The paper trains online, with the simulator at hand; here "
+        "there are only logs.",
+        blocks,
+    )
+
+
+def _table(runs: Sequence[Run], family: str, split: str) -> Table:
+    rows = []
+    for run in runs:
+        assert run.results is not None
+        summary = run.results.summary()
+        published = run.family.published.get(run.method) if run.family is not None else None
+        steps, total, share = (summary[k] for k in ("steps_to_solve", "return", "normalised"))
+        rows.append(
+            (
+                run.name,
+                ", ".join(summary["needs"]) or "–",
+                "yes" if summary["learns"] else "–",
+                count(summary["episodes"]),
+                percent(summary["solved"]),
+                *(with_error(*_both(found)) for found in (steps, total, share)),
+                figure(published),
+                f"{summary['act_microseconds']:.0f}",
+            )
+        )
+    columns = ["method", "needs", "learns", "episodes", "solved", "steps", "return"]
+    columns += ["share of the achievable", "paper's steps", "µs an action"]
+    return Table(
+        f"{family} · {split}",
+        columns,
+        rows,
+        note="± is the standard error over instances. Steps are to solve, the limit where "
+        "unsolved. Needs: what the agent is given beside observations; learns: takes gradient "
+        "steps in its episode.",
+    )
+
+
+def _differences(runs: Sequence[Run], family: str) -> list[Block]:
+    """Each run against the first, instance by instance."""
+    first = runs[0]
+    assert first.results is not None
+    rows = []
+    for run in runs[1:]:
+        assert run.results is not None
+        cells = [_paired(run.results, first.results, name) for name, _ in FIELDS]
+        rows.append((f"{run.name} − {first.name}", *cells))
+    kept = [n for n in range(len(FIELDS)) if any(row[n + 1] != "–" for row in rows)]
+    if not kept:
+        return []
+    return [
+        Table(
+            f"{family}: differences, paired by instance",
+            ("runs", *(FIELDS[n][1] for n in kept)),
+            [(row[0], *(row[n + 1] for n in kept)) for row in rows],
+            note="Brackets are 95 % bootstrap intervals over instances: what other instances might "
+            "have shown of these very agents. Other training seeds are not in them; a bench is.",
+        )
+    ]
+
+
+def _paired(one: Results, other: Results, name: str) -> str:
+    left, right = one.by_instance(name), other.by_instance(name)
+    gaps = [
+        float(value) - float(beside)
+        for instance, value in left.items()
+        if value is not None and (beside := right.get(instance)) is not None
+    ]
+    if not gaps:
+        return "–"
+    values = np.array(gaps)
+    if len(values) < 2:
+        return interval(float(values.mean()), None, None)
+    draws = generator(0, "report", "differences").integers(len(values), size=(RESAMPLES, len(gaps)))
+    low, high = np.percentile(values[draws].mean(axis=1), (2.5, 97.5))
+    return interval(float(values.mean()), float(low), float(high))
+
+
+def _both(found: dict[str, float] | None) -> tuple[float | None, float | None]:
+    return (None, None) if found is None else (found["mean"], found["se"])

@@ -1,0 +1,225 @@
+"""The one episode: reward against step, percent solved, a table of instances, and the viewer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from sept_offline.bench.figures.look import look
+from sept_offline.evaluation import Results
+from sept_offline.evaluation.results import EpisodeResult
+from sept_offline.report.blocks import Block, Chart, Note, Player, Section, Table
+from sept_offline.report.charts import Line, bars_chart, colour_of, dash_of, lines_chart
+from sept_offline.report.scenes import playable
+from sept_offline.report.sources import Run
+from sept_offline.report.text import count, figure, percent, with_error
+
+LEVEL = 0.95
+OPEN = 12
+SHADES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+"""Of runs that share a method; others have their method's colour."""
+Array = NDArray[np.float64]
+
+
+def episodes(runs: Sequence[Run]) -> Section:
+    """All runs together in each chart, one table a run."""
+    blocks: list[Block] = []
+    there = [run for run in runs if run.results is not None and run.results.episodes]
+    for run in runs:
+        if run.results is None:
+            blocks.append(Note(f"{run.name}: {run.missing['results']}"))
+    for family in dict.fromkeys(_results(run).family for run in there):
+        own = [run for run in there if _results(run).family == family]
+        blocks += _charts(own, family)
+    for run in there:
+        blocks.append(_table(run, alone=len(there) == 1))
+    blocks += _player(there)
+    return Section(
+        "episodes",
+        "The one episode",
+        "Each agent in the test instances: one episode each, no reward shown, no second "
+        "attempt. An episode that ended during the probe counts as it ended.",
+        blocks,
+    )
+
+
+def _charts(runs: Sequence[Run], family: str) -> list[Block]:
+    limit = max(_results(run).limit for run in runs)
+    where = f" ({family})" if family else ""
+    band = "Bands are 95 % intervals of the mean over instances, where there are several."
+    blocks: list[Block] = [
+        Chart(
+            f"reward-{family}",
+            f"Cumulative reward{where}",
+            f"After each step of the test episode; one that has ended keeps its last value. {band}",
+            lines_chart(
+                [_line(run, runs, limit, _cumulative) for run in runs],
+                "step of the test episode",
+                "cumulative reward",
+            ),
+        )
+    ]
+    solving = [run for run in runs if any(e.solved is not None for e in _results(run).episodes)]
+    if solving:
+        lines = [_line(run, runs, limit, _solved) for run in solving]
+        blocks.append(
+            Chart(
+                f"solved-{family}",
+                f"Solved{where}",
+                f"Percent of test episodes solved by each step. {band}",
+                lines_chart(
+                    lines,
+                    "step of the test episode",
+                    "solved, %",
+                    more={"yaxis": {"range": [-3, 103]}},
+                ),
+            )
+        )
+        blocks.append(_steps(solving, runs, family, limit))
+    return blocks
+
+
+def _line(
+    run: Run,
+    runs: Sequence[Run],
+    limit: int,
+    value: Callable[[EpisodeResult, int], Array],
+) -> Line:
+    groups: dict[str, list[Array]] = {}
+    for episode in _results(run).episodes:
+        groups.setdefault(episode.instance, []).append(value(episode, limit))
+    paths = np.array([np.mean(own, axis=0) for own in groups.values()])
+    mean = paths.mean(axis=0)
+    low = high = None
+    if len(paths) > 1:
+        reach = stats.t.ppf((1 + LEVEL) / 2, len(paths) - 1)
+        half = reach * paths.std(axis=0, ddof=1) / np.sqrt(len(paths))
+        low, high = mean - half, mean + half
+    return Line(
+        run.name,
+        np.arange(limit + 1),
+        mean,
+        low,
+        high,
+        colour=run_colour(run, runs),
+        dash=dash_of(look(run.method)),
+        method=run.name,
+    )
+
+
+def run_colour(run: Run, runs: Sequence[Run]) -> str:
+    """The method's own colour, unless another run has the same method."""
+    alike = [other for other in runs if other.method == run.method]
+    if len(alike) == 1:
+        return colour_of(run.method)
+    return SHADES[[other.path for other in alike].index(run.path) % len(SHADES)]
+
+
+def _cumulative(episode: EpisodeResult, limit: int) -> Array:
+    sums = np.concatenate([[0.0], episode.cumulative])[: limit + 1]
+    return np.pad(sums, (0, limit + 1 - len(sums)), mode="edge")
+
+
+def _solved(episode: EpisodeResult, limit: int) -> Array:
+    found = np.zeros(limit + 1)
+    if episode.solved and episode.steps_to_solve is not None:
+        found[episode.steps_to_solve :] = 100.0
+    return found
+
+
+def _steps(solving: Sequence[Run], runs: Sequence[Run], family: str, limit: int) -> Chart:
+    """How often an episode took so many steps."""
+    everyone = {
+        run.name: [e.steps_to_solve for e in _results(run).episodes if e.steps_to_solve is not None]
+        for run in solving
+    }
+    least = min(min(steps) for steps in everyone.values())
+    width = max(1, -(-(limit - least + 1) // 40))
+    edges = np.arange(least, limit + width + 1, width)
+    names = [str(edge) if width == 1 else f"{edge}–{edge + width - 1}" for edge in edges[:-1]]
+    shares = {
+        name: (np.histogram(steps, edges)[0] / len(steps)).tolist()
+        for name, steps in everyone.items()
+    }
+    return Chart(
+        f"steps-{family}",
+        "Steps to solve",
+        f"Share of test episodes that took so many steps, the probe's included; {limit} where one "
+        "was never solved.",
+        bars_chart(names, shares, "steps", "share", [run_colour(run, runs) for run in solving]),
+    )
+
+
+def _table(run: Run, alone: bool) -> Table:
+    results = _results(run)
+    groups: dict[str, list[EpisodeResult]] = {}
+    for episode in results.episodes:
+        groups.setdefault(episode.instance, []).append(episode)
+    rows = [
+        (
+            instance,
+            count(len(own)),
+            figure(_mean([e.total for e in own])),
+            figure(_mean([e.steps_to_solve for e in own])),
+            percent(_mean([e.solved for e in own])),
+            figure(_mean([e.normalised for e in own])),
+            figure(_mean([e.uncertainty for e in own])),
+            figure(_mean([e.novelty for e in own])),
+            count(sum(e.flagged for e in own)),
+        )
+        for instance, own in groups.items()
+    ]
+    columns = ["instance", "episodes", "return", "steps", "solved", "share of the achievable"]
+    columns += ["uncertainty", "novelty", "flagged"]
+    return Table(
+        f"Test instances{'' if alone else f': {run.name}'}",
+        columns,
+        rows,
+        note=_summary(results),
+        folded=len(rows) > OPEN or not alone,
+    )
+
+
+def _summary(results: Results) -> str:
+    summary = results.summary()
+    parts = [f"{count(summary['episodes'])} episodes of at most {count(results.limit)} steps"]
+    if summary["solved"] is not None:
+        parts.append(f"{percent(summary['solved'])} solved")
+    for key, name in (
+        ("steps_to_solve", "steps to solve"),
+        ("return", "return"),
+        ("normalised", "share of the achievable"),
+    ):
+        if summary[key] is not None:
+            parts.append(f"{name} {with_error(summary[key]['mean'], summary[key]['se'])}")
+    parts.append(f"{summary['act_microseconds']:.0f} µs an action")
+    return "; ".join(parts) + ". Novelty: below 0.01 an instance is flagged as unlike any logged."
+
+
+def _player(runs: Sequence[Run]) -> list[Block]:
+    shown, left = playable(runs)
+    if not shown:
+        if runs:
+            return [Note("The results hold no observations: evaluate again to see the episodes.")]
+        return []
+    more = f" {count(left)} others are left out for the page's size." if left else ""
+    return [
+        Player(
+            "Watch an episode",
+            "Orange steps were chosen by the probe, blue ones by control." + more,
+            shown,
+        )
+    ]
+
+
+def _mean(values: Sequence[float | bool | None]) -> float | None:
+    there = [float(value) for value in values if value is not None]
+    return sum(there) / len(there) if there else None
+
+
+def _results(run: Run) -> Results:
+    assert run.results is not None
+    return run.results

@@ -1,0 +1,86 @@
+"""The page as one HTML file that asks for nothing: no network, no file beside it."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+from importlib.resources import files
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from sept_offline.errors import ConfigError
+from sept_offline.files import write_text
+from sept_offline.report.blocks import Block, Chart, Page, Player
+
+INSTALL = 'A report needs Plotly and Jinja: pip install "sept-offline[report]".'
+LIMIT = 5_000_000
+"""Bytes that a page may have: more is slow to open and refused by mail."""
+
+
+def check_installed() -> None:
+    """Refuse where the extra is missing."""
+    if find_spec("plotly") is None or find_spec("jinja2") is None:
+        raise ConfigError(INSTALL)
+
+
+def render(page: Page) -> str:
+    """The same page gives the same text."""
+    check_installed()
+    from jinja2 import Environment, StrictUndefined
+
+    assets = files("sept_offline.report") / "assets"
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    environment.tests["block"] = _is
+    template = environment.from_string((assets / "page.html").read_text(encoding="utf-8"))
+    scripts = [(assets / name).read_text(encoding="utf-8") for name in ("viewer.js", "page.js")]
+    return template.render(
+        page=page,
+        style=(assets / "page.css").read_text(encoding="utf-8"),
+        script="\n".join(scripts),
+        charts=_embedded(_charts(page)),
+        players=_embedded(_players(page)),
+        plotly=_packed(_plotly()) if _charts(page) else "",
+    )
+
+
+def write(page: Page, out: Path) -> int:
+    """Write the whole file or nothing; its size in bytes."""
+    text = render(page)
+    write_text(out, text)
+    return len(text.encode())
+
+
+def _charts(page: Page) -> dict[str, Any]:
+    return {block.name: block.figure for block in _blocks(page) if isinstance(block, Chart)}
+
+
+def _players(page: Page) -> list[Any]:
+    return [list(block.episodes) for block in _blocks(page) if isinstance(block, Player)]
+
+
+def _blocks(page: Page) -> list[Block]:
+    return [block for section in page.sections for block in section.blocks]
+
+
+def _is(block: Block, kind: str) -> bool:
+    return type(block).__name__ == kind
+
+
+def _embedded(value: Any) -> str:
+    """JSON that no text in it can end: every `<` is written as its number."""
+    text = json.dumps(value, allow_nan=False, separators=(",", ":"), ensure_ascii=False)
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text
+
+
+def _plotly() -> bytes:
+    """Plotly's script, as it ships in its package."""
+    return (files("plotly") / "package_data" / "plotly.min.js").read_bytes()
+
+
+def _packed(content: bytes) -> str:
+    """A third of its size; the browser unpacks it. No time stamp, so that bytes repeat."""
+    return base64.b64encode(gzip.compress(content, 9, mtime=0)).decode()

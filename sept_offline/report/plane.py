@@ -1,0 +1,221 @@
+"""The latent plane of a run: logged segments with their posterior spread, and the test episodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sept_offline.bench.figures.look import INSTANCES
+from sept_offline.report.blocks import Chart
+from sept_offline.report.charts import GRID, INK, SURFACE, Figure, label, layout, numbers
+from sept_offline.report.sources import Run
+from sept_offline.report.text import count
+
+SEGMENTS = 400
+"""Encoded segments in all, evenly many of each instance."""
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Cloud:
+    """Places `[N, 2]` and spread `[N, 2]`, one standard deviation, in the plane; instance `[N]`."""
+
+    axes: tuple[str, str]
+    place: Array
+    spread: Array
+    instance: NDArray[np.int64]
+    names: Sequence[str]
+    hidden: dict[str, Array]
+    """Parameter → `[N]`; empty where it is not known."""
+    tested: Array
+    """`[M, 2]` of the test episodes."""
+    tested_names: Sequence[str]
+
+
+def plane_chart(run: Run, name: str) -> Chart | None:
+    """None for a run without an encoder, without logs, or whose segments are too short."""
+    cloud = _cloud(run)
+    if cloud is None:
+        return None
+    how = "" if cloud.axes[0] == "z₁" else ", in its two widest directions"
+    choice = " The menu colours them by a hidden parameter instead." if cloud.hidden else ""
+    return Chart(
+        name,
+        "The latent plane",
+        f"Where {count(len(cloud.place))} logged initial segments lie in latent space{how}, with "
+        f"one standard deviation of the posterior; diamonds are the test episodes.{choice}",
+        _figure(cloud),
+    )
+
+
+def _cloud(run: Run) -> Cloud | None:
+    encoder = getattr(run.agent.context, "encoder", None) if run.agent is not None else None
+    if encoder is None or run.data is None:
+        return None
+    segments = run.data.segments(encoder.steps)
+    if not len(segments.actions):
+        return None
+    rows = _evenly(segments.instance, max(1, SEGMENTS // len(run.data.instances)))
+    mean, log_var = encoder.encode(segments.observations[rows], segments.actions[rows])
+    latents = [e for e in (run.results.episodes if run.results else ()) if e.latent is not None]
+    tested = np.array([e.latent for e in latents], dtype=np.float64).reshape(-1, mean.shape[1])
+    axes, place, spread, there = _projected(
+        np.asarray(mean, np.float64), np.exp(np.asarray(log_var, np.float64)), tested
+    )
+    hidden: dict[str, Array] = {}
+    if run.data.hidden is not None:
+        table = run.data.hidden.values[segments.instance[rows]]
+        for column, name in enumerate(run.data.hidden.names):
+            if len(np.unique(table[:, column])) > 1:
+                hidden[name] = np.asarray(table[:, column], dtype=np.float64)
+    return Cloud(
+        axes,
+        place,
+        spread,
+        segments.instance[rows],
+        run.data.instances,
+        hidden,
+        there,
+        [f"{e.instance}, episode {e.episode}" for e in latents],
+    )
+
+
+def _evenly(instance: NDArray[np.int64], each: int) -> NDArray[np.int64]:
+    kept = []
+    for code in np.unique(instance):
+        own = np.flatnonzero(instance == code)
+        kept.append(own[np.linspace(0, len(own) - 1, min(each, len(own))).astype(np.int64)])
+    return np.concatenate(kept)
+
+
+def _projected(
+    mean: Array, variance: Array, tested: Array
+) -> tuple[tuple[str, str], Array, Array, Array]:
+    """Axes' names, places `[N, 2]`, spread `[N, 2]` and test places `[M, 2]`."""
+    dim = mean.shape[1]
+    if dim == 2:
+        return ("z₁", "z₂"), mean, np.sqrt(variance), tested
+    if dim == 1:
+        flat = [np.column_stack([one[:, 0], np.zeros(len(one))]) for one in (mean, tested)]
+        spread = np.column_stack([np.sqrt(variance[:, 0]), np.zeros(len(mean))])
+        return ("z", ""), flat[0], spread, flat[1]
+    centre = mean.mean(axis=0)
+    _, _, directions = np.linalg.svd(mean - centre, full_matrices=False)
+    two = directions[:2]
+    # A direction has no sign of its own: the largest part is positive, on every machine.
+    signs = np.sign(two[np.arange(2), np.abs(two).argmax(axis=1)])
+    two = (two * signs[:, None]).T
+    spread = np.sqrt(variance @ two**2)
+    return ("first PC", "second PC"), (mean - centre) @ two, spread, (tested - centre) @ two
+
+
+def _figure(cloud: Cloud) -> Figure:
+    groups = [_by_instance(cloud)]
+    groups += [[_by_value(cloud, name, values)] for name, values in cloud.hidden.items()]
+    data = [trace for group in groups for trace in group]
+    for trace in data[len(groups[0]) :]:
+        trace["visible"] = False
+    extra: list[dict[str, Any]] = [_tests(cloud)] if len(cloud.tested) else []
+    menu = _menu(cloud, [len(group) for group in groups], len(extra)) if cloud.hidden else []
+    more = {
+        "updatemenus": menu,
+        "margin": {"t": 56 if menu else 16},
+        "legend": {"x": 0, "y": -0.16, "yanchor": "top"},
+        "showlegend": True,
+        "yaxis": {"scaleanchor": "x"} if cloud.axes[1] else {"visible": False},
+    }
+    return {"data": data + extra, "layout": layout(*cloud.axes, height=460, more=more)}
+
+
+def _by_instance(cloud: Cloud) -> list[dict[str, Any]]:
+    """A trace an instance while colours suffice, else one in which colour runs along them."""
+    codes = np.unique(cloud.instance)
+    if len(codes) > len(INSTANCES):
+        return [_by_value(cloud, "instance", cloud.instance.astype(np.float64))]
+    traces = []
+    for code, colour in zip(codes, INSTANCES, strict=False):
+        own = cloud.instance == code
+        ink = INK if colour == "#000000" else colour
+        traces.append(_points(cloud, own, cloud.names[code], {"color": ink}, ink))
+    return traces
+
+
+def _by_value(cloud: Cloud, name: str, values: Array) -> dict[str, Any]:
+    bar = {"title": {"text": label(name)}, "thickness": 12, "outlinewidth": 0}
+    marker = {"color": numbers(values), "colorscale": "Viridis", "showscale": True, "colorbar": bar}
+    everything = np.ones(len(cloud.place), dtype=np.bool_)
+    return _points(cloud, everything, name, marker, GRID) | {"showlegend": False}
+
+
+def _points(
+    cloud: Cloud, own: NDArray[np.bool_], name: str, marker: dict[str, Any], line: str
+) -> dict[str, Any]:
+    spread = {
+        axis: {
+            "type": "data",
+            "array": numbers(cloud.spread[own, column]),
+            "color": line,
+            "thickness": 0.6,
+            "width": 0,
+        }
+        for column, axis in enumerate(("error_x", "error_y"))
+    }
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "name": label(name),
+        "x": numbers(cloud.place[own, 0]),
+        "y": numbers(cloud.place[own, 1]),
+        "text": [label(cloud.names[code]) for code in cloud.instance[own]],
+        "hovertemplate": "%{text}<br>%{x:.3g}, %{y:.3g}<extra></extra>",
+        "marker": {"size": 5, "opacity": 0.8, **marker},
+        **spread,
+    }
+
+
+def _tests(cloud: Cloud) -> dict[str, Any]:
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "name": "test episodes",
+        "x": numbers(cloud.tested[:, 0]),
+        "y": numbers(cloud.tested[:, 1]),
+        "text": [label(name) for name in cloud.tested_names],
+        "hovertemplate": "%{text}<br>%{x:.3g}, %{y:.3g}<extra></extra>",
+        "marker": {
+            "symbol": "diamond-open",
+            "size": 9,
+            "color": INK,
+            "line": {"width": 1.2, "color": INK},
+        },
+    }
+
+
+def _menu(cloud: Cloud, sizes: list[int], extra: int) -> list[dict[str, Any]]:
+    """Which colouring is shown; the test episodes always are."""
+    buttons = []
+    for place, name in enumerate(["instance", *cloud.hidden]):
+        seen = [place == group for group, size in enumerate(sizes) for _ in range(size)]
+        buttons.append(
+            {
+                "label": label(name),
+                "method": "restyle",
+                "args": [{"visible": seen + [True] * extra}],
+            }
+        )
+    return [
+        {
+            "buttons": buttons,
+            "x": 0,
+            "y": 1.02,
+            "xanchor": "left",
+            "yanchor": "bottom",
+            "bgcolor": SURFACE,
+            "bordercolor": GRID,
+            "font": {"color": INK},
+        }
+    ]
