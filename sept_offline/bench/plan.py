@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from sept_offline.bench.store import file_name
-from sept_offline.bench.variants import Variant, make_variants
+from sept_offline.bench.variants import AXES, Variant, make_variants
 from sept_offline.collect.recipe import parse_behaviour
 from sept_offline.config import build, merge
 from sept_offline.errors import ConfigError
@@ -108,6 +108,13 @@ def make_plan(
 
 def _check(family: Family, preset: str, variant: Variant) -> None:
     """Refuse a setting that does not exist before hours are spent on others."""
+    known = [*AXES, *(field.name for field in fields(FitConfig))]
+    for key in variant.settings:
+        if key not in known:
+            raise ConfigError(
+                f"There is no axis or setting {key!r}{suggest(key, known)}; known are "
+                f"{', '.join(sorted(known))}."
+            )
     said = {"probe_steps": family.probe_steps}
     build(FitConfig, merge(said, preset_values(family.name, preset), variant.settings))
     if variant.data.behaviour is not None:

@@ -14,6 +14,8 @@ from sept_offline.errors import ConfigError
 BASE = "base"
 """The variant with nothing laid over."""
 QUICK = Path(__file__).with_name("quick.toml")
+AXES = ("behaviour", "episodes", "instances", "propensities")
+"""Of the data; every setting of `fit` is one too, `probe_steps` of both."""
 BEHAVIOURS = {"mixed": "random:0.5,replay:0.5"}
 """Short names of mixtures; another one is written with a plus: random:0.3+expert:0.7."""
 # A comma inside brackets belongs to a value, such as control.hidden=[32,32].
@@ -63,7 +65,7 @@ class Variant:
         if key == "behaviour":
             text = str(value).replace("+", ",")
             data = replace(data, behaviour=BEHAVIOURS.get(text, text))
-        elif key in ("episodes", "instances", "propensities"):
+        elif key in AXES:
             data = merge_data(data, {key: value})
         else:
             settings = merge(settings, values)

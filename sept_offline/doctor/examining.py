@@ -45,7 +45,8 @@ class Examination:
         if not self.broken:
             return f"{NAME} works here{less}."
         names = ", ".join(finding.name for finding in self.broken)
-        return f"Broken: {names}{less}."
+        order = "; mend the first, the others may follow from it" if len(self.broken) > 1 else ""
+        return f"Broken: {names}{order}{less}."
 
     def to_json(self) -> dict[str, Any]:
         """One object."""

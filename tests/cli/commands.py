@@ -6,8 +6,10 @@ import contextlib
 import io
 import json
 import os
+import pty
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -21,24 +23,30 @@ CALL = (
 )
 
 
+TERMINAL = {"TERM": "xterm-256color", "COLUMNS": "120"}
+ASKED = ("NO_COLOR", "FORCE_COLOR", "TERM", "COLUMNS")
+"""What the tests of terminals set themselves."""
+
+
 def environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    kept = {name: value for name, value in os.environ.items() if name not in ASKED}
+    return {**kept, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
 
 
-def start(*arguments: object, cwd: Path) -> subprocess.Popen[str]:
+def start(*arguments: object, cwd: Path, **variables: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-c", CALL, *map(str, arguments)],
         cwd=cwd,
-        env=environment(),
+        env={**environment(), **variables},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
 
 
-def run_alone(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
+def run_alone(*arguments: object, cwd: Path, **variables: str) -> subprocess.CompletedProcess[str]:
     """In a process of its own."""
-    with start(*arguments, cwd=cwd) as process:
+    with start(*arguments, cwd=cwd, **variables) as process:
         out, err = process.communicate(timeout=300)
     return subprocess.CompletedProcess(arguments, process.returncode, out, err)
 
@@ -53,6 +61,42 @@ def run(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
         except SystemExit as done:
             code = done.code
     return subprocess.CompletedProcess(arguments, code, out.getvalue(), err.getvalue())
+
+
+def run_on_terminal(
+    *arguments: object, cwd: Path, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """In a process of its own, whose standard output and error are a terminal each."""
+    said: dict[str, bytes] = {}
+    (out, out_end), (err, err_end) = pty.openpty(), pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-c", CALL, *map(str, arguments)],
+        cwd=cwd,
+        env={**environment(), **TERMINAL, **variables},
+        stdin=subprocess.DEVNULL,
+        stdout=out_end,
+        stderr=err_end,
+    )
+    os.close(out_end)
+    os.close(err_end)
+
+    def listen(name: str, end: int) -> None:
+        said[name] = b""
+        # Linux tells the end of a terminal, whose last writer has gone, as an error
+        with contextlib.suppress(OSError):
+            while data := os.read(end, 65536):
+                said[name] += data
+        os.close(end)
+
+    listeners = [
+        threading.Thread(target=listen, args=named) for named in (("out", out), ("err", err))
+    ]
+    for listener in listeners:
+        listener.start()
+    code = process.wait(timeout=300)
+    for listener in listeners:
+        listener.join()
+    return subprocess.CompletedProcess(arguments, code, said["out"].decode(), said["err"].decode())
 
 
 def run_json(*arguments: object, cwd: Path) -> dict[str, Any]:
@@ -74,5 +118,5 @@ def refused(*arguments: object, cwd: Path, code: int = 2) -> str:
     errors = [line for line in lines if line.startswith("Error: ")]
     assert len(errors) == 1 and lines[-1] == errors[0], done.stderr
     assert "Traceback" not in done.stderr
-    assert errors[0].endswith((".", "?"))
+    assert errors[0].endswith((".", "?", "?)"))
     return errors[0]

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import h5py
+import numpy as np
 import pytest
 from commands import environment, refused, run, run_alone, run_json, start
 
@@ -204,11 +205,19 @@ def test_a_reader_that_leaves_early_is_no_failure_to_shout_about(made: Path) -> 
     assert process.returncode == 1 and said == ""
 
 
-def test_version(tmp_path: Path) -> None:
+def test_version_names_a_library_a_line(tmp_path: Path) -> None:
     done = run("--version", cwd=tmp_path)
     assert done.returncode == 0
-    for name in ("sept-offline", so.__version__, "torch", "d3rlpy"):
-        assert name in done.stdout
+    found = dict(line.split(" ") for line in done.stdout.splitlines())
+    assert found["sept-offline"] == so.__version__
+    assert found["numpy"] == np.__version__
+    assert {"d3rlpy", "torch", "gymnasium", "h5py", "pyarrow", "python"} <= set(found)
+
+
+def test_nothing_asked_is_answered_with_help(tmp_path: Path) -> None:
+    done = run(cwd=tmp_path)
+    assert done.returncode in (0, 2)
+    assert (done.stdout + done.stderr).startswith("Usage: sept-offline")
 
 
 def test_help_is_quick_and_loads_nothing_heavy(tmp_path: Path) -> None:
