@@ -44,7 +44,7 @@ def doctor(as_json: bool, quiet: bool) -> None:
 def _print(found: Examination) -> None:
     # what draws tables may itself be broken
     whole = not any(finding.name == "rich" for finding in found.broken)
-    columns = ["check", "", "found"]
+    columns = ["check", "state", "found"]
     rows = [[finding.name, finding.status, finding.found] for finding in found.findings]
     (print_table if whole else print_lines)("sept-offline doctor", columns, rows, 3)
     for finding in found.findings:
