@@ -19,6 +19,7 @@ html_theme = "furo"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_copy_source = False
+html_use_index = False
 html_show_sphinx = False
 templates_path: list[str] = []
 exclude_patterns = ["_ext", "_static", "notebooks/.ipynb_checkpoints"]

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import ast
+import json
 import os
 import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import click
 import pytest
+from click.testing import CliRunner
 
+import sept_offline
 from sept_offline.cli.main import cli
 
 ROOT = Path(__file__).parents[1]
@@ -21,6 +26,9 @@ LINKED = [
     ROOT / "CHANGELOG.md",
     ROOT / "CONTRIBUTING.md",
     *sorted((ROOT / "datasets").rglob("*.md")),
+]
+METHOD_PAGES = [
+    page for page in sorted((ROOT / "docs" / "methods").glob("*.md")) if page.stem != "index"
 ]
 FENCED = re.compile(r"^```(?P<kind>[^\n]*)\n(?P<code>.*?)^```", re.DOTALL | re.MULTILINE)
 SAVED = re.compile(r"[Ss]ave this as\s+`(\S+)`:\n\n```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
@@ -138,6 +146,71 @@ def test_links_and_paths_exist(page: Path) -> None:
 @pytest.mark.parametrize("name", sorted(cli.commands))
 def test_every_command_has_its_section(name: str) -> None:
     assert name in anchors(ROOT / "docs" / "commands.md")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_code_is_where_a_page_says(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    for name, path in re.findall(r"`([A-Za-z_][\w.]*)`\s+in\s+`(\w+/[\w/]+\.py)`", text):
+        code = (ROOT / path).read_text(encoding="utf-8")
+        for part in name.split("."):
+            defined = rf"^\s*(?:class |def ){part}\b|^{part}\b.*="
+            assert re.search(defined, code, re.MULTILINE), f"{page.name}: {name} is not in {path}"
+
+
+def test_the_architecture_is_that_of_the_test() -> None:
+    code = ast.parse((ROOT / "tests" / "test_architecture.py").read_text(encoding="utf-8"))
+    order = next(
+        ast.literal_eval(node.value)
+        for node in code.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "ORDER"
+    )
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    rule = page.partition("## The rule")[2].partition("\n## ")[0]
+    assert re.findall(r"^\| `(\w+)` \|", rule, re.MULTILINE) == order
+
+
+def test_every_method_has_its_page() -> None:
+    from sept_offline.methods.fitting import METHODS
+
+    assert {page.stem for page in METHOD_PAGES} == set(METHODS)
+    for page in METHOD_PAGES:
+        headings = re.findall(r"^## (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+        assert headings == [
+            "Formula and file",
+            "What it needs at test time",
+            "How it departs from the paper",
+            "Fit it",
+        ], page.name
+
+
+@pytest.fixture(scope="module")
+def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("logs") / "navigation.h5"
+    sept_offline.collect_dataset(
+        "navigation2d", path, overrides={"behaviour": "random", "episodes": 60}, seed=0
+    )
+    return path
+
+
+@pytest.mark.parametrize("page", METHOD_PAGES, ids=named)
+def test_a_method_is_fitted_as_its_page_says(page: Path, logs: Path, tmp_path: Path) -> None:
+    line = next(line for line in commands(page) if " fit " in line)
+    _, _, _, *arguments = shlex.split(line)
+    assert arguments[:2] == ["--method", page.stem]
+    tiny = tomllib.loads((ROOT / "sept_offline" / "bench" / "quick.toml").read_text("utf-8"))
+    for part, settings in tiny["settings"].items():
+        for name, value in settings.items():
+            arguments += ["--set", f"{part}.{name}={json.dumps(value)}"]
+    out = tmp_path / "run"
+    done = CliRunner().invoke(cli, ["fit", str(logs), *arguments, "--quiet", "-o", str(out)])
+    assert done.exit_code == 0, (done.output, done.exception)
+    agent = sept_offline.load_agent(out)
+    table = (ROOT / "docs" / "methods" / "index.md").read_text(encoding="utf-8")
+    row = next(line for line in table.splitlines() if line.startswith(f"| [`{page.stem}`]"))
+    _, needs, learns = (cell.strip() for cell in row.strip("|").split("|")[1:])
+    assert needs == (", ".join(sorted(agent.needs)) or "–")
+    assert learns == ("yes" if agent.learns else "no")
 
 
 def test_make_knows_the_targets_that_pages_name() -> None:
