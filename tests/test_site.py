@@ -1,0 +1,137 @@
+"""The site builds without a warning, hangs together, and asks nothing of the network."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+import sept_offline
+
+ROOT = Path(__file__).parents[1]
+NEEDED = ("sphinx", "myst_parser", "furo", "sphinx_copybutton")
+LOADING = {
+    ("script", "src"),
+    ("img", "src"),
+    ("iframe", "src"),
+    ("source", "src"),
+    ("object", "data"),
+    ("embed", "src"),
+    ("video", "src"),
+    ("audio", "src"),
+    ("use", "href"),
+    ("image", "href"),
+}
+WAYS = {"a": ("href",), "form": ("action",)}
+INERT = {"search", "index", "next", "prev", "author", "canonical"}
+"""Kinds of <link> that only lead somewhere; a browser fetches any other."""
+pytestmark = pytest.mark.skipif(
+    any(importlib.util.find_spec(name) is None for name in NEEDED),
+    reason='the site needs pip install "sept-offline[docs]"',
+)
+
+
+class Page(HTMLParser):
+    """What a page loads, where it leads, and what in it can be led to."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.loads: list[str] = []
+        self.leads: list[str] = []
+        self.anchors: set[str] = set()
+        self.tags: set[str] = set()
+        self.feed(path.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        values = {name: value or "" for name, value in attrs}
+        self.tags.add(tag)
+        self.anchors |= {values[name] for name in ("id", "name") if name in values}
+        self.loads += [values[name] for kind, name in LOADING if kind == tag and name in values]
+        if tag == "link" and values.get("rel") not in INERT:
+            self.loads.append(values["href"])
+        self.leads += [values[name] for name in WAYS.get(tag, ()) if name in values]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    strict = ["-q", "-W", "--keep-going", "-n", "-E", "-d", str(folder / "doctrees")]
+    done = subprocess.run(
+        [sys.executable, "-m", "sphinx", *strict, str(ROOT / "docs"), str(folder / "html")],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert done.returncode == 0, done.stderr
+    assert not done.stderr.strip(), done.stderr
+    return folder / "html"
+
+
+@pytest.fixture(scope="module")
+def pages(site: Path) -> dict[Path, Page]:
+    return {path: Page(path) for path in site.rglob("*.html")}
+
+
+def test_no_page_asks_anything_of_the_network(site: Path, pages: dict[Path, Page]) -> None:
+    for path, page in pages.items():
+        for address in page.loads:
+            parts = urlsplit(address)
+            assert not parts.netloc and parts.scheme in ("", "data"), f"{path.name}: {address}"
+    for sheet in site.rglob("*.css"):
+        text = sheet.read_text(encoding="utf-8")
+        assert "@import" not in text and "url(http" not in text.replace("'", "").replace('"', "")
+    assert not any("math" in script.name.lower() for script in site.rglob("*.js"))
+
+
+def test_links_and_anchors_lead_somewhere(pages: dict[Path, Page]) -> None:
+    for path, page in pages.items():
+        for address in page.leads:
+            parts = urlsplit(address)
+            if parts.scheme or parts.netloc:
+                continue
+            target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+            assert target.is_file(), f"{path.name} leads to {address}"
+            if parts.fragment and target.suffix == ".html":
+                anchors = pages[target].anchors
+                assert unquote(parts.fragment) in anchors, f"{path.name} leads to {address}"
+
+
+def test_every_page_is_reached_from_the_first(site: Path, pages: dict[Path, Page]) -> None:
+    reached, waiting = set(), [site / "index.html"]
+    while waiting:
+        path = waiting.pop()
+        if path in reached:
+            continue
+        reached.add(path)
+        targets = [urlsplit(address) for address in pages[path].leads]
+        waiting += [
+            (path.parent / unquote(target.path)).resolve()
+            for target in targets
+            if target.path.endswith(".html") and not target.netloc
+        ]
+    missing = {path.relative_to(site) for path in set(pages) - reached}
+    assert not missing, f"no way leads to {sorted(map(str, missing))}"
+    for source in (ROOT / "docs").rglob("*.md"):
+        page = site / source.relative_to(ROOT / "docs").with_suffix(".html")
+        assert page in reached, f"{source.name} is not part of the site"
+
+
+def test_every_public_name_is_explained(site: Path, pages: dict[Path, Page]) -> None:
+    explained = pages[site / "api.html"].anchors
+    missing = {name for name in sept_offline.__all__ if f"sept_offline.{name}" not in explained}
+    assert not missing
+
+
+def test_formulas_options_and_code_are_there(site: Path, pages: dict[Path, Page]) -> None:
+    assert "math" in pages[site / "stages" / "probe.html"].tags
+    assert "--hold-out" in (site / "commands.html").read_text(encoding="utf-8")
+    shown = pages[site / "methods" / "maml.html"].leads
+    assert "../source/sept_offline/methods/maml.html" in shown
+    code = (site / "source" / "sept_offline" / "methods" / "maml.html").read_text(encoding="utf-8")
+    assert "TaskReplay" in code
