@@ -1,26 +1,18 @@
-"""Draws the README's picture: one test episode of each method in both modes of 2D navigation.
+"""One test episode of each method in both modes of 2D navigation.
 
-python benchmarks/picture.py demo/avg demo/sept demo/oracle -o docs/images/navigation.png
+python benchmarks/pictures/navigation.py demo/{avg,sept,oracle} -o docs/images/navigation.png
 """
 
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 
-# This folder has a file named as a package that is imported below.
-sys.path[:] = [entry for entry in sys.path if Path(entry).resolve() != Path(__file__).parent]
+import matplotlib.pyplot as plt
+import numpy as np
+from look import CONTROL, GOAL, PROBE, WALL, save
 
-import matplotlib  # noqa: E402
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt  # noqa: E402
-import numpy as np  # noqa: E402
-
-import sept_offline as so  # noqa: E402
-
-INK, PROBE, WALL, GOAL = "#1f4e79", "#d9822b", "#444444", "#d7ead3"
+import sept_offline as so
 
 
 def main() -> None:
@@ -49,7 +41,7 @@ def main() -> None:
             panel.add_patch(plt.Rectangle((0, 0), 2, 2, color=GOAL))
             wall = ([0, 2], [0, 0]) if hidden["z"] == 1 else ([0, 0], [0, 2])
             panel.plot(*wall, color=WALL, linewidth=4)
-            panel.plot(*points.T, "o-", color=INK, markersize=3, linewidth=1)
+            panel.plot(*points.T, "o-", color=CONTROL, markersize=3, linewidth=1)
             probe = points[: agent.probe_steps + 1]
             if agent.probe_steps:
                 panel.plot(*probe.T, "o-", color=PROBE, markersize=5, linewidth=3)
@@ -57,9 +49,7 @@ def main() -> None:
             panel.set(xlim=(-2, 2), ylim=(-2, 2), xticks=[], yticks=[], aspect="equal")
             panel.set_title(f"{agent.method}, mode {hidden['z']:.0f}: {end}", fontsize=9)
     figure.tight_layout()
-    arguments.out.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(arguments.out, dpi=110, metadata={"Software": None})
-    print(arguments.out)
+    save(figure, arguments.out)
 
 
 if __name__ == "__main__":
