@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup demo test test-long lint docs bench clean
+.PHONY: setup demo test test-long lint docs pictures notebooks bench clean
 
 setup: $(READY)
 
@@ -22,6 +22,7 @@ demo: setup
 	$(BIN)/sept-offline validate demo/navigation.h5
 	$(MAKE) -j2 demo-sept demo-avg demo-oracle
 	$(BIN)/sept-offline evaluate demo/sept demo/avg demo/oracle --episodes-per-instance 10
+	$(BIN)/sept-offline report demo/sept demo/avg demo/oracle -o demo/report.html
 
 demo-%:
 	$(BIN)/sept-offline fit demo/navigation.h5 --method $* --restart -o demo/$*
@@ -41,6 +42,17 @@ test-long: lint
 docs: setup
 	$(BIN)/sphinx-build -q -W --keep-going -n -E -d build/doctrees docs build/site
 	@echo build/site/index.html
+
+# From the runs of the demo; drawn again only by hand, as notebooks are run again only by hand.
+pictures: setup
+	test -d demo/oracle/agent || $(MAKE) demo
+	$(BIN)/python benchmarks/pictures/navigation.py demo/avg demo/sept demo/oracle -o docs/images/navigation.png
+	$(BIN)/python benchmarks/pictures/episode.py -o docs/images/idea-episode.png
+	$(BIN)/python benchmarks/pictures/latent.py demo/navigation.h5 -o docs/images/idea-latent.png
+	$(BIN)/python benchmarks/pictures/probe.py demo/navigation.h5 -o docs/images/idea-probe.png
+
+notebooks: setup
+	$(BIN)/python docs/notebooks/build.py
 
 bench: setup
 	$(BIN)/python benchmarks/simulators.py
