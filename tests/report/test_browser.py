@@ -1,0 +1,228 @@
+"""The page in a real browser: it opens from disk, draws, plays, and nothing in it is a script."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sept_offline.report import write_report
+from tests.report.browser import ATTACK, MISSING, PROGRAM, browsing, launched, until
+
+pytestmark = pytest.mark.skipif(PROGRAM is None, reason=MISSING)
+
+BENCH = Path(__file__).parents[2] / "benchmarks" / "results" / "bench"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with launched() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def run_page(navigation: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("page") / "run.html"
+    write_report([navigation / "sept", navigation / "avg"], out)
+    return out
+
+
+def charts(page: Any) -> int:
+    """Charts that have really been drawn: an SVG of some size with marks in it."""
+    drawn = """[...document.querySelectorAll('.chart')].filter((one) => {
+        const svg = one.querySelector('svg.main-svg');
+        const marks = one.querySelectorAll('.trace, .boxes, .point, .scatterlayer path').length;
+        return svg && svg.getBoundingClientRect().height > 100 && marks;
+    }).length"""
+    return int(page.evaluate(drawn))
+
+
+def shown(page: Any, chart: str) -> list[str]:
+    """Names of the lines that a chart shows just now."""
+    script = f"""document.querySelector('[data-chart="{chart}"]').data
+        .filter((one) => one.name && one.visible !== 'legendonly').map((one) => one.name)"""
+    return [str(name) for name in page.evaluate(script)]
+
+
+def test_the_page_of_a_run(browser: Any, run_page: Path) -> None:
+    with browsing(browser) as watched:
+        page = watched.open(run_page)
+        assert charts(page) == page.locator(".chart").count() == 12
+        assert watched.errors == []
+        assert watched.requests == [run_page.as_uri()]
+
+
+def test_the_page_of_a_bench(browser: Any, tmp_path: Path) -> None:
+    out = tmp_path / "bench.html"
+    write_report([BENCH], out)
+    with browsing(browser) as watched:
+        page = watched.open(out)
+        assert charts(page) == page.locator(".chart").count() >= 10
+        assert watched.errors == []
+        assert watched.requests == [out.as_uri()]
+
+
+def test_a_method_can_be_switched_off_and_on(browser: Any, run_page: Path) -> None:
+    with browsing(browser) as watched:
+        page = watched.open(run_page)
+        assert shown(page, "reward-navigation2d") == ["sept", "avg"]
+        switch = page.locator('.method[data-method="avg"]')
+        switch.click()
+        assert switch.get_attribute("aria-pressed") == "false"
+        assert shown(page, "reward-navigation2d") == ["sept"]
+        assert shown(page, "solved-navigation2d") == ["sept"]
+        switch.click()
+        assert shown(page, "reward-navigation2d") == ["sept", "avg"]
+        # and by the legend of one chart alone
+        legend = page.locator('[data-chart="reward-navigation2d"] .legendtoggle').nth(1)
+        legend.click()
+        page.wait_for_timeout(600)  # Plotly waits for a double click
+        assert shown(page, "reward-navigation2d") == ["sept"]
+        assert shown(page, "solved-navigation2d") == ["sept", "avg"]
+        assert watched.errors == []
+
+
+def test_hovering_tells_and_dragging_zooms(browser: Any, run_page: Path) -> None:
+    with browsing(browser) as watched:
+        page = watched.open(run_page)
+        chart = page.locator('[data-chart="reward-navigation2d"]')
+        chart.scroll_into_view_if_needed()
+        box = chart.locator(".nsewdrag").first.bounding_box()
+        middle = (box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+        page.mouse.move(*middle)
+        page.wait_for_selector('[data-chart="reward-navigation2d"] .hoverlayer text')
+        limits = "document.querySelector('[data-chart=\"reward-navigation2d\"]').layout.xaxis.range"
+        before = page.evaluate(limits)
+        page.mouse.down()
+        page.mouse.move(middle[0] + 120, middle[1] + 40, steps=5)
+        page.mouse.up()
+        until(page, f"{limits}[1] !== {before[1]}")
+        after = page.evaluate(limits)
+        assert after[1] - after[0] < (before[1] - before[0]) / 2
+        assert watched.errors == []
+
+
+def test_the_latent_plane_can_be_coloured_by_what_is_hidden(browser: Any, run_page: Path) -> None:
+    with browsing(browser) as watched:
+        page = watched.open(run_page)
+        seen = """document.querySelector('[data-chart="plane-0"]').data
+            .filter((one) => one.visible !== false).map((one) => one.name)"""
+        assert page.evaluate(seen) == ["train-0", "train-1", "test episodes"]
+        chart = page.locator('[data-chart="plane-0"]')
+        chart.scroll_into_view_if_needed()
+        chart.locator(".updatemenu-header").click()
+        chart.locator(".updatemenu-dropdown-button").nth(1).click()
+        until(page, f"({seen}).length === 2")
+        assert page.evaluate(seen) == ["z", "test episodes"]
+        assert watched.errors == []
+
+
+def test_an_episode_plays(browser: Any, run_page: Path) -> None:
+    with browsing(browser) as watched:
+        page = watched.open(run_page)
+        player = page.locator(".player")
+        slider, play = player.locator(".slider"), player.locator(".play")
+        last = int(slider.get_attribute("max"))
+        assert player.get_attribute("data-step") == "0"
+        assert player.locator(".wall").count() == 1
+        where = (
+            player.locator(".point").get_attribute("cx"),
+            player.locator(".point").get_attribute("cy"),
+        )
+        play.click()
+        assert play.get_attribute("aria-label") == "Pause"
+        until(page, "Number(document.querySelector('.player').dataset.step) >= 3")
+        play.click()
+        assert play.get_attribute("aria-label") == "Play"
+        stopped = player.get_attribute("data-step")
+        page.wait_for_timeout(600)
+        assert player.get_attribute("data-step") == stopped
+        assert slider.input_value() == stopped
+        now = (
+            player.locator(".point").get_attribute("cx"),
+            player.locator(".point").get_attribute("cy"),
+        )
+        assert now != where
+        # the slider, step by step, and the end
+        slider.fill(str(last))
+        assert f"step {last} of {last}" in player.locator(".readout").inner_text()
+        player.locator(".back").click()
+        assert player.get_attribute("data-step") == str(last - 1)
+        slider.fill("1")
+        assert "probe chose" in player.locator(".readout").inner_text()
+        slider.fill("2")
+        readout = player.locator(".readout").inner_text()
+        assert "control chose" in readout and "z = (" in readout
+        # probe and control are told apart by colour
+        colours = player.locator(".stage line").evaluate_all(
+            "(lines) => lines.map((line) => line.getAttribute('stroke'))"
+        )
+        assert {"var(--probe)", "var(--control)"} <= set(colours)
+        player.locator(".run").select_option("avg")
+        assert player.get_attribute("data-step") == "0"
+        slider.fill("1")
+        assert "control chose" in player.locator(".readout").inner_text()
+        assert watched.errors == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_light_and_dark(browser: Any, run_page: Path, scheme: str) -> None:
+    """The system's choice at first, then the button's; the charts' ink follows the page's."""
+    ink = "getComputedStyle(document.body).color"
+    text = '[data-chart="reward-navigation2d"] .xtick text'
+    drawn = f"getComputedStyle(document.querySelector('{text}')).fill"
+    back = "getComputedStyle(document.body).backgroundColor"
+    with browsing(browser, scheme) as watched:
+        page = watched.open(run_page)
+        assert page.evaluate("document.documentElement.dataset.theme") == scheme
+        first = page.evaluate(back)
+        bright = sum(int(part) for part in first[4:-1].split(",")) / 3
+        assert (bright > 128) == (scheme == "light")
+        assert page.evaluate(drawn) == page.evaluate(ink)
+        page.locator("#theme").click()
+        assert page.evaluate(back) != first
+        until(page, f"{drawn} === {ink}")
+        # a line in the page's ink, and a reload that remembers
+        watched.open(run_page)
+        assert page.evaluate("document.documentElement.dataset.theme") != scheme
+        assert watched.errors == []
+
+
+def test_names_from_data_are_text(browser: Any, attacked: Path, tmp_path: Path) -> None:
+    out = tmp_path / "attacked.html"
+    write_report([attacked / "run"], out)
+    with browsing(browser) as watched:
+        page = watched.open(out)
+        assert page.locator("td", has_text=ATTACK).count() >= 1
+        assert ATTACK in page.locator(".player .episode option").first.inner_text()
+        labels = page.locator('[data-chart="returns-1"] .xtick text').all_text_contents()
+        assert any(ATTACK in text for text in labels)
+        page.locator(".player .slider").fill("1")
+        assert "<i>left</i>" in page.locator(".player .readout").inner_text()
+        assert page.evaluate("document.querySelectorAll('.player b, .player i, img').length") == 0
+        # any other family: its columns over time
+        assert page.locator(".player .column").count() == 2
+        assert watched.errors == []
+        assert watched.requests == [out.as_uri()]
+
+
+def test_it_prints_light_and_without_controls(browser: Any, run_page: Path) -> None:
+    with browsing(browser, "dark") as watched:
+        page = watched.open(run_page)
+        page.emulate_media(media="print")
+        assert not page.locator(".controls").is_visible()
+        assert not page.locator("nav").is_visible()
+        pdf = page.pdf()
+        assert pdf.startswith(b"%PDF") and len(pdf) > 20_000
+        assert watched.errors == []
+
+
+def test_it_is_readable_on_a_small_screen(browser: Any, run_page: Path) -> None:
+    with browsing(browser, width=380) as watched:
+        page = watched.open(run_page)
+        wide = page.evaluate("document.documentElement.scrollWidth")
+        assert wide <= 380
+        assert charts(page) == 12
+        assert watched.errors == []

@@ -1,0 +1,241 @@
+"""The page as a file: what it holds, what it says of what is missing, and that it repeats."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import plotly.graph_objects as go
+import pytest
+from click.testing import CliRunner
+
+import sept_offline as so
+from sept_offline.cli.main import cli
+from sept_offline.cli.reporting import report
+from sept_offline.errors import ConfigError, DataError
+from sept_offline.report import write_report
+from sept_offline.report.made import commands
+from sept_offline.report.page import LIMIT
+from sept_offline.report.sources import read_run
+from tests.report.browser import ATTACK
+
+ROOT = Path(__file__).parents[2]
+BENCH = ROOT / "benchmarks" / "results" / "bench"
+SECTIONS = ("logged", "learned", "episodes", "against", "made")
+
+
+def page(tmp_path: Path, *sources: Path, dataset: Path | None = None) -> str:
+    out = tmp_path / "report.html"
+    size = write_report(sources, out, dataset=dataset)
+    text = out.read_text(encoding="utf-8")
+    assert size == len(text.encode()) < LIMIT
+    for name in SECTIONS:
+        assert f'<section id="{name}">' in text
+    return text
+
+
+def embedded(text: str, name: str) -> object:
+    found = re.search(rf'<script type="application/json" id="{name}">(.*?)</script>', text)
+    assert found
+    return json.loads(found[1])
+
+
+def visible(text: str) -> str:
+    """The page without its scripts and styles."""
+    return re.sub(r"<(script|style)\b.*?</\1>", "", text, flags=re.DOTALL)
+
+
+@pytest.fixture(scope="session")
+def both(navigation: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+    return page(tmp_path_factory.mktemp("both"), navigation / "sept", navigation / "avg")
+
+
+def test_a_run_is_shown_from_its_logs_to_its_episodes(both: str) -> None:
+    charts = embedded(both, "charts")
+    assert isinstance(charts, dict)
+    assert set(charts) == {
+        *("returns-1", "behaviour-1", "coverage-1"),
+        *("plane-0", "latent-0", "probe-0", "probe-training-0", "control-0", "control-1"),
+        *("reward-navigation2d", "solved-navigation2d", "steps-navigation2d"),
+    }
+    shown = visible(both)
+    for words in ("Returns of the logged episodes", "The latent plane", "Watch an episode"):
+        assert words in shown
+    assert "differences, paired by instance" in shown
+    assert "avg − sept" in shown
+
+
+def test_every_chart_is_one_that_plotly_knows(both: str, tmp_path: Path) -> None:
+    """Plotly's own objects refuse a property that does not exist or a value of another kind."""
+    every = [embedded(both, "charts"), embedded(page(tmp_path, BENCH), "charts")]
+    count = 0
+    for charts in every:
+        assert isinstance(charts, dict)
+        for figure in charts.values():
+            # Colours that the page fills in are not colours yet.
+            text = re.sub(r"var\(--\w+\)", "#123456", json.dumps(figure))
+            assert go.Figure(json.loads(text)).data
+            count += 1
+    assert count > 20
+
+
+def test_the_numbers_are_those_of_the_run(navigation: Path, both: str) -> None:
+    charts = embedded(both, "charts")
+    assert isinstance(charts, dict)
+    results = so.load_results(navigation / "sept" / "results.parquet")
+    line = next(t for t in charts["reward-navigation2d"]["data"] if t.get("name") == "sept")
+    assert line["y"][-1] == pytest.approx(results.summary()["return"]["mean"], rel=1e-5)
+    with so.load_dataset(navigation / "logs.h5") as data:
+        found = so.inspect(data, 1)
+    boxes = charts["returns-1"]["data"][0]
+    assert boxes["x"] == [row.instance for row in found.table]
+    assert boxes["lowerfence"] == pytest.approx([row.return_min for row in found.table])
+    assert boxes["upperfence"] == pytest.approx([row.return_max for row in found.table])
+
+
+def test_every_test_episode_can_be_played(navigation: Path, both: str) -> None:
+    players = embedded(both, "players")
+    assert isinstance(players, list)
+    (episodes,) = players
+    assert len(episodes) == 20
+    results = so.load_results(navigation / "sept" / "results.parquet")
+    first, own = episodes[0], results.episodes[0]
+    assert first["run"] == "sept"
+    assert first["scene"]["kind"] == "plane"
+    assert first["actions"] == list(own.actions)
+    assert first["probe"] == own.phases.count("probe") == 1
+    assert own.observations is not None
+    assert [len(column) for column in first["observations"]] == [own.steps + 1] * 2
+    assert first["observations"][0][0] == pytest.approx(own.observations[0][0], rel=1e-5)
+
+
+def test_the_same_run_gives_the_same_bytes(navigation: Path, tmp_path: Path) -> None:
+    assert page(tmp_path, navigation / "sept") == page(tmp_path, navigation / "sept")
+
+
+def test_the_page_asks_for_nothing(both: str) -> None:
+    assert "default-src 'none'" in both
+    assert not re.findall(r"""(?:src|href)\s*=\s*["'](?!#)""", visible(both))
+
+
+def test_a_bench_is_shown_with_its_tables(tmp_path: Path) -> None:
+    text = visible(page(tmp_path, BENCH))
+    for words in ("navigation2d: test episodes", "paired by seed and instance", "acrobot"):
+        assert words in text
+    assert "cannot be played" in text
+
+
+def test_what_is_missing_leaves_one_line(navigation: Path, tmp_path: Path) -> None:
+    run = tmp_path / "runs" / "bare"
+    shutil.copytree(navigation / "sept", run)
+    (run / "results.parquet").unlink()
+    record = json.loads((run / "run.json").read_text())
+    (run / "run.json").write_text(json.dumps(record | {"dataset": "gone.h5"}))
+    text = visible(page(tmp_path, run))
+    assert "Its logs are not at gone.h5" in text
+    assert "No test episodes: sept-offline evaluate" in text
+    assert "Watch an episode" not in text
+    assert "The latent plane" not in text  # nothing to encode
+    assert "Control" in text
+    moved = visible(page(tmp_path, run, dataset=navigation / "logs.h5"))
+    assert "The latent plane" in moved
+
+
+def test_an_unfinished_run_and_other_logs_are_named(navigation: Path, tmp_path: Path) -> None:
+    run = tmp_path / "half"
+    shutil.copytree(navigation / "sept", run, ignore=shutil.ignore_patterns("agent"))
+    other = tmp_path / "other.h5"
+    few = {"behaviour": "random", "episodes": 4}
+    so.collect_dataset("navigation2d", other, overrides=few, seed=9).close()
+    text = visible(page(tmp_path, run, dataset=other))
+    assert "It is not finished" in text
+    assert "the content differs" in text
+
+
+def test_names_from_data_stay_text(attacked: Path, tmp_path: Path) -> None:
+    text = page(tmp_path, attacked / "run")
+    assert ATTACK not in visible(text)
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in visible(text)
+    assert "<svg onload" not in text
+    assert "<img src=x" not in text
+    assert "{{ 7 * 7 }}" in text and "49" not in re.findall(r"<td>(\d+)</td>", text)
+    charts = embedded(text, "charts")
+    assert isinstance(charts, dict)
+    # Plotly reads a little HTML in labels: none may be left in any.
+    assert not re.findall(r"<(?!br>|extra>|/extra>)", json.dumps(charts))
+
+
+def test_runs_of_one_method_are_told_apart(navigation: Path, tmp_path: Path) -> None:
+    twin = tmp_path / "twin"
+    shutil.copytree(navigation / "sept", twin)
+    text = visible(page(tmp_path, navigation / "sept", twin))
+    assert "sept (twin)" in text and "sept (sept)" in text
+    assert "sept (twin) − sept (sept)" in text
+
+
+def test_the_commands_repeat_the_run(navigation: Path, tmp_path: Path) -> None:
+    import shlex
+
+    found = read_run(navigation / "sept")
+    fit, evaluate, last = commands(found)
+    assert found.data is not None
+    found.data.close()
+    assert last.endswith("-o report.html")
+    words = shlex.split(fit)[1:]
+    words[words.index("-o") + 1] = str(tmp_path / "again")
+    done = CliRunner().invoke(cli, [*words, "--quiet"])
+    assert done.exit_code == 0, done.output
+    first, again = (so.load_agent(path) for path in (navigation / "sept", tmp_path / "again"))
+    assert first.record == again.record
+    weights = [path / "agent" / "weights.safetensors" for path in (found.path, tmp_path / "again")]
+    assert weights[0].read_bytes() == weights[1].read_bytes()
+    words = shlex.split(evaluate)[1:]
+    words[1] = str(tmp_path / "again")
+    assert CliRunner().invoke(cli, [*words, "--quiet"]).exit_code == 0
+    kept = so.load_results(tmp_path / "again" / "results.parquet")
+    assert [e.actions for e in kept.episodes] == [
+        e.actions for e in so.load_results(navigation / "sept" / "results.parquet").episodes
+    ]
+
+
+def test_the_command(navigation: Path, tmp_path: Path) -> None:
+    out = tmp_path / "r.html"
+    done = CliRunner().invoke(report, [str(navigation / "avg"), "-o", str(out), "--json"])
+    assert done.exit_code == 0, done.output
+    (line,) = done.stdout.splitlines()
+    assert json.loads(line)["bytes"] == out.stat().st_size
+
+
+@pytest.mark.parametrize(
+    ("sources", "out", "words"),
+    [
+        (["nowhere"], "r.html", "There is no"),
+        (["."], "r.html", "neither a run"),
+        (["."], "r.pdf", "end its name in .html"),
+    ],
+)
+def test_bad_input_is_named(
+    sources: list[str], out: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(report, [*sources, "-o", out])
+    assert isinstance(done.exception, DataError)
+    assert words in str(done.exception)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_damaged_run_is_named(tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_text('{"method": 3')
+    with pytest.raises(DataError, match=r"run\.json"):
+        write_report([tmp_path], tmp_path / "r.html")
+    assert not (tmp_path / "r.html").exists()
+
+
+def test_without_the_extra_it_says_what_to_install(
+    navigation: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sept_offline.report.page.find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match="pip install"):
+        write_report([navigation / "sept"], tmp_path / "r.html")
