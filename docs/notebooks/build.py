@@ -46,6 +46,8 @@ def run(path: Path, parameters: Mapping[str, Any] | None = None, ask: str = "") 
             kernel_name="python3",
             resources={"metadata": {"path": folder}},
             record_timing=False,
+            # or where one output ends and the next begins would depend on how busy the machine is
+            coalesce_streams=True,
         )
         client.execute(env={**os.environ, **own, "OMP_NUM_THREADS": "1"})
     return notebook
