@@ -221,13 +221,14 @@ def test_nothing_asked_is_answered_with_help(tmp_path: Path) -> None:
 
 
 def test_help_is_quick_and_loads_nothing_heavy(tmp_path: Path) -> None:
+    # of the processor's time, which whoever else works on the machine does not take
     code = (
-        "import sys, time; began = time.perf_counter()\n"
+        "import sys, time; began = time.process_time()\n"
         "from sept_offline.cli import main\n"
         "try: main(['--help'])\n"
         "except SystemExit as done: assert done.code == 0\n"
         "heavy = {'torch', 'd3rlpy', 'h5py', 'pyarrow', 'numba', 'scipy'} & set(sys.modules)\n"
-        "print(time.perf_counter() - began, *sorted(heavy), file=sys.stderr)\n"
+        "print(time.process_time() - began, *sorted(heavy), file=sys.stderr)\n"
     )
     tries = [
         subprocess.run(
@@ -243,7 +244,7 @@ def test_help_is_quick_and_loads_nothing_heavy(tmp_path: Path) -> None:
     assert all("Usage: sept-offline" in done.stdout for done in tries)
     seconds, *heavy = min((done.stderr.split() for done in tries), key=lambda said: float(said[0]))
     assert heavy == []
-    assert float(seconds) < 0.7
+    assert float(seconds) < 0.5
 
 
 def _wait_for(condition: object, process: subprocess.Popen[str]) -> None:
