@@ -30,6 +30,7 @@ extensions = [
     "sphinx.ext.linkcode",
     "sphinx_copybutton",
     "mathml",
+    "notebooks",
     "options",
     "public",
     "sources",

@@ -31,16 +31,27 @@ class Family:
     """
 
     name: str
+    """By which files and tables call it."""
     make: Callable[[Hidden], gymnasium.Env[Any, Any]]
+    """From hidden parameters to an environment with discrete actions."""
     splits: Mapping[str, Sequence[Hidden]]
+    """Named lists of instances, each a dict of hidden parameters: train, validation, test, …"""
     train_steps: int
+    """Limit of a logged episode."""
     test_steps: int
+    """Limit of the test episode."""
     probe_steps: int
+    """T_p, the first steps that tell instances apart."""
     latent_dim: int
+    """Numbers in a latent."""
     solved: float | None = None
+    """The reward of a step that means solved; None where the family has no such thing."""
     make_vec: Callable[[Sequence[Hidden], int], VectorEnv[Any, Any, Any]] | None = None
+    """A true batch of environments, if there is one."""
     observation_names: tuple[str, ...] | None = None
+    """`[d]`"""
     action_names: tuple[str, ...] | None = None
+    """`[A]`"""
     recipe: Path | None = None
     """The TOML file `collect` follows when nothing else is said."""
     references: Path | None = None

@@ -117,8 +117,9 @@ def test_every_page_is_reached_from_the_first(site: Path, pages: dict[Path, Page
         ]
     missing = {path.relative_to(site) for path in set(pages) - reached}
     assert not missing, f"no way leads to {sorted(map(str, missing))}"
-    for source in (ROOT / "docs").rglob("*.md"):
-        page = site / source.relative_to(ROOT / "docs").with_suffix(".html")
+    docs = ROOT / "docs"
+    for source in [*docs.rglob("*.md"), *docs.glob("notebooks/*.ipynb")]:
+        page = site / source.relative_to(docs).with_suffix(".html")
         assert page in reached, f"{source.name} is not part of the site"
 
 

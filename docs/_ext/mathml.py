@@ -11,6 +11,7 @@ from docutils.utils.math.latex2mathml import tex2mathml
 from sphinx.application import Sphinx
 from sphinx.util import logging
 
+APPLIED = re.compile(r"<mo>(&ApplyFunction;)</mo>(\s*)(?!\s*<mo[^>]*>[(\[])")
 ACCENTED = re.compile(r"(\\(?:hat|bar|tilde)(?:\{[^{}]*\}|\s?\\?\w))(?=[_^])")
 
 
@@ -19,7 +20,8 @@ def mathml(source: str, node: nodes.Node, *, block: bool) -> str:
     # docutils would set the index of an accented letter below the letter, not beside it
     apart = ACCENTED.sub(r"\1{}", source)
     try:
-        return tex2mathml(apart, as_block=block)
+        # a function's name and what it is applied to stand apart, but for a bracket
+        return APPLIED.sub(r'<mo rspace="0.17em">\1</mo>\2', tex2mathml(apart, as_block=block))
     except MathError as error:
         logging.getLogger(__name__).warning("%s in the formula %r", error, source, location=node)
         return ""

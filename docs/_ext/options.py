@@ -11,7 +11,7 @@ from sept_offline.cli.main import cli
 
 PAGE = "commands"
 ESCAPED_BAR = "\\|"
-SECTION = re.compile(r"^## ([\w-]+)$", re.MULTILINE)
+SECTION = re.compile(r"^## (.+)$", re.MULTILINE)
 
 
 def cell(text: str) -> str:
@@ -24,11 +24,12 @@ def options(name: str) -> str:
     command = cli.commands[name]
     context = click.Context(command, info_name=f"sept-offline {name}")
     lines = [f"`{' '.join(command.get_usage(context).removeprefix('Usage: ').split())}`", ""]
-    records = [parameter.get_help_record(context) for parameter in command.get_params(context)]
     lines += ["| option | |", "|---|---|"]
-    for record in filter(None, records):
-        names, text = record
-        lines.append(f"| `{names.replace('|', ESCAPED_BAR)}` | {cell(text)} |")
+    for parameter in command.params:
+        names, text = parameter.get_help_record(context) or ("", "")
+        if text:
+            names = names.replace(" RANGE", "")
+            lines.append(f"| `{names.replace('|', ESCAPED_BAR)}` | {cell(text)} |")
     return "\n".join(lines)
 
 

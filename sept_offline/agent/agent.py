@@ -87,19 +87,26 @@ class Spaces:
 class Agent:
     """What is deployed. Agents are shared and never change; each episode has its own state.
 
-    `fallback`, a control on the state alone, acts where the probe flags the instance as new.
-    `record` is for people: JSON-ready facts about how it was made. `learned_from[E]`, uint64, are
-    digests of the episodes it was fitted to, so that it is not judged on them; None if unknown.
+    `agent.begin(seed)` starts the one episode, and its `act(observation)` gives each action. Acting
+    needs neither torch nor a simulator, save where a method learns in its episode.
     """
 
     method: str
+    """Its name, as `fit` knows it."""
     family: str
+    """The family whose logs it learned from; empty if they name none."""
     spaces: Spaces
+    """What it observes and does, by name, and the range it has seen."""
     context: Context
+    """What is made of the episode so far: a probe and an encoder, a history, or nothing."""
     control: Control
+    """The values of all actions, given the observation and the context."""
     fallback: Control | None = None
+    """A control on the state alone, which acts where an instance is flagged as new."""
     record: dict[str, Any] = field(default_factory=dict)
+    """For people: JSON-ready facts about how it was made."""
     learned_from: NDArray[np.uint64] | None = None
+    """`[E]`: digests of the episodes it was fitted to, so that it is not judged on them."""
 
     def __post_init__(self) -> None:
         """Refuse parts that do not fit together."""

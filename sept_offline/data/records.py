@@ -38,6 +38,7 @@ class Episode:
     """One logged episode of T steps."""
 
     instance: str
+    """The id of the instance it was logged in."""
     observations: Float32
     """[T+1, d]"""
     actions: Int64
@@ -52,7 +53,9 @@ class Episode:
     truncated: bool
     """Of the last step; never together with `terminated`."""
     behaviour: str
+    """The name of the policy that acted."""
     seed: int
+    """Of the episode, as the writer was told."""
     index: int
     """The episode's number in the file, from 0."""
 

@@ -83,14 +83,19 @@ class Results:
     """
 
     method: str
+    """Of the agent."""
     family: str
+    """The family's name."""
     needs: tuple[str, ...]
     """What the agent was given beside observations: none, "hidden", "reward"."""
     instances: str
+    """The split that was played."""
     seed: int
+    """Of all episodes."""
     limit: int
     """Steps after which an episode was cut."""
     episodes: tuple[EpisodeResult, ...]
+    """One record an episode, in the order of the instances."""
     learns: bool = False
     """Whether the agent took gradient steps during its episodes."""
     behaviour_estimated: bool = False

@@ -25,7 +25,9 @@ class OpeConfig:
     target_every: int = 25
     """Updates between two copies of the weights into the target; fewer where updates are few."""
     batch_size: int = 256
+    """Transitions a minibatch of the fitted Q."""
     learning_rate: float = 1e-3
+    """Of the fitted Q."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot work, by name."""

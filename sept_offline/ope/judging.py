@@ -69,25 +69,37 @@ class Judgement:
     """What the logs say of an agent."""
 
     method: str
+    """Of the agent."""
     content_hash: str
+    """Of the logs it was judged on."""
     horizon: int
+    """Steps after which an episode was cut."""
     confidence: float
+    """How often an interval is to hold the truth."""
     judged_on: str
     """"held out", "other logs" or "in sample"."""
     instances: int
+    """In the episodes it was judged on."""
     episodes: int
+    """On which it was judged."""
     steps: int
+    """Of those episodes."""
     resampled: str
     """What the bootstrap drew again: "instances", or "episodes" within instances."""
     behaviour_estimated: bool
+    """Whether the behaviour's probabilities had to be estimated."""
     logged_return: float
     """What the behaviour earned up to the horizon, instances counting alike."""
     estimators: dict[str, Estimate]
+    """By name: the mean return with its interval and effective sample size."""
     overlap: Overlap
+    """How far the logs hold what the agent would do."""
     headline: str
     """The estimator to quote."""
     verdict: Verdict
+    """`trust`, `caution` or `uncovered`, by a written rule."""
     reasons: tuple[str, ...]
+    """Why, in sentences."""
 
     def summary(self) -> dict[str, Any]:
         """One JSON-ready object."""

@@ -30,11 +30,17 @@ class ImportMapping:
     time: str | None = None
     """Numbers or timestamps; without one the rows of an episode are in order."""
     observations: tuple[str, ...] = ()
+    """What was seen before the action; or one Parquet column of lists."""
     next_observations: tuple[str, ...] = ()
+    """What was seen after it, where rows hold both."""
     action: str | None = None
+    """What was done: words or whole numbers."""
     reward: str | None = None
+    """What it earned."""
     terminated: str | None = None
+    """Whether the task ended here."""
     truncated: str | None = None
+    """Whether only the watching ended here."""
     probability: str | None = None
     """The behaviour's probability of the action it took."""
     probabilities: tuple[str, ...] = ()
@@ -50,9 +56,11 @@ class ImportMapping:
     drop_unrewarded: bool = False
     """Leave out episodes without a single reward."""
     delimiter: str = ","
+    """Between the cells of a CSV file."""
     quoted_newlines: bool = False
     """Whether quoted text in a CSV file may run over lines; slower."""
     probe_steps: int | None = None
+    """T_p, which the dataset is to name."""
 
     def __post_init__(self) -> None:
         if self.bins is not None and self.bins < 2:
