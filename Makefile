@@ -45,11 +45,12 @@ docs: setup
 
 # From the runs of the demo; drawn again only by hand, as notebooks are run again only by hand.
 pictures: setup
-	test -d demo/oracle/agent || $(MAKE) demo
+	test -f demo/report.html || $(MAKE) demo
 	$(BIN)/python benchmarks/pictures/navigation.py demo/avg demo/sept demo/oracle -o docs/images/navigation.png
 	$(BIN)/python benchmarks/pictures/episode.py -o docs/images/idea-episode.png
 	$(BIN)/python benchmarks/pictures/latent.py demo/navigation.h5 -o docs/images/idea-latent.png
 	$(BIN)/python benchmarks/pictures/probe.py demo/navigation.h5 -o docs/images/idea-probe.png
+	$(BIN)/python benchmarks/pictures/report.py demo/report.html -o docs/images
 
 notebooks: setup
 	$(BIN)/python docs/notebooks/build.py

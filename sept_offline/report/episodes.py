@@ -31,12 +31,12 @@ def episodes(runs: Sequence[Run]) -> Section:
     for run in runs:
         if run.results is None:
             blocks.append(Note(f"{run.name}: {run.missing['results']}"))
+    blocks += _player(there)
     for family in dict.fromkeys(_results(run).family for run in there):
         own = [run for run in there if _results(run).family == family]
         blocks += _charts(own, family)
     for run in there:
         blocks.append(_table(run, alone=len(there) == 1))
-    blocks += _player(there)
     return Section(
         "episodes",
         "The one episode",
@@ -172,7 +172,7 @@ def _table(run: Run, alone: bool) -> Table:
         )
         for instance, own in groups.items()
     ]
-    columns = ["instance", "episodes", "return", "steps", "solved", "share of the achievable"]
+    columns = ["instance", "episodes", "return", "steps", "solved", "share"]
     columns += ["uncertainty", "novelty", "flagged"]
     return Table(
         f"Test instances{'' if alone else f': {run.name}'}",

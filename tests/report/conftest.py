@@ -5,12 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 
 import sept_offline as so
 from sept_offline.evaluation import EpisodeResult, Results
 from tests.report.browser import ATTACK
 
+ROOT = Path(__file__).parents[2]
 FEW = {
     "latent": {"updates": 20, "hidden": 16, "encoder_units": 16, "decoder_units": 16},
     "probe": {"steps": 10},
@@ -28,6 +31,16 @@ def navigation(tmp_path_factory: pytest.TempPathFactory) -> Path:
         agent = so.fit(data, method=method, config=FEW, seed=0, out=folder / method)
         so.evaluate(agent).write(folder / method / "results.parquet")
     data.close()
+    return folder
+
+
+@pytest.fixture(scope="session")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The kept bench, without the families that would make its page long."""
+    folder = tmp_path_factory.mktemp("bench")
+    for path in (ROOT / "benchmarks" / "results" / "bench").glob("*.parquet"):
+        table = pq.read_table(path)
+        pq.write_table(table.filter(pc.field("family") == "navigation2d"), folder / path.name)
     return folder
 
 

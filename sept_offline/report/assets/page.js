@@ -52,6 +52,7 @@
       const options = { responsive: true, displaylogo: false, modeBarButtonsToRemove: ["lasso2d", "select2d"] };
       await Plotly.newPlot(element, figure.data, figure.layout, options);
       element.style.minHeight = "";
+      await new Promise((done) => setTimeout(done)); // the page answers while others are drawn
     }
     document.documentElement.dataset.drawn = String(elements.length);
   };
