@@ -47,7 +47,7 @@ class ConsoleProgress:
         from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
         self._bar = Progress(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(),
             TextColumn("{task.completed:.0f}/{task.total:.0f}"),
             TextColumn("{task.fields[metrics]}"),
@@ -120,7 +120,10 @@ def working(title: str, quiet: bool = False) -> Iterator[None]:
     if quiet or not draws(sys.stderr):
         yield
         return
-    with rich_console(stderr=True).status(plain(title)):
+    from rich.text import Text
+
+    # as text: the name of a file may hold what would be read as markup
+    with rich_console(stderr=True).status(Text(plain(title))):
         yield
 
 

@@ -43,19 +43,31 @@ def check(name: str, look: Callable[[], str], advice: str) -> Finding:
             return Finding(name, "fine", private(look()))
     # A broken library raises what it likes: OSError for a missing .so, SystemExit, anything.
     except (Exception, SystemExit) as error:
-        said = " ".join(f"{type(error).__name__}: {error}".split())
+        said = private(" ".join(f"{type(error).__name__}: {error}".split()))
         short = said if len(said) <= LONGEST else said[:LONGEST] + "…"
-        return Finding(name, "broken", private(short), advice)
+        return Finding(name, "broken", short, advice)
 
 
 def private(text: str) -> str:
     """`text` without the user's home and name: it is made to be shown to strangers."""
-    home = str(Path.home())
-    if len(home) > 1:
-        text = text.replace(home, "~")
+    for known, before, shown in ((_home(), r"", "~"), (_user(), r"(?<=[/\\])", "user")):
+        if known:
+            text = re.sub(rf"{before}{re.escape(known)}(?![\w.-])", shown, text)
+    return text
+
+
+def _home() -> str:
     try:
-        user = getpass.getuser()
-    # without a password entry or any of its variables there is no name to hide
-    except (OSError, KeyError):
-        return text
-    return re.sub(rf"(?<=[/\\]){re.escape(user)}(?=[/\\]|$)", "user", text) if user else text
+        home = str(Path.home())
+    # whoever has no home has none to hide
+    except RuntimeError:
+        return ""
+    return home if len(home) > 1 else ""
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    # nor a name, without a password entry or a variable that tells it
+    except (ImportError, KeyError, OSError):
+        return ""

@@ -145,8 +145,8 @@ def test_a_folder_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_names_and_homes_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/jane")
     monkeypatch.setattr(getpass, "getuser", lambda: "jane")
-    text = "/home/jane/x, /scratch/jane/y and /scratch/janet"
-    assert finding.private(text) == "~/x, /scratch/user/y and /scratch/janet"
+    text = "/home/jane/x, /scratch/jane/y, /home/janet and /scratch/janet"
+    assert finding.private(text) == "~/x, /scratch/user/y, /home/janet and /scratch/janet"
 
 
 def test_extras_are_looked_at_and_not_loaded(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +17,12 @@ COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 BOX = re.compile(r"[─━│┃┏┡└]")
 
 
-def test_a_terminal_sees_tables_and_bars(made: Path) -> None:
-    table = run_on_terminal("inspect", "nav.h5", cwd=made)
-    assert table.returncode == 0
+def test_a_terminal_sees_tables_and_bars(made: Path, tmp_path: Path) -> None:
+    # a place that would be wrong as markup, in its own folder as a slash is needed
+    (tmp_path / "[").mkdir()
+    shutil.copy(made / "nav.h5", tmp_path / "[" / "odd].h5")
+    table = run_on_terminal("inspect", "[/odd].h5", cwd=tmp_path)
+    assert table.returncode == 0, table.stderr
     assert BOX.search(table.stdout) and COLOUR.search(table.stdout)
     assert "train-1" in table.stdout
     bar = run_on_terminal("validate", "nav.h5", cwd=made)
