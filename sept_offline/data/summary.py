@@ -16,6 +16,8 @@ from sept_offline.errors import DataError
 DEFAULT_PROBE_STEPS = 5
 """Where neither the caller nor the dataset names a probe length."""
 FOLDS = 5
+SCORED = 1 << 22
+"""Steps of episodes, once for each instance they may be of, that are scored at once."""
 LOW_COVERAGE = 0.5
 LOW_EFFECTIVE_SHARE = 0.1
 
@@ -231,16 +233,20 @@ def instance_leak(segments: Segments, num_actions: int) -> InstanceLeak | None:
     time = np.broadcast_to(np.arange(actions.shape[1]), actions.shape)
     shape = (len(codes), actions.shape[1], num_actions, num_actions)
     right = np.zeros(len(instance), dtype=np.bool_)
+    block = max(1, SCORED // (len(codes) * actions.shape[1]))
     for held in range(FOLDS):
         train, test = fold != held, fold == held
         seen = np.ones(shape)
         who = np.broadcast_to(instance[train][:, None], actions[train].shape)
         np.add.at(seen, (who, time[train], previous[train], actions[train]), 1.0)
         chain = np.log(seen / seen.sum(axis=3, keepdims=True))
-        scores = chain[:, time[test], previous[test], actions[test]].sum(axis=2)
-        # A tie, as when every episode begins alike, counts as a guess and not as the first one.
-        best = scores == scores.max(axis=0)
-        right[test] = best[instance[test], np.arange(int(test.sum()))] & (best.sum(axis=0) == 1)
+        asked = np.flatnonzero(test)
+        for low in range(0, len(asked), block):
+            own = asked[low : low + block]
+            scores = chain[:, time[own], previous[own], actions[own]].sum(axis=2)
+            # A tie, as when every episode begins alike, counts as a guess and not as the first.
+            best = scores == scores.max(axis=0)
+            right[own] = best[instance[own], np.arange(len(own))] & (best.sum(axis=0) == 1)
     accuracy = float(np.mean([right[instance == i].mean() for i in range(len(codes))]))
     chance = 1 / len(codes)
     margin = max(3 * np.sqrt(chance * (1 - chance) / len(instance)), 0.1 * (1 - chance))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+
 import numpy as np
 
 from sept_offline.demarcate.latents import Latents
@@ -15,18 +17,22 @@ NEIGHBOURS = 5
 """By whose distance a density is measured: few, since borders between groups can be narrow."""
 
 
+def check_sklearn() -> None:
+    """Refuse where scikit-learn is missing."""
+    if importlib.util.find_spec("sklearn") is None:
+        raise ConfigError(
+            'Clustering needs scikit-learn; install it with pip install "sept-offline[cluster]".'
+        )
+
+
 def cluster(latents: Latents, smallest: int, seed: int) -> Integers:
     """A cluster for each episode, −1 for those in none, [E].
 
     Distances are in units of the posteriors' spread: a dimension that tells nothing has means
     within it, and so no weight.
     """
-    try:
-        from sklearn.cluster import HDBSCAN
-    except ImportError as error:
-        raise ConfigError(
-            'Clustering needs scikit-learn; install it with pip install "sept-offline[cluster]".'
-        ) from error
+    from sklearn.cluster import HDBSCAN
+
     places = latents.mean / np.sqrt((latents.spread.astype(np.float64) ** 2).mean(axis=0))
     count = len(places)
     found = np.full(count, -1, dtype=np.int64)

@@ -10,6 +10,9 @@ from sept_offline.errors import ConfigError
 
 Unsure = Literal["nearest", "drop"]
 
+MOST_ROUNDS = 30
+"""Of refinement; groups that have not settled by then are not told apart."""
+
 
 @dataclass(frozen=True)
 class DemarcateConfig:
@@ -22,7 +25,7 @@ class DemarcateConfig:
     refining: int | None = None
     """Updates of the groups' decoder in each round of refinement; by default half of `updates`."""
     rounds: int = 3
-    """Times that the decoder is refitted and the episodes are assigned anew."""
+    """Times that the decoder is refitted and the episodes are assigned anew, at least."""
     hidden: int = 128
     """Width of the hidden layers."""
     episodes: int = 48
@@ -30,7 +33,9 @@ class DemarcateConfig:
     window: int = 24
     """Steps of an episode that its latent is read from, and that it has to explain, an update."""
     learning_rate: float = 2e-3
+    """Of all networks, at first."""
     learning_rate_end: float = 1e-4
+    """To which the rate falls along half a cosine."""
     resolution: float = 0.05
     """Dynamics that differ by less than this share of a change's spread count as the same; it
     keeps what the networks cannot learn of one dynamics from passing for two."""
@@ -53,6 +58,7 @@ class DemarcateConfig:
         check_range(self, counts, least=1)
         check_range(self, ("learning_rate", "learning_rate_end", "resolution", "gain"), above=0)
         check_range(self, ("stable", "most_unsure"), least=0, most=1)
+        check_range(self, ("rounds",), most=MOST_ROUNDS)
         check_range(self, ("smallest",), least=2)
         if self.unsure not in ("nearest", "drop"):
             raise ConfigError(f"unsure is {self.unsure!r}; expected 'nearest' or 'drop'.")

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from sept_offline.data.dataset import Dataset, load_dataset
 from sept_offline.data.publish import kind_of
+from sept_offline.demarcate.clusters import check_sklearn
 from sept_offline.demarcate.config import DemarcateConfig
 from sept_offline.demarcate.finding import Found, find_groups, separation
 from sept_offline.demarcate.labels import name_labels, write_card, write_labelled
@@ -42,6 +43,7 @@ class Demarcation:
     path: Path | None
     """The dataset that was written, if one was"""
     card_path: Path | None
+    """The card beside it, for people"""
 
     @property
     def supported(self) -> bool:
@@ -71,6 +73,7 @@ def demarcate_dataset(
             return demarcate_dataset(
                 opened, out, config, seed=seed, within=within, force=force, progress=progress
             )
+    check_sklearn()
     data = data.without_hidden()
     target = None if out is None else Path(out)
     if target is not None:

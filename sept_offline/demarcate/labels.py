@@ -103,10 +103,7 @@ def write_card(out: Path, record: dict[str, Any], reasons: Sequence[str]) -> Pat
         "separation": "–"
         if separation is None
         else f"{separation:.3f} nats a step between the two groups hardest to tell apart",
-        "unsure episodes": f"{record['unsure']:,}, "
-        + (
-            "left out" if record["settings"]["unsure"] == "drop" else "given to the likeliest group"
-        ),
+        "unsure episodes": f"{record['unsure']:,}, {FATE[record['settings']['unsure']]}",
         "known borders": "kept" if record["within"] else "none known",
         "seed": record["seed"],
     }

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from sept_offline.demarcate.config import DemarcateConfig
+from sept_offline.demarcate.config import MOST_ROUNDS, DemarcateConfig
 from sept_offline.demarcate.groups import GroupDecoder
 from sept_offline.demarcate.transitions import Transitions
 from sept_offline.latent.arrays import Doubles, Integers
@@ -23,7 +23,6 @@ LEAST_OVERLAP = 0.01
 """Below it two groups have nowhere been compared: that they differ is the networks' guess."""
 MANY = 6
 """Groups of which one pair is joined at a time."""
-MOST_ROUNDS = 30
 SURE = 0.95
 """Probability of its group below which an episode is unsure."""
 

@@ -66,13 +66,15 @@ def export(
     try:
         staged.mkdir()
         manifest = (_write_onnx if form == "onnx" else _write_numpy)(known, staged)
-        found, against = _verify(known, staged, form, verify_on, observations, seed)
+        found, against = _verify(known, staged, verify_on, observations, seed)
         manifest["verified"] = asdict(found) | {"against": against}
         _write_manifest(staged, manifest)
         if target.exists():
             target.rename(old)
         staged.rename(target)
     finally:
+        if old.exists() and not target.exists():
+            old.rename(target)
         shutil.rmtree(staged, ignore_errors=True)
         shutil.rmtree(old, ignore_errors=True)
     return Exported(target, manifest, found)
@@ -127,13 +129,14 @@ def load_export(folder: str | Path) -> Any:
 def _verify(
     agent: Agent,
     folder: Path,
-    form: str,
     data: Dataset | str | Path | None,
     observations: int,
     seed: int,
 ) -> tuple[Verified, str]:
+    if data is not None and not isinstance(data, Dataset):
+        with load_dataset(data) as opened:
+            return _verify(agent, folder, opened, observations, seed)
     exported = load_export(folder)
     if data is None:
         return verify(agent, exported, made_up(agent, observations, seed)), "range"
-    logs = data if isinstance(data, Dataset) else load_dataset(data)
-    return verify(agent, exported, recorded(agent, logs, observations, seed)), logs.content_hash
+    return verify(agent, exported, recorded(agent, data, observations, seed)), data.content_hash

@@ -75,7 +75,12 @@ class OnnxEpisode:
         if (self._kind == "hidden") != (hidden is not None):
             raise AgentError("Hidden parameters are given to the agent that needs them, and only.")
         if hidden is not None:
-            values = np.array([[hidden[name] for name in described["names"]]], dtype=np.float32)
+            names = described["names"]
+            if set(hidden) != set(names):
+                raise AgentError(f"The agent needs the hidden parameters {', '.join(names)}.")
+            values = np.array([[hidden[name] for name in names]], dtype=np.float32)
+            if not np.isfinite(values).all():
+                raise AgentError("Hidden parameters must be finite.")
             self._context = agent.run("encoder", hidden=values)["context"]
 
     @property

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from sept_offline.config import build, merge, read_toml
+from sept_offline.config import build, check_range, merge, read_toml
 from sept_offline.control import ControlConfig
 from sept_offline.data import Dataset
 from sept_offline.dynamics.config import BnnConfig, DptConfig, DynamicsConfig
@@ -33,14 +33,9 @@ class EpoptConfig:
 
     def __post_init__(self) -> None:
         """Refuse what cannot work, by name."""
-        if not 0 < self.percentile <= 100:
-            raise ConfigError(
-                f"epopt.percentile is {self.percentile}; expected above 0 and at most 100."
-            )
-        if self.episodes < 1:
-            raise ConfigError(f"epopt.episodes is {self.episodes}; expected at least 1.")
-        if not 0 <= self.everything <= 1:
-            raise ConfigError(f"epopt.everything is {self.everything}; expected between 0 and 1.")
+        check_range(self, ("percentile",), "epopt", above=0, most=100)
+        check_range(self, ("episodes",), "epopt", least=1)
+        check_range(self, ("everything",), "epopt", least=0, most=1)
 
 
 @dataclass(frozen=True)
@@ -54,10 +49,8 @@ class MamlConfig:
 
     def __post_init__(self) -> None:
         """Refuse what cannot work, by name."""
-        if not self.inner_rate > 0:
-            raise ConfigError(f"maml.inner_rate is {self.inner_rate}; expected above 0.")
-        if self.tasks < 1:
-            raise ConfigError(f"maml.tasks is {self.tasks}; expected at least 1.")
+        check_range(self, ("inner_rate",), "maml", above=0)
+        check_range(self, ("tasks",), "maml", least=1)
 
 
 @dataclass(frozen=True)
@@ -77,26 +70,29 @@ class FitConfig:
     """Standard deviation, in those of the training instances, of noise on the parameters the oracle
     learns with: a few dozen points in twelve dimensions are otherwise learned by heart."""
     latent: LatentConfig = field(default_factory=LatentConfig)
+    """How instances are told apart."""
     probe: ProbeConfig = field(default_factory=ProbeConfig)
+    """How the first steps are chosen."""
     control: ControlConfig = field(default_factory=ControlConfig)
+    """How the policy given the latent is learned."""
     history_steps: int = 4
     """Steps before the present one that `history` reads."""
     epopt: EpoptConfig = field(default_factory=EpoptConfig)
+    """What `epopt` calls the worst."""
     dynamics: DynamicsConfig = field(default_factory=DynamicsConfig)
+    """The Bayesian network of `bnn` and `dpt`."""
     bnn: BnnConfig = field(default_factory=BnnConfig)
+    """How `bnn` plans in its episode."""
     dpt: DptConfig = field(default_factory=DptConfig)
+    """How `dpt` infers in its episode."""
     maml: MamlConfig = field(default_factory=MamlConfig)
+    """How `maml` adapts."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot work, by name."""
-        if self.probe_steps < 1:
-            raise ConfigError(f"probe_steps is {self.probe_steps}; expected at least 1.")
-        if self.history_steps < 1:
-            raise ConfigError(f"history_steps is {self.history_steps}; expected at least 1.")
-        if self.oracle_noise < 0:
-            raise ConfigError(f"oracle_noise is {self.oracle_noise}; expected 0 or more.")
-        if not 0 < self.held_out <= 0.5:
-            raise ConfigError(f"held_out is {self.held_out}; expected above 0 and at most 0.5.")
+        check_range(self, ("probe_steps", "history_steps"), least=1)
+        check_range(self, ("oracle_noise",), least=0)
+        check_range(self, ("held_out",), above=0, most=0.5)
 
 
 def preset_values(family: str | None, preset: str) -> dict[str, Any]:

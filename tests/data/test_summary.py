@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 import sept_offline as so
 from sept_offline.data import DatasetWriter
+from sept_offline.data.importing.card import measure
 
 
 def write_actions(path: Path, rows: list[tuple[str, list[int]]], probability: float | None) -> Path:
@@ -100,3 +102,46 @@ def test_more_sequences_than_a_float_can_count(tmp_path: Path) -> None:
     rows = [(name, [0, 1] * 600) for name in "ab"]
     path = write_actions(tmp_path / "long.h5", rows, 0.5)
     assert so.inspect(path, probe_steps=1200).table[0].coverage == 0.0
+
+
+def test_a_leak_is_scored_in_blocks_whatever_their_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(0)
+    likes = {"a": 0.3, "b": 0.5, "c": 0.7}
+    rows = [
+        (name, (rng.random(2) < p).astype(int).tolist())
+        for name, p in likes.items()
+        for _ in range(23)
+    ]
+    path = write_actions(tmp_path / "x.h5", rows, 0.5)
+    whole = so.inspect(path).leak
+    assert whole is not None and 0.3 < whole.accuracy < 0.9
+    for size in (1, 30, 40):
+        monkeypatch.setattr("sept_offline.data.summary.SCORED", size)
+        assert so.inspect(path).leak == whole
+
+
+def test_a_card_reads_no_states_beside_the_ranges_it_is_given(tmp_path: Path) -> None:
+    """Short episodes are all first steps: with their states, memory would grow with the rows."""
+    with DatasetWriter(tmp_path / "wide.h5", num_actions=2, probe_steps=4) as writer:
+        for number in range(600):
+            writer.append(
+                instance="ab"[number % 2],
+                observations=np.zeros((5, 500), dtype=np.float32),
+                actions=np.array([0, 1, number % 2, 0]),
+                rewards=np.ones(4),
+                terminated=True,
+                truncated=False,
+            )
+    with so.load_dataset(tmp_path / "wide.h5") as data:
+        tracemalloc.start()
+        try:
+            card = measure(data, [], 4)
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        segments = data.segments(4)
+    assert peak < segments.observations.nbytes / 2
+    assert card["coverage"]["short_episodes"] == 0 and card["coverage"]["mean"] == 1 / 16
+    assert card["confounding"]["accuracy"] == 1

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -153,3 +155,20 @@ def test_refusals_in_one_sentence(two: Case, tmp_path: Path) -> None:
         demarcate_dataset(two.source, two.source, QUICK)
     with pytest.raises(ConfigError, match="smallest is 1"):
         DemarcateConfig(smallest=1)
+    # more than are ever made: groups would never be found settled, and so never told apart
+    with pytest.raises(ConfigError, match="rounds is 31; expected at most 30"):
+        DemarcateConfig(rounds=31)
+
+
+def test_without_scikit_learn_one_sentence_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_logs(tmp_path / "logs.h5", (0.5,), 20)
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *_: None if name == "sklearn" else find(name)
+    )
+    for module in [name for name in sys.modules if name.partition(".")[0] == "sklearn"]:
+        monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(ConfigError, match=r"sept-offline\[cluster\]"):
+        demarcate_dataset(tmp_path / "logs.h5", None, QUICK)

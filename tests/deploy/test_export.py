@@ -274,6 +274,43 @@ def test_the_runtime_checks_what_it_is_given(builders: ModuleType, tmp_path: Pat
         runtime.load(tmp_path / "out")
 
 
+def test_graphs_are_given_the_hidden_parameters_by_name(
+    builders: ModuleType, tmp_path: Path
+) -> None:
+    agent = builders.make_agent("oracle")
+    hosted = load_export(export(agent, tmp_path / "out", observations=50).path)
+    names = agent.context.names
+    hosted.begin(hidden=dict.fromkeys(names, 0.5))
+    for wrong in (
+        {},
+        dict.fromkeys((*names, "more"), 0.5),
+        dict.fromkeys(names[1:], 0.5),
+        dict.fromkeys(names, np.nan),
+    ):
+        with pytest.raises(AgentError, match=r"hidden|Hidden"):
+            hosted.begin(hidden=wrong)
+
+
+def test_an_export_that_cannot_be_put_in_its_place_leaves_the_old_one(
+    builders: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent, target, rename = builders.make_agent("avg"), tmp_path / "out", Path.rename
+    before = export(agent, target, "numpy", observations=50).manifest
+    refused: list[Path] = []
+
+    def once(self: Path, place: Path) -> Path:
+        if place == target and not refused:
+            refused.append(self)
+            raise OSError("the disk is gone")
+        return rename(self, place)
+
+    monkeypatch.setattr(Path, "rename", once)
+    with pytest.raises(OSError, match="the disk is gone"):
+        export(agent, target, "numpy", observations=60)
+    assert refused and [path.name for path in tmp_path.iterdir()] == ["out"]
+    assert json.loads((target / "manifest.json").read_text()) == before
+
+
 def test_a_damaged_graph_is_refused(builders: ModuleType, tmp_path: Path) -> None:
     export(builders.make_agent("sept"), tmp_path / "out", observations=50)
     path = tmp_path / "out" / "probe.onnx"

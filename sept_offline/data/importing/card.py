@@ -68,7 +68,7 @@ def measure(
         if data.has_propensities:
             total, whole, single = _surprise(source.take("propensities", rows), taken)
             surprise, known, alone = surprise + total, known + whole + single, alone + single
-    segments = data.segments(probe)
+    segments = _first_actions(data, probe)
     coverage = _distinct(segments, len(data.instances))
     leak = instance_leak(segments, actions)
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
@@ -107,6 +107,23 @@ def measure(
         if leak is None
         else {"accuracy": leak.accuracy, "chance": leak.chance, "significant": leak.significant},
     }
+
+
+def _first_actions(data: Dataset, probe: int) -> Segments:
+    """`data.segments(probe)` without states: those of short episodes are as much as all rows."""
+    index = data.episode_index
+    whole = index.take(np.flatnonzero(index.length >= probe))
+    rows = (whole.offset[:, None] + np.arange(probe)).reshape(-1)
+    actions = data._source.take("actions", rows).reshape(-1, probe)
+    return Segments(
+        observations=np.empty((len(whole), 0, 0), dtype=np.float32),
+        actions=actions,
+        rewards=np.empty((len(whole), 0)),
+        propensities=None,
+        instance=whole.instance,
+        episode=whole.number,
+        skipped=len(index) - len(whole),
+    )
 
 
 def _distinct(segments: Segments, instances: int) -> Int64:

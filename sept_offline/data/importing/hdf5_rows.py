@@ -129,6 +129,9 @@ def buffer_rows(reading: Reading, files: Sequence[Path], report: Report) -> Gene
                         f"{path}, episode {number}: {steps} observations, {len(actions)} actions "
                         f"and {len(rewards)} rewards; expected as many of each."
                     )
+                if not steps:
+                    reading.findings.counts["episodes without a step"] += 1
+                    continue
                 ended = bool(_found(file, f"terminated_{number}", path)[()])
                 coded, rewards = _actions(reading, actions, path), _floats(rewards, "rewards", path)
                 ends = np.zeros(steps, dtype=np.uint8)
@@ -157,12 +160,11 @@ def _block(reading: Reading, file: h5py.File, path: Path, low: int, high: int, b
     ends = np.zeros(high - low, dtype=np.uint8)
     for name, bit in ((mapping.terminated, TERMINATED), (mapping.truncated, TRUNCATED)):
         if name is not None:
-            flags = _column(file[name][low:high], name, path)
-            ends |= bit * flags.astype(np.bool_).astype(np.uint8)
+            ends |= bit * _flags(_column(file[name][low:high], name, path), name, path)
     episode = begun + np.cumsum(ends > 0) - (ends > 0)
     row = reading.number(high - low)
     names = mapping.probabilities or ((mapping.probability,) if mapping.probability else ())
-    chances = [file[name][low:high].reshape(high - low, -1) for name in names]
+    chances = [_numbers(file[name][low:high].reshape(high - low, -1), name, path) for name in names]
     action, reward = str(mapping.action), str(mapping.reward)
     parts = [_matrix(file[name][low:high], path) for name in mapping.observations]
     widths = tuple(part.shape[1] for part in parts)
@@ -183,7 +185,7 @@ def _block(reading: Reading, file: h5py.File, path: Path, low: int, high: int, b
         action=_actions(reading, _column(file[action][low:high], action, path), path),
         reward=_floats(_column(file[reward][low:high], reward, path), reward, path),
         ends=ends,
-        chances=np.concatenate(chances, axis=1).astype(np.float64) if chances else None,
+        chances=np.concatenate(chances, axis=1) if chances else None,
     )
 
 
@@ -230,13 +232,28 @@ def _actions(reading: Reading, values: NDArray[Any], path: Path) -> Float64:
     return reading.label(*occurring(words, places.reshape(-1)))
 
 
+def _flags(values: NDArray[Any], name: str, path: Path) -> NDArray[np.uint8]:
+    """[n], 0 or 1; a word would count as true, whichever it is, and so would NaN."""
+    if values.dtype.kind not in "biuf" or not np.isin(values, (0, 1)).all():
+        raise DataError(
+            f"The end flags {name!r} of {path} are not all true or false; write booleans, or 1 and "
+            "0."
+        )
+    return values.astype(np.uint8)
+
+
 def _floats(values: NDArray[Any], name: str, path: Path) -> Float64:
     """[n], NaN where a value is not finite."""
-    if values.dtype.kind not in "biuf":
-        raise DataError(f"{name!r} of {path} holds {values.dtype}, expected numbers.")
-    floats = values.astype(np.float64)
+    floats = _numbers(values, name, path)
     floats[~np.isfinite(floats)] = np.nan
     return floats
+
+
+def _numbers(values: NDArray[Any], name: str, path: Path) -> Float64:
+    """A copy of values of any shape."""
+    if values.dtype.kind not in "biuf":
+        raise DataError(f"{name!r} of {path} holds {values.dtype}, expected numbers.")
+    return values.astype(np.float64)
 
 
 def _column(values: NDArray[Any], name: str, path: Path) -> NDArray[Any]:

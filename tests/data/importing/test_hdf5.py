@@ -142,6 +142,13 @@ def test_d4rl_arrays_that_do_not_fit(tmp_path: Path) -> None:
     d4rl(path, rewards=np.asarray([b"x"] * count))
     with pytest.raises(DataError, match=r"'rewards' of .* expected numbers"):
         import_logs(path, tmp_path / "a.h5")
+    for odd in (np.full(count, b"false"), np.full(count, np.nan), np.arange(count)):
+        d4rl(path, timeouts=odd)
+        with pytest.raises(DataError, match=r"end flags 'timeouts' of .* true or false"):
+            import_logs(path, tmp_path / "a.h5")
+    d4rl(path, chance=np.full(count, b"half"))
+    with pytest.raises(DataError, match=r"'chance' of .* expected numbers"):
+        import_logs(path, tmp_path / "a.h5", ImportMapping(probability="chance"))
     d4rl(path, robot=np.asarray([b"x"] * (count - 1) + [b""]))
     with pytest.raises(DataError, match="missing in 1 rows"):
         import_logs(path, tmp_path / "a.h5", ImportMapping(instance="robot"))
@@ -181,6 +188,23 @@ def test_a_replay_buffer_that_does_not_fit(tmp_path: Path, write_toy: Path) -> N
         file["rewards_0"] = np.ones((steps + 1, 1))
     with pytest.raises(DataError, match=rf"episode 0: {steps} obs.* {steps + 1} rewards"):
         import_logs(path, tmp_path / "a.h5")
+
+
+def test_an_empty_episode_of_a_replay_buffer_is_left_out(tmp_path: Path, write_toy: Path) -> None:
+    path = tmp_path / "buffer.h5"
+    with so.load_dataset(write_toy) as data, path.open("w+b") as file:
+        data.to_d3rlpy().dump(file)
+    whole = import_logs(path, tmp_path / "a.h5").card
+    with h5py.File(path, "a") as file:
+        lost = len(file["observations_0"]) - 1
+        for name in ("observations_0", "actions_0", "rewards_0"):
+            empty = file[name][:0]
+            del file[name]
+            file[name] = empty
+    card = import_logs(path, tmp_path / "b.h5").card
+    assert card["episodes"] == whole["episodes"] - 1 and card["steps"] == whole["steps"] - lost
+    before = whole["done"].get("episodes without a step", 0)
+    assert card["done"]["episodes without a step"] == before + 1
 
 
 def test_a_replay_buffer_of_d3rlpy(tmp_path: Path, write_toy: Path) -> None:
