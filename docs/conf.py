@@ -33,6 +33,7 @@ extensions = [
     "notebooks",
     "options",
     "public",
+    "settings",
     "sources",
 ]
 html_math_renderer = "mathml"

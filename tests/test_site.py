@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
+import inspect
 import subprocess
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import pytest
 
 import sept_offline
+from sept_offline.config import to_plain
 
 ROOT = Path(__file__).parents[1]
 NEEDED = ("sphinx", "myst_parser", "furo", "sphinx_copybutton")
@@ -127,6 +131,31 @@ def test_every_public_name_is_explained(site: Path, pages: dict[Path, Page]) -> 
     explained = pages[site / "api.html"].anchors
     missing = {name for name in sept_offline.__all__ if f"sept_offline.{name}" not in explained}
     assert not missing
+
+
+def test_every_field_of_a_public_record_is_explained(site: Path, pages: dict[Path, Page]) -> None:
+    explained = pages[site / "api.html"].anchors
+    for name in sept_offline.__all__:
+        record = getattr(sept_offline, name)
+        if inspect.isclass(record) and dataclasses.is_dataclass(record):
+            for field in dataclasses.fields(record):
+                assert f"sept_offline.{name}.{field.name}" in explained, f"{name}.{field.name}"
+
+
+def test_every_setting_is_listed(site: Path) -> None:
+    def names(values: dict[str, Any], prefix: str = "") -> list[str]:
+        inner = [(prefix + name, value) for name, value in values.items()]
+        return [
+            leaf
+            for name, value in inner
+            for leaf in (names(value, f"{name}.") if isinstance(value, dict) else [name])
+        ]
+
+    page = (site / "settings.html").read_text(encoding="utf-8")
+    wanted = names(to_plain(sept_offline.FitConfig(probe_steps=1)))
+    assert len(wanted) > 60
+    for name in wanted:
+        assert f">{name}<" in page, f"{name} is not on the page of settings"
 
 
 def test_formulas_options_and_code_are_there(site: Path, pages: dict[Path, Page]) -> None:

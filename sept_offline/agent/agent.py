@@ -88,7 +88,7 @@ class Agent:
     """What is deployed. Agents are shared and never change; each episode has its own state.
 
     `agent.begin(seed)` starts the one episode, and its `act(observation)` gives each action. Acting
-    needs neither torch nor a simulator, save where a method learns in its episode.
+    needs no simulator, and no torch save for `bnn` and `dpt`, which fit a model as they act.
     """
 
     method: str
@@ -106,7 +106,8 @@ class Agent:
     record: dict[str, Any] = field(default_factory=dict)
     """For people: JSON-ready facts about how it was made."""
     learned_from: NDArray[np.uint64] | None = None
-    """`[E]`: digests of the episodes it was fitted to, so that it is not judged on them."""
+    """`[E]`: digests of the episodes it was fitted to, so that it is not judged on them; None if
+    unknown."""
 
     def __post_init__(self) -> None:
         """Refuse parts that do not fit together."""

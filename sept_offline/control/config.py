@@ -19,11 +19,17 @@ class ControlConfig:
     algorithm: str = "double_dqn"
     """One of double_dqn, discrete_cql, discrete_bcq, nfq."""
     hidden: tuple[int, ...] = (256, 512)
+    """Widths of the hidden layers."""
     layer_norm: bool = False
+    """Whether each of them is normalised."""
     gamma: float = 0.99
+    """Discount."""
     learning_rate: float = 5e-4
+    """Of Adam."""
     batch_size: int = 64
+    """Transitions a minibatch."""
     updates: int = 5000
+    """Gradient steps in all."""
     target_rate: float = 0.005
     """Polyak's rate, at every update; `nfq` copies its weights at every update instead."""
     average_decay: float = 0.999
@@ -31,12 +37,17 @@ class ControlConfig:
     average_every: int = 10
     """Updates between two additions to the average."""
     grad_clip: float | None = None
+    """Largest norm of a gradient; none if None."""
     critics: int = 1
+    """d3rlpy's Q-functions that share a target."""
     members: int = 1
     """Independently started networks whose averages act together, each with its own minibatches."""
     cql_alpha: float = 1.0
+    """Weight of the conservative term of `discrete_cql`."""
     bcq_flexibility: float = 0.3
+    """Probability, as a share of the likeliest action's, that `discrete_bcq` asks of an action."""
     bcq_beta: float = 0.5
+    """Weight of the regulariser of its imitator."""
     reward_form: str = "raw"
     """raw, instance (each instance's rewards have a root mean square of 1) or log."""
     reward_scale: float = 1.0

@@ -18,14 +18,19 @@ class DynamicsConfig:
     dim: int = 5
     """Of w."""
     hidden: tuple[int, ...] = (64, 64)
+    """Widths of the network's hidden layers."""
     alpha: float = 0.5
     """Of the divergence; towards 0 it is variational inference."""
     samples: int = 4
     """K: draws of the weights an estimate of the energy takes."""
     updates: int = 5000
+    """Gradient steps of the network."""
     batch_size: int = 128
+    """Transitions a minibatch of the network."""
     learning_rate: float = 3e-3
+    """Of the network, at first."""
     learning_rate_end: float = 1e-4
+    """To which the rate falls along half a cosine."""
     prior_variance: float = 1.0
     """Of every weight."""
     initial_spread: float = 0.02
@@ -39,8 +44,11 @@ class DynamicsConfig:
     outcome_hidden: tuple[int, ...] = (64, 64)
     """Of the model of rewards and ends."""
     outcome_updates: int = 3000
+    """Its gradient steps."""
     outcome_batch: int = 256
+    """Its transitions a minibatch."""
     outcome_rate: float = 2e-3
+    """Its learning rate."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot work, by name."""
@@ -74,9 +82,11 @@ class BnnConfig:
     infer_steps: int = 40
     """Gradient steps on q(w) an update."""
     infer_rate: float = 0.05
+    """Learning rate of w."""
     tune_steps: int = 10
     """Gradient steps on the network an update; 0 leaves it as fitted."""
     tune_rate: float = 2e-4
+    """Learning rate of the network's weights."""
     samples: int = 8
     """K of the energy in the episode."""
     start: Literal["logs", "scratch"] = "logs"
@@ -116,6 +126,7 @@ class DptConfig:
     infer_steps: int = 10
     """Gradient steps on q(w) an update."""
     infer_rate: float = 0.05
+    """Learning rate of w."""
     samples: int = 8
     """K of the energy in the episode."""
     copies: int = 50

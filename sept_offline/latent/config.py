@@ -18,11 +18,15 @@ class LatentConfig:
     objective: Objective = "instance"
     """`instance`: one latent an instance and an encoder for it; `segment`: the paper's VAE."""
     dim: int = 2
+    """Numbers in a latent."""
     updates: int = 1500
+    """Gradient steps in all."""
     learning_rate: float = 2e-3
+    """Of Adam, at first."""
     learning_rate_end: float = 1e-4
     """The rate falls to this along half a cosine; equal to `learning_rate`, it is constant."""
     beta: float = 1.0
+    """Weight of the latent's cost, the KL to N(0, I)."""
     transitions: int = 512
     """Transitions a minibatch (instance objective)."""
     segments: int = 128

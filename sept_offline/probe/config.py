@@ -16,9 +16,11 @@ class ProbeConfig:
     """How the probe policy is learned from logged segments."""
 
     reward: Reward = "information"
+    """information, elbo, negative-elbo or total-variation."""
     steps: int = 150
     """Full-batch gradient steps."""
     learning_rate: float = 3e-3
+    """Of Adam."""
     hidden: int = 32
     """Width of the three hidden layers."""
     ess_floor: float = 0.1
