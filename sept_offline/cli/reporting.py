@@ -6,19 +6,17 @@ from pathlib import Path
 
 import click
 
+from sept_offline.cli.completing import FILE, FOLDER
 from sept_offline.cli.console import ConsoleProgress, print_json
+from sept_offline.cli.options import json_option, quiet_option
 
 
 @click.command()
-@click.argument("sources", type=click.Path(path_type=Path), nargs=-1, required=True)
-@click.option(
-    "--dataset", type=click.Path(path_type=Path), help="Where the runs' logs are, if they moved."
-)
-@click.option(
-    "-o", "--out", type=click.Path(path_type=Path), default="report.html", show_default=True
-)
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
-@click.option("--quiet", is_flag=True, help="No progress.")
+@click.argument("sources", type=FOLDER, nargs=-1, required=True)
+@click.option("--dataset", type=FILE, help="Where the runs' logs are, if they moved.")
+@click.option("-o", "--out", type=FILE, default="report.html", show_default=True)
+@json_option
+@quiet_option
 def report(
     sources: tuple[Path, ...], dataset: Path | None, out: Path, as_json: bool, quiet: bool
 ) -> None:

@@ -74,6 +74,7 @@ def test_the_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         "labelled.card.md",
         "runs",
         "results.parquet",
+        "report.html",
         "agent.onnx",
         "quick",
     }
