@@ -54,8 +54,7 @@ class _Worker:
             found: Attempt = self.pipe.recv()
         except (EOFError, OSError):
             self.process.join()
-            code = self.process.exitcode or 0
-            how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+            how = _told(self.process.exitcode or 0)
             return Attempt(None, f"The worker process died at this task ({how}).", final=False)
         return found
 
@@ -107,6 +106,15 @@ def _run_processes(
     finally:
         for worker in [*idle, *busy.values()]:
             worker.stop()
+
+
+def _told(code: int) -> str:
+    """How a process ended: the signal by name, where it has one (most real-time signals do not)."""
+    if code >= 0:
+        return f"exit code {code}"
+    with contextlib.suppress(ValueError):
+        return signal.Signals(-code).name
+    return f"signal {-code}"
 
 
 def _start() -> _Worker:

@@ -99,6 +99,14 @@ def test_a_task_that_kills_again_is_given_up(tmp_path: Path) -> None:
     assert found[2].error == "The worker process died at this task (SIGKILL)."
 
 
+def test_a_signal_without_a_name_is_told_by_number() -> None:
+    tasks = run_tasks(pieces.die_of_a_nameless_signal, [1, 2], workers=2, retries=0)
+    found = {o.task: o for o in tasks}
+    assert found[1].value == 1
+    number = signal.SIGRTMIN + 1
+    assert found[2].error == f"The worker process died at this task (signal {number})."
+
+
 def test_workers_do_not_outlive_a_killed_parent(tmp_path: Path) -> None:
     program = (
         "import sys; sys.path.append(sys.argv[1])\n"

@@ -20,7 +20,9 @@ ORDER = (
     "key",
     "reward",
     "value",
-    "probability",
+    "probabilities' sum",
+    "probabilities' range",
+    "probability taken",
 )
 """Kinds of refusal, the one told first before the others."""
 

@@ -100,13 +100,13 @@ def _settle_chances(reading: Reading, spool: EpisodeSpool, count: int) -> None:
         own = chances[rows, actions]
         findings.counts["steps without probabilities"] += int(np.isnan(own).sum())
         outside = ((chances < 0) | (chances > 1)).any(axis=1)
-        for bad, said in (
-            (missed, "do not sum to 1"),
-            (outside, "are not within 0 … 1"),
-            (own <= 0, "are 0 for the very action that was taken"),
+        for kind, bad, said in (
+            ("probabilities' sum", missed, "do not sum to 1"),
+            ("probabilities' range", outside, "are not within 0 … 1"),
+            ("probability taken", own <= 0, "are 0 for the very action that was taken"),
         ):
             findings.refuse(
-                "probability",
+                kind,
                 np.asarray(bad),
                 f"The probabilities of {{count}} steps {said}; correct them, or leave them out "
                 "and the behaviour will be estimated.",

@@ -261,6 +261,9 @@ def test_probabilities(run: Callable[..., Imported]) -> None:
     assert so.validate(done.path).ok
     with pytest.raises(DataError, match="24 steps do not sum to 1"):
         run(with_chances(p_none=0.3, p_low=0.3, p_high=0.3), probabilities=names)
+    # a step that is wrong in several ways is counted once in each
+    with pytest.raises(DataError, match=r"24 steps do not sum to 1.*\(2 more kinds of problem"):
+        run(with_chances(p_none=2.0, p_low=0.0, p_high=0.0), probabilities=names)
     with pytest.raises(DataError, match="0 for the very action"):
         run(with_chances(p_none=0.5, p_low=0.5, p_high=0.0), probabilities=names)
     with pytest.raises(DataError, match="name the actions in their order"):
