@@ -9,12 +9,15 @@ SECTION = re.compile(r"^## (.+)$", re.MULTILINE)
 
 
 def cell(text: str) -> str:
-    """Text as it may stand in a cell of a Markdown table: no mark of it means anything."""
-    return re.sub(r"([\\`*_<>|\[\]{}$~])", r"\\\1", " ".join(text.split()))
+    """Text as it may stand in a cell of a Markdown table: no mark of it means anything but `."""
+    parts = re.split(r"`([^`]*)`", " ".join(text.split()))
+    plain = [re.sub(r"([\\`*_<>|\[\]{}$~])", r"\\\1", part) for part in parts[::2]]
+    named = [*map(code, parts[1::2]), ""]
+    return "".join(word for pair in zip(plain, named, strict=True) for word in pair)
 
 
 def code(text: str) -> str:
-    """The same as code."""
+    """Text as code in such a cell."""
     return f"`{text.replace('|', chr(92) + '|')}`"
 
 
