@@ -6,19 +6,19 @@ from pathlib import Path
 
 import click
 
-from sept_offline.cli.completing import FILE, FOLDER
+from sept_offline.cli.completing import DATASET, FILE, FOLDER
 from sept_offline.cli.console import ConsoleProgress, print_json
 from sept_offline.cli.options import json_option, quiet_option
 
 
 @click.command()
 @click.argument("sources", type=FOLDER, nargs=-1, required=True)
-@click.option("--dataset", type=FILE, help="Where the runs' logs are, if they moved.")
+@click.option("--dataset", type=DATASET, help="Where the runs' logs are, if they moved.")
 @click.option("-o", "--out", type=FILE, default="report.html", show_default=True)
 @json_option
 @quiet_option
 def report(
-    sources: tuple[Path, ...], dataset: Path | None, out: Path, as_json: bool, quiet: bool
+    sources: tuple[Path, ...], dataset: str | None, out: Path, as_json: bool, quiet: bool
 ) -> None:
     """One page of runs and benches: what was logged, what was learned, how the one episode went.
 

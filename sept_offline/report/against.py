@@ -8,6 +8,7 @@ import numpy as np
 
 from sept_offline.evaluation import Results
 from sept_offline.report.blocks import Block, Note, Section, Table
+from sept_offline.report.episodes import evaluated_alike
 from sept_offline.report.sources import Run
 from sept_offline.report.text import count, figure, interval, percent, with_error
 from sept_offline.seeding import generator
@@ -19,15 +20,13 @@ FIELDS = (("steps_to_solve", "steps"), ("total", "return"), ("normalised", "shar
 def against(runs: Sequence[Run]) -> Section:
     """Runs of one family and split, if there are two or more; else nothing."""
     blocks: list[Block] = []
-    groups: dict[tuple[str, str], list[Run]] = {}
-    for run in runs:
-        if run.results is not None:
-            groups.setdefault((run.results.family, run.results.instances), []).append(run)
-    for (family, split), own in groups.items():
+    for (family, split, limit), own in evaluated_alike(runs).items():
         if len(own) > 1:
-            blocks += [_table(own, family, split), *_differences(own, family)]
+            title = f"{family} · {split} · at most {limit} steps"
+            blocks += [_table(own, title), *_differences(own, family)]
     if len(runs) > 1 and not blocks:
-        blocks.append(Note("These runs were not evaluated in the same instances."))
+        line = "No two of these runs were evaluated in the same instances with the same limit."
+        blocks.append(Note(line))
     return Section(
         "against",
         "Against others",
@@ -37,7 +36,7 @@ def against(runs: Sequence[Run]) -> Section:
     )
 
 
-def _table(runs: Sequence[Run], family: str, split: str) -> Table:
+def _table(runs: Sequence[Run], title: str) -> Table:
     rows = []
     for run in runs:
         assert run.results is not None
@@ -59,7 +58,7 @@ def _table(runs: Sequence[Run], family: str, split: str) -> Table:
     columns = ["method", "needs", "learns", "episodes", "solved", "steps", "return"]
     columns += ["share", "paper's steps", "µs"]
     return Table(
-        f"{family} · {split}",
+        title,
         columns,
         rows,
         note="± is the standard error over instances. Steps are to solve, the limit where "

@@ -10,6 +10,7 @@ from sept_offline.bench.tables import NOTE, make_tables
 from sept_offline.report.blocks import Block, Chart, Heading, Note, Table
 from sept_offline.report.pictures import picture
 from sept_offline.report.sources import BenchFolder
+from sept_offline.report.text import shown_path
 
 LEARNED = ("training", "probe", "latent")
 AGAINST = ("against", *(f"{kind}-ablations" for kind in ("reward", "solved")))
@@ -43,7 +44,7 @@ def bench_sections(benches: Sequence[BenchFolder]) -> dict[str, list[Block]]:
             if kind == "against":
                 own = [*_tables(bench), *own, *_missing(drawn)]
             if own and len(benches) > 1:
-                blocks.append(Heading(str(bench.path)))
+                blocks.append(Heading(shown_path(bench.path)))
             blocks += own
     if benches:
         line = "A bench keeps no observations, so that its episodes cannot be played: a run can."

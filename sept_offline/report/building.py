@@ -17,9 +17,11 @@ from sept_offline.report.learned import learned
 from sept_offline.report.logged import logged
 from sept_offline.report.made import made
 from sept_offline.report.page import check_installed, write
-from sept_offline.report.sources import BenchFolder, Run, read_sources
+from sept_offline.report.sources import BenchFolder, Run, close, read_sources
+from sept_offline.report.text import shown_path
 
 ALONE = "With several runs, or with a bench, they stand beside each other here."
+NOTHING = "There is nothing to show."
 NO_LOGS = "A bench names its logs by their content, under How it was made."
 
 SECTIONS = (logged, learned, episodes, against)
@@ -39,14 +41,11 @@ def write_report(
     moved) and with its last evaluation, if there was one. What is missing leaves one line behind.
     """
     check_installed()
-    moved = None if dataset is None else Path(dataset)
-    runs, benches = read_sources([Path(one) for one in sources], moved)
+    runs, benches = read_sources([Path(one) for one in sources], dataset)
     try:
         return write(build(runs, benches, progress or Silent()), Path(out))
     finally:
-        for run in runs:
-            if run.data is not None:
-                run.data.close()
+        close(runs)
 
 
 def build(runs: Sequence[Run], benches: Sequence[BenchFolder], progress: Progress) -> Page:
@@ -64,9 +63,13 @@ def build(runs: Sequence[Run], benches: Sequence[BenchFolder], progress: Progres
     return Page(
         title=_title(runs, benches),
         subtitle=_subtitle(runs, benches),
-        sections=[part if part.blocks else _with(part, [Note(ALONE)]) for part in parts],
+        sections=[part if part.blocks else _with(part, [Note(_empty(part))]) for part in parts],
         methods=_methods(runs, benches),
     )
+
+
+def _empty(section: Section) -> str:
+    return ALONE if section.name == "against" else NOTHING
 
 
 def _with(section: Section, blocks: Sequence[Block]) -> Section:
@@ -80,8 +83,8 @@ def _title(runs: Sequence[Run], benches: Sequence[BenchFolder]) -> str:
 
 
 def _subtitle(runs: Sequence[Run], benches: Sequence[BenchFolder]) -> str:
-    said = [f"run {run.path} ({run.method}, seed {run.record['seed']})" for run in runs]
-    said += [f"bench {bench.path} ({len(bench.rows.cells)} cells)" for bench in benches]
+    said = [f"run {shown_path(run.path)} ({run.method}, seed {run.record['seed']})" for run in runs]
+    said += [f"bench {shown_path(bench.path)} ({len(bench.rows.cells)} cells)" for bench in benches]
     return " · ".join(said)
 
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 import html
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from sept_offline.bench.figures.look import Look, look
+from sept_offline.report.text import distinct
 
 Trace = dict[str, Any]
 Figure = dict[str, Any]
@@ -23,6 +24,8 @@ INK, MUTED, GRID, SURFACE = "var(--ink)", "var(--muted)", "var(--grid)", "var(--
 HEIGHT = 340
 FEW = 5
 """Categories below which bars would be as broad as they are high."""
+POINTS = 500
+"""Of a line: more cannot be seen."""
 DIGITS = 6
 """Significant digits of numbers in a chart; more would only make the page larger."""
 BLACK = "#000000"
@@ -40,12 +43,12 @@ class Line:
     colour: str = INK
     dash: str = "solid"
     method: str = ""
-    markers: bool = field(default=False)
+    markers: bool = False
 
 
 def label(text: object) -> str:
-    """Text as a chart shows it: Plotly reads a little HTML in labels, and none is meant here."""
-    return html.escape(str(text), quote=False)
+    """Text as a chart shows it: Plotly reads a little HTML and its templates; none are meant."""
+    return html.escape(str(text), quote=False).replace("%{", "%\u200b{")
 
 
 def numbers(values: Iterable[Any]) -> list[float | None]:
@@ -97,6 +100,7 @@ def layout(
         },
         "hoverlabel": {"bgcolor": SURFACE, "bordercolor": GRID, "font": {"color": INK}},
         "hovermode": "closest",
+        "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": MUTED, "activecolor": INK},
     }
     return merged(found, more or {})
 
@@ -122,6 +126,7 @@ def line_traces(line: Line, axes: Mapping[str, Any] | None = None) -> list[Trace
     """A band, if there is one, and the line over it; both go when the legend is clicked."""
     group = line.method or line.name
     shared = {"legendgroup": group, "meta": {"method": line.method}, **(axes or {})}
+    line = thinned(line)
     traces: list[Trace] = []
     if line.low is not None and line.high is not None:
         x = [*numbers(line.x), *numbers(reversed(list(line.x)))]
@@ -155,6 +160,17 @@ def line_traces(line: Line, axes: Mapping[str, Any] | None = None) -> list[Trace
     return traces
 
 
+def thinned(line: Line) -> Line:
+    """At most `POINTS` of a line, the ends among them."""
+    if len(line.x) <= POINTS:
+        return line
+    kept = np.linspace(0, len(line.x) - 1, POINTS).round().astype(np.int64)
+    x, y = np.asarray(line.x)[kept], np.asarray(line.y)[kept]
+    low = None if line.low is None else np.asarray(line.low)[kept]
+    high = None if line.high is None else np.asarray(line.high)[kept]
+    return replace(line, x=x, y=y, low=low, high=high)
+
+
 def bars_chart(
     names: Sequence[Any],
     groups: Mapping[str, Sequence[float]],
@@ -162,10 +178,14 @@ def bars_chart(
     up: str,
     colours: Sequence[str],
     *,
+    methods: Sequence[str] = (),
     stacked: bool = False,
     height: int = HEIGHT,
 ) -> Figure:
-    """Groups of bars over the same names; names of two levels are [outer, inner]."""
+    """Groups of bars over the same names; names of two levels are [outer, inner].
+
+    `methods`, one a group, lets the page switch them.
+    """
     data = [
         {
             "type": "bar",
@@ -174,8 +194,11 @@ def bars_chart(
             "y": numbers(values),
             "marker": {"color": colour},
             "hovertemplate": "%{y:.3g}",
+            "meta": {"method": method},
         }
-        for (name, values), colour in zip(groups.items(), colours, strict=False)
+        for (name, values), colour, method in zip(
+            groups.items(), colours, methods or [""] * len(groups), strict=False
+        )
     ]
     more = {
         "barmode": "stack" if stacked else "group",
@@ -194,7 +217,7 @@ def boxes_chart(
     table = np.array([np.percentile(own, (0, 25, 50, 75, 100)) for own in values])
     trace = {
         "type": "box",
-        "x": [label(name) for name in names],
+        "x": [label(name) for name in distinct(names)],
         "lowerfence": numbers(table[:, 0]),
         "q1": numbers(table[:, 1]),
         "median": numbers(table[:, 2]),

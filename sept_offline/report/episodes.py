@@ -19,55 +19,69 @@ from sept_offline.report.text import count, figure, percent, with_error
 
 LEVEL = 0.95
 OPEN = 12
-SHADES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
-"""Of runs that share a method; others have their method's colour."""
+SHADES = ("#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#882255", "#999933", "#44AA99")
+"""Of runs that share a method with one before them."""
 Array = NDArray[np.float64]
 
 
 def episodes(runs: Sequence[Run]) -> Section:
-    """All runs together in each chart, one table a run."""
+    """Runs that were evaluated alike together in each chart, one table a run."""
     blocks: list[Block] = []
-    there = [run for run in runs if run.results is not None and run.results.episodes]
+    there = [run for run in runs if run.results is not None]
     for run in runs:
         if run.results is None:
             blocks.append(Note(f"{run.name}: {run.missing['results']}"))
     blocks += _player(there)
-    for family in dict.fromkeys(_results(run).family for run in there):
-        own = [run for run in there if _results(run).family == family]
-        blocks += _charts(own, family)
+    alike = evaluated_alike(there)
+    for (family, split, limit), own in alike.items():
+        where = f"{family}, {split}" if len(alike) > 1 else family
+        if len({key[:2] for key in alike}) < len(alike):
+            where += f", at most {limit} steps"
+        blocks += _charts(own, runs, f" ({where})", f"{family}-{split}-{limit}", limit)
     for run in there:
         blocks.append(_table(run, alone=len(there) == 1))
     return Section(
         "episodes",
         "The one episode",
-        "Each agent in the test instances: one episode each, no reward shown, no second "
-        "attempt. An episode that ended during the probe counts as it ended.",
+        "Each agent in the test instances: every episode begins from the same trained agent, there "
+        "is no second attempt, and no reward is shown to an agent that does not declare that it "
+        "needs it. An episode that ended during the probe counts as it ended.",
         blocks,
     )
 
 
-def _charts(runs: Sequence[Run], family: str) -> list[Block]:
-    limit = max(_results(run).limit for run in runs)
-    where = f" ({family})" if family else ""
+def evaluated_alike(runs: Sequence[Run]) -> dict[tuple[str, str, int], list[Run]]:
+    """Runs that can be compared: of one family and split, with the same limit of steps."""
+    groups: dict[tuple[str, str, int], list[Run]] = {}
+    for run in runs:
+        if run.results is not None:
+            key = (run.results.family, run.results.instances, run.results.limit)
+            groups.setdefault(key, []).append(run)
+    return groups
+
+
+def _charts(
+    own: Sequence[Run], runs: Sequence[Run], where: str, name: str, limit: int
+) -> list[Block]:
     band = "Bands are 95 % intervals of the mean over instances, where there are several."
     blocks: list[Block] = [
         Chart(
-            f"reward-{family}",
+            f"reward-{name}",
             f"Cumulative reward{where}",
             f"After each step of the test episode; one that has ended keeps its last value. {band}",
             lines_chart(
-                [_line(run, runs, limit, _cumulative) for run in runs],
+                [_line(run, runs, limit, _cumulative) for run in own],
                 "step of the test episode",
                 "cumulative reward",
             ),
         )
     ]
-    solving = [run for run in runs if any(e.solved is not None for e in _results(run).episodes)]
+    solving = [run for run in own if any(e.solved is not None for e in _results(run).episodes)]
     if solving:
-        lines = [_line(run, runs, limit, _solved) for run in solving]
+        lines = [_line(run, runs, limit, _solved, (0.0, 100.0)) for run in solving]
         blocks.append(
             Chart(
-                f"solved-{family}",
+                f"solved-{name}",
                 f"Solved{where}",
                 f"Percent of test episodes solved by each step. {band}",
                 lines_chart(
@@ -78,7 +92,7 @@ def _charts(runs: Sequence[Run], family: str) -> list[Block]:
                 ),
             )
         )
-        blocks.append(_steps(solving, runs, family, limit))
+        blocks.append(_steps(solving, runs, where, name, limit))
     return blocks
 
 
@@ -87,6 +101,7 @@ def _line(
     runs: Sequence[Run],
     limit: int,
     value: Callable[[EpisodeResult, int], Array],
+    between: tuple[float, float] = (-np.inf, np.inf),
 ) -> Line:
     groups: dict[str, list[Array]] = {}
     for episode in _results(run).episodes:
@@ -97,7 +112,7 @@ def _line(
     if len(paths) > 1:
         reach = stats.t.ppf((1 + LEVEL) / 2, len(paths) - 1)
         half = reach * paths.std(axis=0, ddof=1) / np.sqrt(len(paths))
-        low, high = mean - half, mean + half
+        low, high = np.clip(mean - half, *between), np.clip(mean + half, *between)
     return Line(
         run.name,
         np.arange(limit + 1),
@@ -111,11 +126,19 @@ def _line(
 
 
 def run_colour(run: Run, runs: Sequence[Run]) -> str:
-    """The method's own colour, unless another run has the same method."""
-    alike = [other for other in runs if other.method == run.method]
-    if len(alike) == 1:
+    """The method's own colour for the first run of it on the page, one that is free for others."""
+    alike = [other.path for other in runs if other.method == run.method]
+    if alike[0] == run.path:
         return colour_of(run.method)
-    return SHADES[[other.path for other in alike].index(run.path) % len(SHADES)]
+    taken = {colour_of(other.method) for other in runs}
+    free = [shade for shade in SHADES if shade not in taken] or list(SHADES)
+    others = [one.path for one in runs if _earlier(one, runs)]
+    return free[others.index(run.path) % len(free)]
+
+
+def _earlier(run: Run, runs: Sequence[Run]) -> bool:
+    """Whether another run of its method comes before it."""
+    return next(one.path for one in runs if one.method == run.method) != run.path
 
 
 def _cumulative(episode: EpisodeResult, limit: int) -> Array:
@@ -130,7 +153,7 @@ def _solved(episode: EpisodeResult, limit: int) -> Array:
     return found
 
 
-def _steps(solving: Sequence[Run], runs: Sequence[Run], family: str, limit: int) -> Chart:
+def _steps(solving: Sequence[Run], runs: Sequence[Run], where: str, name: str, limit: int) -> Chart:
     """How often an episode took so many steps."""
     everyone = {
         run.name: [e.steps_to_solve for e in _results(run).episodes if e.steps_to_solve is not None]
@@ -141,15 +164,16 @@ def _steps(solving: Sequence[Run], runs: Sequence[Run], family: str, limit: int)
     edges = np.arange(least, limit + width + 1, width)
     names = [str(edge) if width == 1 else f"{edge}–{edge + width - 1}" for edge in edges[:-1]]
     shares = {
-        name: (np.histogram(steps, edges)[0] / len(steps)).tolist()
-        for name, steps in everyone.items()
+        run: (np.histogram(steps, edges)[0] / len(steps)).tolist()
+        for run, steps in everyone.items()
     }
+    colours = [run_colour(run, runs) for run in solving]
     return Chart(
-        f"steps-{family}",
-        "Steps to solve",
+        f"steps-{name}",
+        f"Steps to solve{where}",
         f"Share of test episodes that took so many steps, the probe's included; {limit} where one "
         "was never solved.",
-        bars_chart(names, shares, "steps", "share", [run_colour(run, runs) for run in solving]),
+        bars_chart(names, shares, "steps", "share", colours, methods=list(shares)),
     )
 
 
@@ -196,15 +220,20 @@ def _summary(results: Results) -> str:
         if summary[key] is not None:
             parts.append(f"{name} {with_error(summary[key]['mean'], summary[key]['se'])}")
     parts.append(f"{summary['act_microseconds']:.0f} µs an action")
-    return "; ".join(parts) + ". Novelty: below 0.01 an instance is flagged as unlike any logged."
+    text = "; ".join(parts) + "."
+    if any(episode.novelty is not None for episode in results.episodes):
+        text += " Novelty: below 0.01 an instance is flagged as unlike any that was logged."
+    return text
 
 
 def _player(runs: Sequence[Run]) -> list[Block]:
     shown, left = playable(runs)
     if not shown:
-        if runs:
-            return [Note("The results hold no observations: evaluate again to see the episodes.")]
-        return []
+        ready = [run for run in runs if run.agent is not None]
+        if left:
+            return [Note("The episodes are too long to be played here.")]
+        line = "The results hold no observations: evaluate again to see the episodes."
+        return [Note(line)] if ready else []
     more = f" {count(left)} others are left out for the page's size." if left else ""
     return [
         Player(

@@ -21,7 +21,7 @@ from sept_offline.report.charts import (
 )
 from sept_offline.report.plane import plane_chart
 from sept_offline.report.sources import Metric, Run
-from sept_offline.report.text import count, figure, plural
+from sept_offline.report.text import count, distinct, figure, plural
 
 STATES = 400
 """Logged first states on which the probe is asked for its probabilities."""
@@ -93,17 +93,16 @@ def _latent(run: Run, place: str) -> Chart | None:
     ]
     if not lines:
         return None
-    chart = lines_chart(lines, "update", "nats a transition")
+    chart = lines_chart(lines, "update", "nats")
     if told is not None:
         right = Line("identified", told.updates, told.values, colour=INK, dash="dot")
         chart = _on_the_right(chart, right, {"range": [0, 1.04]})
-    return Chart(
-        f"latent-{place}",
-        "The latent while it is learned",
-        "The bound on the likelihood of what was logged; identified, on the right: held-out "
-        "segments whose latent lies among its own instance's.",
-        chart,
-    )
+    said = "The log-likelihood of what was logged"
+    if curves["ELBO"] is not None:
+        said = "The bound on the log-likelihood of what was logged"
+    if told is not None:
+        said += "; identified, on the right: held-out segments among those of their own instance"
+    return Chart(f"latent-{place}", "The latent while it is learned", f"{said}.", chart)
 
 
 def _probe(run: Run, place: str) -> Chart | None:
@@ -117,12 +116,12 @@ def _probe(run: Run, place: str) -> Chart | None:
         return None
     chosen = np.linspace(0, len(segments.actions) - 1, min(STATES, len(segments.actions)))
     rows = chosen.astype(np.int64)
-    actions = [label(name) for name in run.agent.spaces.action_names]
+    actions = [label(name) for name in distinct(run.agent.spaces.action_names)]
     probed, behaved = [], []
     for time in range(steps):
         states = segments.observations[rows, time]
         probed.append(np.mean([probe.probabilities(state, time) for state in states], axis=0))
-        behaved.append(_behaviour(segments, time, len(actions)))
+        behaved.append(_behaviour(segments, rows, time, len(actions)))
     names: list[Any] = list(actions)
     if steps > 1:
         names = [
@@ -136,18 +135,21 @@ def _probe(run: Run, place: str) -> Chart | None:
     return Chart(
         f"probe-{place}",
         "The probe beside the behaviour",
-        f"Mean probability of each action in {count(len(rows))} logged first states, and how "
-        "often the behaviour took it.",
+        f"Mean probability of each action in the states of {count(len(rows))} logged initial "
+        "segments: the probe's, and the behaviour's, by its frequencies where its probabilities "
+        "are not known.",
         bars_chart(names, shown, "action", "probability", [ORANGE, MUTED]),
     )
 
 
-def _behaviour(segments: Any, time: int, actions: int) -> NDArray[np.float64]:
+def _behaviour(
+    segments: Any, rows: NDArray[np.int64], time: int, actions: int
+) -> NDArray[np.float64]:
     """The behaviour's mean probabilities at a step, or its frequencies where they are not known."""
     known = segments.propensities
-    if known is not None and np.isfinite(known[:, time]).all():
-        return np.asarray(known[:, time].mean(axis=0), dtype=np.float64)
-    taken = np.bincount(segments.actions[:, time], minlength=actions)
+    if known is not None and np.isfinite(known[rows, time]).all():
+        return np.asarray(known[rows, time].mean(axis=0), dtype=np.float64)
+    taken = np.bincount(segments.actions[rows, time], minlength=actions)
     return np.asarray(taken / taken.sum(), dtype=np.float64)
 
 

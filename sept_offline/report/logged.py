@@ -13,7 +13,7 @@ from sept_offline.errors import SeptError
 from sept_offline.report.blocks import Block, Chart, Facts, Heading, Note, Section, Table
 from sept_offline.report.charts import bars_chart, boxes_chart, label
 from sept_offline.report.sources import Run
-from sept_offline.report.text import count, figure, percent, plural
+from sept_offline.report.text import count, distinct, figure, percent, plural, shown_path
 
 CHECKED = 20_000_000
 """Steps up to which every number is checked while one waits for the page."""
@@ -32,7 +32,10 @@ def logged(runs: Sequence[Run]) -> Section:
         elif run.data.content_hash not in seen:
             seen.add(run.data.content_hash)
             if len(known) > 1:
-                blocks.append(Heading(str(run.data.path)))
+                blocks.append(Heading(shown_path(str(run.data.path))))
+            if run.record.get("held_out"):
+                share = percent(run.record["held_out"].get("share"))
+                blocks.append(Note(f"Without the {share} that fit --hold-out kept back."))
             blocks += _dataset(run.data, run.record["config"].get("probe_steps"), len(seen))
     return Section(
         "logged",
@@ -43,8 +46,11 @@ def logged(runs: Sequence[Run]) -> Section:
 
 
 def _dataset(data: Dataset, probe_steps: int | None, number: int) -> list[Block]:
-    found = inspect(data, probe_steps)
-    names = list(data.metadata.action_names or [str(a) for a in range(data.num_actions)])
+    try:
+        found = inspect(data, probe_steps)
+    except SeptError as problem:
+        return [Note(f"inspect: {problem}", "warning")]
+    names = distinct(data.metadata.action_names or [str(a) for a in range(data.num_actions)])
     return [
         _facts(found),
         *_warnings(data, found),
@@ -117,7 +123,7 @@ def _returns(data: Dataset, found: Summary, number: int) -> Chart:
 
 
 def _behaviour(found: Summary, actions: Sequence[str], number: int) -> Chart:
-    instances = [label(row.instance) for row in found.table]
+    instances = [label(name) for name in distinct([row.instance for row in found.table])]
     shares = {
         name: [row.action_frequencies[place] for row in found.table]
         for place, name in enumerate(actions)
@@ -142,7 +148,7 @@ def _coverage(found: Summary, number: int) -> Chart:
         f"{count(found.num_actions)}^{found.probe_steps} there are. A probe can only be judged on "
         "what was tried.",
         bars_chart(
-            [label(row.instance) for row in found.table],
+            [label(name) for name in distinct([row.instance for row in found.table])],
             {"coverage": [row.coverage for row in found.table]},
             "instance",
             "share of sequences",

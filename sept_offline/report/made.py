@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from sept_offline.bench.figures.rows import settings_of
+from sept_offline.bench.figures.rows import Row, settings_of, studies
 from sept_offline.bench.variants import quick_variant
 from sept_offline.config import to_plain
 from sept_offline.errors import SeptError
 from sept_offline.methods import resolve_config
 from sept_offline.report.blocks import Block, Code, Facts, Heading, Section, Table
 from sept_offline.report.sources import BenchFolder, Run
+from sept_offline.report.text import shown_path
 
 QUICK = quick_variant().name
+TITLE = "To repeat it, into a folder of its own"
 
 
 def made(runs: Sequence[Run], benches: Sequence[BenchFolder]) -> Section:
@@ -27,7 +30,7 @@ def made(runs: Sequence[Run], benches: Sequence[BenchFolder]) -> Section:
         blocks += _run(run)
     for bench in benches:
         if several:
-            blocks.append(Heading(str(bench.path)))
+            blocks.append(Heading(shown_path(bench.path)))
         blocks += _bench(bench)
     return Section(
         "made",
@@ -40,11 +43,11 @@ def made(runs: Sequence[Run], benches: Sequence[BenchFolder]) -> Section:
 def _run(run: Run) -> list[Block]:
     record = run.record
     facts = [
-        ("run", str(run.path)),
+        ("run", shown_path(run.path)),
         ("method", run.method),
         ("preset", str(record.get("preset", "–"))),
         ("seed", str(record["seed"])),
-        ("logs", str(record.get("dataset", "–"))),
+        ("logs", shown_path(str(record.get("dataset", "–")))),
         ("content of the logs", str(record.get("content_hash", "–"))),
     ]
     if run.data is not None and run.data.metadata.plan:
@@ -53,43 +56,63 @@ def _run(run: Run) -> list[Block]:
         facts.append(("evaluated", f"{run.results.instances}, seed {run.results.seed}"))
     return [
         Facts(facts),
-        Code("To repeat it", commands(run)),
-        _settings(record["config"]),
-        _versions(record.get("versions", {})),
+        Code(TITLE, commands(run)),
+        _table(
+            "Settings", "setting", [(n, _written(v)) for n, v in flat(record["config"]).items()]
+        ),
+        _table("Versions", "library", record.get("versions", {}).items()),
     ]
 
 
 def commands(run: Run) -> list[str]:
     """Fit, evaluate, report, as they would be typed; every setting that is not the preset's."""
-    record, path = run.record, str(run.path)
-    fit = ["sept-offline", "fit", str(record.get("dataset", "")), "--method", run.method]
+    record, again = run.record, f"{shown_path(run.path)}-again"
+    logs = str(record.get("dataset", "")) if run.data is None else str(run.data.path)
+    fit = ["sept-offline", "fit", shown_path(logs), "--method", run.method]
     fit += ["--preset", str(record.get("preset", "default")), "--seed", str(record["seed"])]
     for name, value in _changed(run).items():
         fit += ["--set", f"{name}={_written(value)}"]
     held = record.get("held_out")
     if held:
         fit += ["--hold-out", str(held["share"])]
-    found = [[*fit, "-o", path]]
-    if run.results is not None:
-        results = run.results
-        each = max((episode.episode for episode in results.episodes), default=0) + 1
-        evaluate = ["sept-offline", "evaluate", path, "--instances", results.instances]
+    found = [[*fit, "-o", again]]
+    results = run.results
+    if results is not None:
+        each = max(episode.episode for episode in results.episodes) + 1
+        evaluate = ["sept-offline", "evaluate", again, "--instances", results.instances]
         evaluate += ["--episodes-per-instance", str(each), "--seed", str(results.seed)]
+        if run.family is None or run.family.test_steps != results.limit:
+            evaluate += ["--max-steps", str(results.limit)]
+        own = run.agent.record.get("family_object") if run.agent is not None else None
+        if results.family != record.get("family"):
+            evaluate += ["--family", results.family]
+        elif own:
+            evaluate += ["--family", str(own)]
         found.append(evaluate)
-    found.append(["sept-offline", "report", path, "-o", "report.html"])
-    return [shlex.join(words) for words in found]
+    found.append(["sept-offline", "report", again, "-o", "report.html"])
+    return [typed(words) for words in found]
+
+
+def typed(words: Sequence[str]) -> str:
+    """A command line; a quoted ~ would not be home any more."""
+    return " ".join(
+        f"~/{shlex.quote(word[2:])}" if word.startswith("~/") else shlex.quote(word)
+        for word in words
+    )
 
 
 def _changed(run: Run) -> dict[str, Any]:
-    """Settings that differ from what the preset says for these logs; none where that is unknown."""
+    """Settings that differ from what the preset says for these logs; all where that is unknown."""
+    own = flat(run.record["config"])
     if run.data is None:
-        return {}
+        return own
     try:
         usual = to_plain(resolve_config(run.data, str(run.record.get("preset", "default"))))
     except SeptError:
-        return {}
-    expected, own = flat(usual), flat(run.record["config"])
-    return {name: value for name, value in own.items() if expected.get(name) != value}
+        return own
+    expected = flat(usual)
+    missing = object()
+    return {name: value for name, value in own.items() if expected.get(name, missing) != value}
 
 
 def flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -103,71 +126,95 @@ def flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return found
 
 
-def _written(value: Any) -> str:
-    """A value as `--set` takes it."""
+def _written(value: Any, inside: bool = False) -> str:
+    """A value as `--set` takes it; words need quotes only inside a list."""
+    if value is None:
+        return "none"
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, list | tuple):
-        return "[" + ", ".join(_written(one) for one in value) + "]"
-    return "" if value is None else str(value)
+        return "[" + ", ".join(_written(one, inside=True) for one in value) + "]"
+    return json.dumps(value) if inside and isinstance(value, str) else str(value)
 
 
-def _settings(config: Mapping[str, Any]) -> Table:
-    rows = [(name, _written(value) or "–") for name, value in flat(config).items()]
-    return Table("Settings", ("setting", "value"), rows, folded=True, words=True)
-
-
-def _versions(found: Mapping[str, str]) -> Table:
-    rows = [(str(name), str(version)) for name, version in found.items()]
-    return Table("Versions", ("library", "version"), rows, folded=True, words=True)
+def _table(title: str, column: str, rows: Iterable[tuple[Any, Any]]) -> Table:
+    shown = [(str(name), str(value)) for name, value in rows]
+    return Table(title, (column, "value"), shown, folded=True, words=True)
 
 
 def _bench(bench: BenchFolder) -> list[Block]:
     cells = bench.rows.cells
     hashes = sorted({(row["family"], row["content_hash"]) for row in cells})
-    rows = [(str(family), str(digest)) for family, digest in hashes]
-    seeds = len({row["seed"] for row in cells})
     return [
         Facts(
             [
-                ("bench", str(bench.path)),
+                ("bench", shown_path(bench.path)),
                 ("cells", str(len(cells))),
                 ("families", ", ".join(sorted({row["family"] for row in cells}))),
                 ("methods", ", ".join(sorted({row["method"] for row in cells}))),
-                ("training seeds", str(seeds)),
+                ("training seeds", str(len({row["seed"] for row in cells}))),
             ]
         ),
-        Code("To repeat it", bench_commands(bench)),
-        Table("Logs", ("family", "content"), rows, folded=True, words=True),
+        Code(TITLE, bench_commands(bench)),
+        *_bench_settings(bench),
+        _table("Versions", "library", _several(json.loads(row["versions"]) for row in cells)),
+        _table("Logs", "family", hashes),
     ]
+
+
+def _bench_settings(bench: BenchFolder) -> list[Block]:
+    """Of each family and preset, at its base; methods that differ are told together."""
+    return [
+        _table(
+            f"Settings: {study.title}",
+            "setting",
+            _several(flat(json.loads(row["config"])) for row in study.at(study.base).cells),
+        )
+        for study in studies(bench.rows)
+    ]
+
+
+def _several(found: Iterable[Mapping[str, Any]]) -> list[tuple[str, str]]:
+    """Each name with all the values it has."""
+    values: dict[str, dict[str, None]] = {}
+    for one in found:
+        for name, value in one.items():
+            values.setdefault(name, {})[_written(value)] = None
+    return [(name, "; ".join(own)) for name, own in values.items()]
 
 
 def bench_commands(bench: BenchFolder) -> list[str]:
     """One for all methods of a family, preset and variant that have as many seeds and episodes."""
-    seeds: dict[tuple[str, str, str, str], set[int]] = {}
-    played: dict[tuple[str, str, str, str], int] = {}
+    bases = {(study.family, study.preset): study.base for study in studies(bench.rows)}
+    cells: dict[tuple[str, str, str, str], list[Row]] = {}
     for row in bench.rows.cells:
         cell = (row["family"], row["preset"], row["variant"], row["method"])
-        seeds.setdefault(cell, set()).add(row["seed"])
-        played[cell] = max(played.get(cell, 0), row["episodes"])
-    groups: dict[tuple[str, str, str, int, int], list[str]] = {}
-    for (family, preset, variant, method), own in sorted(seeds.items()):
-        episodes = played[family, preset, variant, method]
-        groups.setdefault((family, preset, variant, max(own) + 1, episodes), []).append(method)
-    lines = []
-    for (family, preset, variant, count, episodes), methods in groups.items():
-        words = ["sept-offline", "bench", "--families", family, "--methods", ",".join(methods)]
-        words += ["--seeds", str(count), "--episodes", str(episodes)]
+        cells.setdefault(cell, []).append(row)
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for (family, preset, variant, method), rows in sorted(cells.items()):
+        words = ["--seeds", str(max(row["seed"] for row in rows) + 1)]
+        words += ["--episodes", str(max(row["episodes"] for row in rows))]
         words += ["--preset", preset] if preset != "default" else []
-        lines.append(shlex.join([*words, *_laid_over(variant), "-o", str(bench.path)]))
-    return lines
+        words += _laid_over(variant, bases[family, preset])
+        splits = sorted({row["split"] for row in rows})
+        words += ["--split", splits[0]] if splits != ["test"] else []
+        if len(rows) > 1 and max(row["data_seed"] for row in rows) != 1:
+            words += ["--data-seeds", str(max(row["data_seed"] for row in rows) + 1)]
+        spec = json.loads(rows[0]["identity"]).get("spec", family)
+        groups.setdefault((spec, *words), []).append(method)
+    again = f"{shown_path(bench.path)}-again"
+    begin = ("sept-offline", "bench", "--families")
+    return [
+        typed([*begin, spec, "--methods", ",".join(methods), *words, "-o", again])
+        for (spec, *words), methods in groups.items()
+    ]
 
 
-def _laid_over(variant: str) -> list[str]:
-    """The options that make a variant: the last setting is what was varied."""
-    settings = list(settings_of(variant))
+def _laid_over(variant: str, base: str) -> list[str]:
+    """The options that make a variant: what its base has is set, what comes after it is varied."""
+    shared, settings = settings_of(base), settings_of(variant)
     words = ["--quick"] if QUICK in settings else []
-    said = [text for text in settings if text != QUICK]
-    for text in said[:-1]:
-        words += ["--set", text]
-    return words + (["--vary", said[-1]] if said else [])
+    for text in settings:
+        if text != QUICK:
+            words += ["--set" if text in shared else "--vary", text]
+    return words

@@ -5,14 +5,15 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+from dataclasses import replace
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from sept_offline.errors import ConfigError
+from sept_offline.errors import ConfigError, DataError
 from sept_offline.files import write_text
-from sept_offline.report.blocks import Block, Chart, Page, Player
+from sept_offline.report.blocks import Block, Chart, Note, Page, Player
 
 INSTALL = 'A report needs Plotly and Jinja: pip install "sept-offline[report]".'
 LIMIT = 5_000_000
@@ -46,10 +47,27 @@ def render(page: Page) -> str:
 
 
 def write(page: Page, out: Path) -> int:
-    """Write the whole file or nothing; its size in bytes."""
+    """Write the whole file or nothing; its size in bytes. A large one goes without its viewer."""
     text = render(page)
+    if len(text.encode()) > LIMIT and _players(page):
+        text = render(_without_players(page))
+    size = len(text.encode())
+    if size > LIMIT:
+        raise DataError(
+            f"The page would have {size / 1e6:.1f} MB, more than {LIMIT / 1e6:.0f}; report fewer "
+            "runs or benches at a time."
+        )
     write_text(out, text)
-    return len(text.encode())
+    return size
+
+
+def _without_players(page: Page) -> Page:
+    line = Note("The episodes would make the page too large: report fewer runs to play them.")
+    sections = [
+        replace(part, blocks=[line if isinstance(one, Player) else one for one in part.blocks])
+        for part in page.sections
+    ]
+    return replace(page, sections=sections)
 
 
 def _charts(page: Page) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from sept_offline.bench.figures.drawing import WIDE
 from sept_offline.bench.figures.look import INSTANCES, look
 from sept_offline.bench.figures.plane import Plane
 from sept_offline.report.charts import (
+    BLACK,
     INK,
     Figure,
     Line,
@@ -24,10 +25,10 @@ from sept_offline.report.charts import (
     line_traces,
     numbers,
 )
+from sept_offline.report.text import figure, shortened
 
 PANEL = 240
 """Pixels of one of several panels."""
-BLACK = "#000000"
 
 
 def picture(content: Content) -> Figure:
@@ -199,9 +200,9 @@ def _by_hidden(content: ByHidden, name: str) -> list[Trace]:
 
 def _dots(plane: Plane, own: Any, name: str, marker: dict[str, Any]) -> Trace:
     values = marker["color"]
-    shown = [f"{label(n)}" for n in plane.instance[own]]
+    shown = [label(shortened(name)) for name in plane.instance[own].tolist()]
     if isinstance(values, list):
-        shown = [f"{text}: {value:.3g}" for text, value in zip(shown, values, strict=True)]
+        shown = [f"{text}: {figure(value)}" for text, value in zip(shown, values, strict=True)]
         marker = {"colorscale": "Viridis", **marker}
     return {
         "type": "scatter",

@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sept_offline.bench.figures.look import INSTANCES
+from sept_offline.bench.figures.plane import directions
 from sept_offline.report.blocks import Chart
-from sept_offline.report.charts import GRID, INK, SURFACE, Figure, label, layout, numbers
+from sept_offline.report.charts import BLACK, GRID, INK, SURFACE, Figure, label, layout, numbers
 from sept_offline.report.sources import Run
-from sept_offline.report.text import count
+from sept_offline.report.text import count, shortened
 
 SEGMENTS = 400
 """Encoded segments in all, evenly many of each instance."""
@@ -41,13 +42,14 @@ def plane_chart(run: Run, name: str) -> Chart | None:
     cloud = _cloud(run)
     if cloud is None:
         return None
-    how = "" if cloud.axes[0] == "z₁" else ", in its two widest directions"
+    how = ", in its two widest directions" if cloud.axes[0] == "first PC" else ""
+    tests = "; diamonds are the test episodes" if len(cloud.tested) else ""
     choice = " The menu colours them by a hidden parameter instead." if cloud.hidden else ""
     return Chart(
         name,
         "The latent plane",
         f"Where {count(len(cloud.place))} logged initial segments lie in latent space{how}, with "
-        f"one standard deviation of the posterior; diamonds are the test episodes.{choice}",
+        f"one standard deviation of the posterior{tests}.{choice}",
         _figure(cloud),
     )
 
@@ -61,8 +63,10 @@ def _cloud(run: Run) -> Cloud | None:
         return None
     rows = _evenly(segments.instance, max(1, SEGMENTS // len(run.data.instances)))
     mean, log_var = encoder.encode(segments.observations[rows], segments.actions[rows])
-    latents = [e for e in (run.results.episodes if run.results else ()) if e.latent is not None]
-    tested = np.array([e.latent for e in latents], dtype=np.float64).reshape(-1, mean.shape[1])
+    played = run.results.episodes if run.results is not None else ()
+    dim = mean.shape[1]
+    latents = [e for e in played if e.latent is not None and len(e.latent) == dim][:SEGMENTS]
+    tested = np.array([e.latent for e in latents], dtype=np.float64).reshape(-1, dim)
     axes, place, spread, there = _projected(
         np.asarray(mean, np.float64), np.exp(np.asarray(log_var, np.float64)), tested
     )
@@ -70,7 +74,8 @@ def _cloud(run: Run) -> Cloud | None:
     if run.data.hidden is not None:
         table = run.data.hidden.values[segments.instance[rows]]
         for column, name in enumerate(run.data.hidden.names):
-            if len(np.unique(table[:, column])) > 1:
+            # NaN is known of nobody, and what does not vary colours nothing.
+            if np.isfinite(table[:, column]).all() and len(np.unique(table[:, column])) > 1:
                 hidden[name] = np.asarray(table[:, column], dtype=np.float64)
     return Cloud(
         axes,
@@ -80,7 +85,7 @@ def _cloud(run: Run) -> Cloud | None:
         run.data.instances,
         hidden,
         there,
-        [f"{e.instance}, episode {e.episode}" for e in latents],
+        [f"{shortened(e.instance)}, episode {e.episode}" for e in latents],
     )
 
 
@@ -89,7 +94,8 @@ def _evenly(instance: NDArray[np.int64], each: int) -> NDArray[np.int64]:
     for code in np.unique(instance):
         own = np.flatnonzero(instance == code)
         kept.append(own[np.linspace(0, len(own) - 1, min(each, len(own))).astype(np.int64)])
-    return np.concatenate(kept)
+    found = np.concatenate(kept)
+    return found[:: -(-len(found) // SEGMENTS)]  # of thousands of instances, not even one each
 
 
 def _projected(
@@ -103,12 +109,7 @@ def _projected(
         flat = [np.column_stack([one[:, 0], np.zeros(len(one))]) for one in (mean, tested)]
         spread = np.column_stack([np.sqrt(variance[:, 0]), np.zeros(len(mean))])
         return ("z", ""), flat[0], spread, flat[1]
-    centre = mean.mean(axis=0)
-    _, _, directions = np.linalg.svd(mean - centre, full_matrices=False)
-    two = directions[:2]
-    # A direction has no sign of its own: the largest part is positive, on every machine.
-    signs = np.sign(two[np.arange(2), np.abs(two).argmax(axis=1)])
-    two = (two * signs[:, None]).T
+    centre, two = mean.mean(axis=0), directions(mean).T
     spread = np.sqrt(variance @ two**2)
     return ("first PC", "second PC"), (mean - centre) @ two, spread, (tested - centre) @ two
 
@@ -139,8 +140,8 @@ def _by_instance(cloud: Cloud) -> list[dict[str, Any]]:
     traces = []
     for code, colour in zip(codes, INSTANCES, strict=False):
         own = cloud.instance == code
-        ink = INK if colour == "#000000" else colour
-        traces.append(_points(cloud, own, cloud.names[code], {"color": ink}, ink))
+        ink = INK if colour == BLACK else colour
+        traces.append(_points(cloud, own, shortened(cloud.names[code]), {"color": ink}, ink))
     return traces
 
 
@@ -170,7 +171,7 @@ def _points(
         "name": label(name),
         "x": numbers(cloud.place[own, 0]),
         "y": numbers(cloud.place[own, 1]),
-        "text": [label(cloud.names[code]) for code in cloud.instance[own]],
+        "text": [label(shortened(cloud.names[code])) for code in cloud.instance[own]],
         "hovertemplate": "%{text}<br>%{x:.3g}, %{y:.3g}<extra></extra>",
         "marker": {"size": 5, "opacity": 0.8, **marker},
         **spread,

@@ -16,6 +16,7 @@ has none is drawn as its columns over time.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -26,9 +27,12 @@ from sept_offline.family import Family
 from sept_offline.report.charts import numbers
 from sept_offline.report.sources import Run
 
-VALUES = 150_000
+VALUES = 200_000
 """Numbers that the episodes of a page may hold in all; of more, some are left out evenly."""
-COLUMNS = {"kind": "columns"}
+LARGEST = 40_000
+"""Numbers of one episode: a longer one is left out, for nobody would watch it step by step."""
+COLUMNS: dict[str, Any] = {"kind": "columns"}
+Row = tuple[float, float, float, float]
 
 
 def playable(runs: Sequence[Run]) -> tuple[list[dict[str, Any]], int]:
@@ -40,21 +44,29 @@ def playable(runs: Sequence[Run]) -> tuple[list[dict[str, Any]], int]:
         for episode in run.results.episodes
         if episode.observations is not None
     ]
-    sizes = [sum(len(one) for one in episode.observations or ()) for _, episode in known]
-    share = min(1.0, VALUES / max(sum(sizes), 1))
-    kept = sorted({int(place) for place in np.arange(0, len(known), 1 / share)} if known else ())
-    shown = [episode_data(*known[place]) for place in kept if place < len(known)]
+    small = [(run, episode) for run, episode in known if _size(episode) <= LARGEST]
+    share = min(1.0, VALUES / max(sum(_size(episode) for _, episode in small), 1))
+    places = np.floor(np.arange(int(len(small) * share)) / share).astype(np.int64)
+    shown = [episode_data(*small[place]) for place in places]
     return shown, len(known) - len(shown)
+
+
+def _size(episode: EpisodeResult) -> int:
+    """Numbers that it takes, with its actions, rewards, and some for its names."""
+    seen = episode.observations or ()
+    return sum(len(one) + 2 for one in seen) + 40
 
 
 def episode_data(run: Run, episode: EpisodeResult) -> dict[str, Any]:
     """One episode, JSON-ready: names, the world, and everything that was seen and done.
 
     `observations` are columns, `[d][T + 1]`; `actions`, `rewards` `[T]`; `probe` is how many of the
-    first steps the probe chose.
+    first steps the probe chose, and `known` after how many the latent was inferred.
     """
     assert run.agent is not None and run.results is not None
     columns = np.array(episode.observations, dtype=np.float64).T
+    encoder = getattr(run.agent.context, "encoder", None)
+    probed = sum(phase == "probe" for phase in episode.phases)
     return {
         "run": run.name,
         "instance": episode.instance,
@@ -65,58 +77,93 @@ def episode_data(run: Run, episode: EpisodeResult) -> dict[str, Any]:
         "observations": [numbers(column) for column in columns],
         "actions": list(episode.actions),
         "rewards": numbers(episode.rewards),
-        "probe": sum(phase == "probe" for phase in episode.phases),
+        "probe": probed,
+        "known": max(probed, getattr(encoder, "steps", episode.steps)),
+        "moves": run.method in MOVING,
         "latent": None if episode.latent is None else numbers(episode.latent),
-        "novelty": episode.novelty,
+        "novelty": None if episode.novelty is None else numbers([episode.novelty])[0],
         "flagged": episode.flagged,
         "solved": episode.solved,
         "terminated": episode.terminated,
     }
 
 
-def scene_of(run: Run, instance: str, dim: int) -> Mapping[str, Any]:
+MOVING = ("dynasept", "dpt", "bnn")
+"""Methods whose latent goes on changing: what the results hold is the last one."""
+
+
+def scene_of(run: Run, instance: str, dim: int) -> dict[str, Any]:
     """The world of an instance, or plain columns where it is not known or not sound."""
     family = run.family
     if family is None or family.scene is None or run.results is None:
         return COLUMNS
-    hiddens = dict(zip(*_split(family, run.results.instances), strict=True))
-    if instance not in hiddens:
-        return COLUMNS
+    # The splits and the description are the user's: the page is drawn all the same.
     try:
-        scene = dict(family.scene(hiddens[instance]))
-        _check(scene, dim)
-    # The description is the user's: the page is drawn all the same.
+        hiddens = dict(zip(*_split(family, run.results.instances), strict=True))
+        return plain_scene(family.scene(hiddens[instance]), dim)
     except Exception:
         return COLUMNS
-    return scene
 
 
 def _split(family: Family, split: str) -> tuple[list[str], list[dict[str, float]]]:
-    if split not in family.splits:
-        return [], []
     return family.instance_ids(split), family.instances(split)
 
 
-def _check(scene: dict[str, Any], dim: int) -> None:
-    """Raise a ValueError or KeyError where the viewer could not draw it."""
+def plain_scene(scene: Mapping[str, Any], dim: int) -> dict[str, Any]:
+    """The same in plain JSON values; a ValueError, KeyError or TypeError if it cannot be drawn."""
     kind = scene["kind"]
     if kind == "plane":
-        indices, rows = [scene["x"], scene["y"]], [scene["box"]]
-        rows += [wall["line"] for wall in scene.get("walls", ())]
-        rows += [scene["goal"]] if "goal" in scene else []
-        if any(len(row) != 4 for row in rows):
-            raise ValueError("a box, a goal and a wall are four numbers each")
-    elif kind == "links":
-        indices, rows = list(scene["angles"]), [scene["lengths"], [scene.get("goal", 0.0)]]
-        if len(scene["angles"]) != len(scene["lengths"]):
+        found: dict[str, Any] = {"kind": kind, "box": _box(scene["box"])}
+        found |= {name: _column(scene[name], dim) for name in ("x", "y")}
+        if scene.get("goal") is not None:
+            found["goal"] = _box(scene["goal"])
+        found["walls"] = [_wall(wall) for wall in scene.get("walls", ())]
+        return found
+    if kind == "links":
+        lengths = [_number(value) for value in scene["lengths"]]
+        angles = [_column(value, dim) for value in scene["angles"]]
+        if len(lengths) != len(angles) or not sum(abs(length) for length in lengths):
             raise ValueError("each link has a length and an angle")
-    elif kind == "doses":
-        indices, rows = [], []
-        if any(len(row) != len(scene["drugs"]) for row in scene["given"]):
+        found = {"kind": kind, "lengths": lengths, "angles": angles}
+        return found | ({"goal": _number(scene["goal"])} if "goal" in scene else {})
+    if kind == "doses":
+        drugs = [str(name) for name in scene["drugs"]]
+        given = [[bool(one) for one in row] for row in scene["given"]]
+        if any(len(row) != len(drugs) for row in given):
             raise ValueError("each action gives or withholds each drug")
-    else:
-        raise ValueError(f"there is no scene {kind!r}")
-    if any(not 0 <= int(index) < dim for index in indices):
+        return {"kind": kind, "drugs": drugs, "given": given}
+    raise ValueError(f"there is no scene {kind!r}")
+
+
+def _wall(wall: Mapping[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {"line": _four(wall["line"])}
+    for name in ("from", "to"):
+        if wall.get(name) is not None:
+            found[name] = operator.index(wall[name])
+    return found
+
+
+def _box(values: Sequence[Any]) -> Row:
+    x0, x1, y0, y1 = _four(values)
+    if not (x0 < x1 and y0 < y1):
+        raise ValueError("a box goes from the lower to the higher")
+    return x0, x1, y0, y1
+
+
+def _four(values: Sequence[Any]) -> Row:
+    a, b, c, d = (_number(value) for value in values)
+    return a, b, c, d
+
+
+def _column(value: Any, dim: int) -> int:
+    index = operator.index(value)
+    if not 0 <= index < dim:
         raise ValueError(f"there are {dim} columns")
-    if any(not math.isfinite(float(value)) for row in rows for value in row):
+    return index
+
+
+def _number(value: Any) -> float:
+    found = float(value)
+    if not math.isfinite(found):
         raise ValueError("numbers must be finite")
+    return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,14 @@ from sept_offline.agent import Agent, load_agent
 from sept_offline.bench.figures.rows import Bench, read_bench
 from sept_offline.bench.store import TABLES
 from sept_offline.data import Dataset, load_dataset
+from sept_offline.data.filesystems import Place, locate, place_kind
 from sept_offline.errors import DataError, FamilyError, SeptError
 from sept_offline.evaluation import Results, load_results
 from sept_offline.evaluation.results import KEPT
 from sept_offline.family import Family, load_family
 from sept_offline.files import read_json
+from sept_offline.methods.hold_out import in_ranges
+from sept_offline.report.text import shown_path
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,7 @@ class Run:
     """(stage, metric) → values."""
     agent: Agent | None
     data: Dataset | None
+    """What it learned from: without the episodes that were held out."""
     results: Results | None
     family: Family | None
     missing: dict[str, str]
@@ -57,39 +62,59 @@ class BenchFolder:
     rows: Bench
 
 
-def read_sources(paths: list[Path], dataset: Path | None) -> tuple[list[Run], list[BenchFolder]]:
+def read_sources(
+    paths: Sequence[Path], dataset: str | Place | None
+) -> tuple[list[Run], list[BenchFolder]]:
     """Runs and benches among `paths`; `dataset` stands in where a run's own has moved."""
-    runs, benches = [], []
-    for path in paths:
-        if (path / "run.json").is_file():
-            runs.append(read_run(path, dataset))
-        elif all((path / f"{name}.parquet").is_file() for name in TABLES):
-            benches.append(BenchFolder(path, read_bench(path)))
-        elif not path.exists():
-            raise DataError(f"There is no {path}; name a run of fit or the folder of a bench.")
-        else:
-            raise DataError(
-                f"{path} is neither a run (it has no run.json) nor a bench (it has no "
-                f"{TABLES[0]}.parquet); name what `fit -o` or `bench -o` wrote."
-            )
+    runs: list[Run] = []
+    benches: list[BenchFolder] = []
+    try:
+        for path in dict.fromkeys(paths):
+            if (path / "run.json").is_file():
+                runs.append(read_run(path, dataset))
+            else:
+                benches.append(_bench(path))
+    except BaseException:
+        close(runs)
+        raise
     return _named(runs), benches
 
 
-def read_run(path: Path, dataset: Path | None = None) -> Run:
-    """A run as far as it is there; only `run.json` must be."""
+def close(runs: Sequence[Run]) -> None:
+    """Let go of the logs."""
+    for run in runs:
+        if run.data is not None:
+            run.data.close()
+
+
+def _bench(path: Path) -> BenchFolder:
+    if not path.exists():
+        raise DataError(f"There is no {path}; name a run of fit or the folder of a bench.")
+    absent = [name for name in TABLES if not (path / f"{name}.parquet").is_file()]
+    if absent:
+        raise DataError(
+            f"{path} is neither a run (it has no run.json) nor a bench (it has no "
+            f"{absent[0]}.parquet); name what `fit -o` or `bench -o` wrote."
+        )
+    return BenchFolder(path, read_bench(path))
+
+
+def read_run(path: Path, dataset: str | Place | None = None) -> Run:
+    """A run as far as it is there and sound; only `run.json` must be."""
     record = read_json(path / "run.json", DataError)
     if not isinstance(record, dict) or not {"method", "config", "seed"} <= set(record):
         raise DataError(f"{path / 'run.json'} does not describe a run of fit.")
     missing: dict[str, str] = {}
-    agent = results = None
-    if (path / "agent").is_dir():
-        agent = load_agent(path)
-    else:
-        missing["agent"] = f"It is not finished: sept-offline fit … --resume -o {path} ends it."
-    if (path / KEPT).is_file():
-        results = load_results(path / KEPT)
-    else:
-        missing["results"] = f"No test episodes: sept-offline evaluate {path} runs them."
+    agent = _agent(path, missing)
+    results = _results(path, missing)
+    family = _family(record, agent, results)
+    if results is None and "results" not in missing:
+        missing["results"] = (
+            f"No test episodes: sept-offline evaluate {shown_path(path)} runs them."
+            if family is not None
+            else "No test episodes, for there is no simulator of these logs; sept-offline ope says "
+            "what the agent would have earned."
+        )
     return Run(
         path=path,
         name=str(record["method"]),
@@ -98,43 +123,78 @@ def read_run(path: Path, dataset: Path | None = None) -> Run:
         agent=agent,
         data=_logs(path, record, dataset, missing),
         results=results,
-        family=_family(record, agent, results),
+        family=family,
         missing=missing,
     )
 
 
-def _logs(
-    path: Path, record: dict[str, Any], given: Path | None, missing: dict[str, str]
-) -> Dataset | None:
-    """The very logs it learned from, if they are still where they were, or where it is said."""
-    said = str(record.get("dataset", ""))
-    places = [given] if given is not None else [Path(said), path.parent / Path(said).name]
-    found = next((place for place in places if place.exists()), None)
-    if found is None:
-        missing["data"] = f"Its logs are not at {places[0]}; --dataset PATH says where they are."
+def _agent(path: Path, missing: dict[str, str]) -> Agent | None:
+    if not (path / "agent").is_dir():
+        missing["agent"] = (
+            f"It is not finished: sept-offline fit … --resume -o {shown_path(path)} ends it."
+        )
         return None
     try:
-        data = load_dataset(found)
+        return load_agent(path)
     except SeptError as problem:
-        missing["data"] = f"Its logs cannot be read: {problem}"
+        missing["agent"] = f"Its agent cannot be read: {problem}"
         return None
-    if data.content_hash != record.get("content_hash"):
+
+
+def _results(path: Path, missing: dict[str, str]) -> Results | None:
+    """The last evaluation; one of no episodes is none."""
+    if not (path / KEPT).is_file():
+        return None
+    try:
+        found = load_results(path / KEPT)
+    except SeptError as problem:
+        missing["results"] = f"Its test episodes cannot be read: {problem}"
+        return None
+    if not found.episodes:
+        missing["results"] = "Its last evaluation holds no episodes."
+        return None
+    return found
+
+
+def _logs(
+    path: Path, record: dict[str, Any], given: str | Place | None, missing: dict[str, str]
+) -> Dataset | None:
+    """The very logs it learned from: where they were, beside the run, or where it is said."""
+    said = str(record.get("dataset", ""))
+    places = [locate(said), path.parent / Path(said).name]
+    places += [locate(given)] if given is not None else []
+    reason = f"Its logs are not at {shown_path(said)}; --dataset PATH says where they are."
+    for place in places:
+        try:
+            if place_kind(place) == "nothing":
+                continue
+            data = load_dataset(place)
+        except SeptError as problem:
+            reason = f"Its logs cannot be read: {problem}"
+            continue
+        if data.content_hash == record.get("content_hash"):
+            held = (record.get("held_out") or {}).get("episodes")
+            return data.select(~in_ranges(data.episode_index.number, held)) if held else data
         data.close()
-        missing["data"] = f"{found} does not hold the logs it learned from: the content differs."
-        return None
-    return data
+        where = shown_path(str(place))
+        reason = f"{where} does not hold the logs it learned from: the content differs."
+    missing["data"] = reason
+    return None
 
 
 def _family(record: dict[str, Any], agent: Agent | None, results: Results | None) -> Family | None:
-    """The simulator, where there is one."""
-    names = [agent.record.get("family_object") if agent is not None else None]
-    names += [results.family if results is not None else None, record.get("family")]
-    for name in names:
-        if name:
-            try:
-                return load_family(name)
-            except FamilyError:
-                continue
+    """The simulator, where there is one: of the results, else of the logs."""
+    name = results.family if results is not None else record.get("family")
+    own = agent.record.get("family_object") if agent is not None else None
+    for spec in (own, name):
+        if not spec:
+            continue
+        try:
+            found = load_family(spec)
+        except FamilyError:
+            continue
+        if spec == name or found.name == name:
+            return found
     return None
 
 
@@ -164,6 +224,6 @@ def _named(runs: list[Run]) -> list[Run]:
         name = run.method
         if methods.count(run.method) > 1:
             alone = folders.count((run.method, run.path.name)) == 1
-            name = f"{run.method} ({run.path.name if alone else run.path})"
+            name = f"{run.method} ({run.path.name if alone else shown_path(run.path)})"
         found.append(replace(run, name=name))
     return found

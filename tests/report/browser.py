@@ -14,6 +14,12 @@ PROGRAM = next((found for n in ("chromium", "google-chrome") if (found := shutil
 MISSING = "no browser is installed (chromium): the page is not tried in one"
 ATTACK = "<script>alert(1)</script>"
 """What an instance may be called; no dialog may ever open."""
+FEW: dict[str, Any] = {
+    "latent": {"updates": 20, "hidden": 16, "encoder_units": 16, "decoder_units": 16},
+    "probe": {"steps": 10},
+    "control": {"updates": 20, "hidden": [16]},
+}
+"""Settings with which a fit takes moments."""
 PATIENCE = 120_000
 """Milliseconds; a busy machine with two cores takes its time."""
 

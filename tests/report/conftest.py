@@ -11,14 +11,9 @@ import pytest
 
 import sept_offline as so
 from sept_offline.evaluation import EpisodeResult, Results
-from tests.report.browser import ATTACK
+from tests.report.browser import ATTACK, FEW
 
 ROOT = Path(__file__).parents[2]
-FEW = {
-    "latent": {"updates": 20, "hidden": 16, "encoder_units": 16, "decoder_units": 16},
-    "probe": {"steps": 10},
-    "control": {"updates": 20, "hidden": [16]},
-}
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,16 @@ def test_the_page_of_a_run(browser: Any, run_page: Path) -> None:
         assert watched.requests == [run_page.as_uri()]
 
 
+def test_no_button_sends_a_chart_away(browser: Any, run_page: Path) -> None:
+    with browsing(browser) as watched:
+        page = watched.open(run_page)
+        buttons = page.locator('[data-chart="plane-0"] .modebar-btn').evaluate_all(
+            "(found) => found.map((one) => one.dataset.title)"
+        )
+        assert 3 <= len(buttons) <= 4
+        assert not [title for title in buttons if re.search("share|cloud|edit", title, re.I)]
+
+
 def test_the_page_of_a_bench(browser: Any, bench: Path, tmp_path: Path) -> None:
     out = tmp_path / "bench.html"
     write_report([bench], out)
@@ -65,33 +76,34 @@ def test_the_page_of_a_bench(browser: Any, bench: Path, tmp_path: Path) -> None:
 def test_a_method_can_be_switched_off_and_on(browser: Any, run_page: Path) -> None:
     with browsing(browser) as watched:
         page = watched.open(run_page)
-        assert shown(page, "reward-navigation2d") == ["sept", "avg"]
+        assert shown(page, "reward-navigation2d-test-50") == ["sept", "avg"]
         switch = page.locator('.method[data-method="avg"]')
         switch.click()
         assert switch.get_attribute("aria-pressed") == "false"
-        assert shown(page, "reward-navigation2d") == ["sept"]
-        assert shown(page, "solved-navigation2d") == ["sept"]
+        for chart in ("reward", "solved", "steps"):
+            assert shown(page, f"{chart}-navigation2d-test-50") == ["sept"]
         switch.click()
-        assert shown(page, "reward-navigation2d") == ["sept", "avg"]
+        assert shown(page, "reward-navigation2d-test-50") == ["sept", "avg"]
         # and by the legend of one chart alone
-        legend = page.locator('[data-chart="reward-navigation2d"] .legendtoggle').nth(1)
+        legend = page.locator('[data-chart="reward-navigation2d-test-50"] .legendtoggle').nth(1)
         legend.click()
         page.wait_for_timeout(600)  # Plotly waits for a double click
-        assert shown(page, "reward-navigation2d") == ["sept"]
-        assert shown(page, "solved-navigation2d") == ["sept", "avg"]
+        assert shown(page, "reward-navigation2d-test-50") == ["sept"]
+        assert shown(page, "solved-navigation2d-test-50") == ["sept", "avg"]
         assert watched.errors == []
 
 
 def test_hovering_tells_and_dragging_zooms(browser: Any, run_page: Path) -> None:
     with browsing(browser) as watched:
         page = watched.open(run_page)
-        chart = page.locator('[data-chart="reward-navigation2d"]')
+        chart = page.locator('[data-chart="reward-navigation2d-test-50"]')
         chart.scroll_into_view_if_needed()
         box = chart.locator(".nsewdrag").first.bounding_box()
         middle = (box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
         page.mouse.move(*middle)
-        page.wait_for_selector('[data-chart="reward-navigation2d"] .hoverlayer text')
-        limits = "document.querySelector('[data-chart=\"reward-navigation2d\"]').layout.xaxis.range"
+        page.wait_for_selector('[data-chart="reward-navigation2d-test-50"] .hoverlayer text')
+        name = "reward-navigation2d-test-50"
+        limits = f"document.querySelector('[data-chart={name}]').layout.xaxis.range"
         before = page.evaluate(limits)
         page.mouse.down()
         page.mouse.move(middle[0] + 120, middle[1] + 40, steps=5)
@@ -169,7 +181,7 @@ def test_an_episode_plays(browser: Any, run_page: Path) -> None:
 def test_light_and_dark(browser: Any, run_page: Path, scheme: str) -> None:
     """The system's choice at first, then the button's; the charts' ink follows the page's."""
     ink = "getComputedStyle(document.body).color"
-    text = '[data-chart="reward-navigation2d"] .xtick text'
+    text = '[data-chart="reward-navigation2d-test-50"] .xtick text'
     drawn = f"getComputedStyle(document.querySelector('{text}')).fill"
     back = "getComputedStyle(document.body).backgroundColor"
     with browsing(browser, scheme) as watched:
@@ -193,7 +205,7 @@ def test_names_from_data_are_text(browser: Any, attacked: Path, tmp_path: Path) 
     write_report([attacked / "run"], out)
     with browsing(browser) as watched:
         page = watched.open(out)
-        assert page.locator("td", has_text=ATTACK).count() >= 1
+        assert page.locator("tbody th", has_text=ATTACK).count() >= 1
         assert ATTACK in page.locator(".player .episode option").first.inner_text()
         labels = page.locator('[data-chart="returns-1"] .xtick text').all_text_contents()
         assert any(ATTACK in text for text in labels)
@@ -212,6 +224,12 @@ def test_it_prints_light_and_without_controls(browser: Any, run_page: Path) -> N
         page.emulate_media(media="print")
         assert not page.locator(".controls").is_visible()
         assert not page.locator("nav").is_visible()
+        page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+        assert page.evaluate("document.documentElement.dataset.theme") == "light"
+        assert page.locator("details:not([open])").count() == 0
+        page.evaluate("window.dispatchEvent(new Event('afterprint'))")
+        assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+        assert page.locator("details:not([open])").count() > 0
         pdf = page.pdf()
         assert pdf.startswith(b"%PDF") and len(pdf) > 20_000
         assert watched.errors == []

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
+import shlex
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import plotly.graph_objects as go
@@ -12,14 +15,17 @@ import pytest
 from click.testing import CliRunner
 
 import sept_offline as so
+from sept_offline.bench.figures.rows import read_bench
 from sept_offline.cli.main import cli
 from sept_offline.cli.reporting import report
+from sept_offline.config import parse_settings
 from sept_offline.errors import ConfigError, DataError
+from sept_offline.methods import resolve_config
 from sept_offline.report import write_report
-from sept_offline.report.made import commands
+from sept_offline.report.made import bench_commands, commands
 from sept_offline.report.page import LIMIT
-from sept_offline.report.sources import read_run
-from tests.report.browser import ATTACK
+from sept_offline.report.sources import BenchFolder, close, read_run
+from tests.report.browser import ATTACK, FEW
 
 ROOT = Path(__file__).parents[2]
 BENCH = ROOT / "benchmarks" / "results" / "bench"
@@ -58,7 +64,11 @@ def test_a_run_is_shown_from_its_logs_to_its_episodes(both: str) -> None:
     assert set(charts) == {
         *("returns-1", "behaviour-1", "coverage-1"),
         *("plane-0", "latent-0", "probe-0", "probe-training-0", "control-0", "control-1"),
-        *("reward-navigation2d", "solved-navigation2d", "steps-navigation2d"),
+        *(
+            "reward-navigation2d-test-50",
+            "solved-navigation2d-test-50",
+            "steps-navigation2d-test-50",
+        ),
     }
     shown = visible(both)
     for words in ("Returns of the logged episodes", "The latent plane", "Watch an episode"):
@@ -85,7 +95,7 @@ def test_the_numbers_are_those_of_the_run(navigation: Path, both: str) -> None:
     charts = embedded(both, "charts")
     assert isinstance(charts, dict)
     results = so.load_results(navigation / "sept" / "results.parquet")
-    line = next(t for t in charts["reward-navigation2d"]["data"] if t.get("name") == "sept")
+    line = next(t for t in charts["reward-navigation2d-test-50"]["data"] if t.get("name") == "sept")
     assert line["y"][-1] == pytest.approx(results.summary()["return"]["mean"], rel=1e-5)
     with so.load_dataset(navigation / "logs.h5") as data:
         found = so.inspect(data, 1)
@@ -149,6 +159,8 @@ def test_an_unfinished_run_and_other_logs_are_named(navigation: Path, tmp_path: 
     other = tmp_path / "other.h5"
     few = {"behaviour": "random", "episodes": 4}
     so.collect_dataset("navigation2d", other, overrides=few, seed=9).close()
+    record = json.loads((run / "run.json").read_text())
+    (run / "run.json").write_text(json.dumps(record | {"dataset": "gone.h5"}))
     text = visible(page(tmp_path, run, dataset=other))
     assert "It is not finished" in text
     assert "the content differs" in text
@@ -160,11 +172,168 @@ def test_names_from_data_stay_text(attacked: Path, tmp_path: Path) -> None:
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in visible(text)
     assert "<svg onload" not in text
     assert "<img src=x" not in text
-    assert "{{ 7 * 7 }}" in text and "49" not in re.findall(r"<td>(\d+)</td>", text)
+    assert "{{ 7 * 7 }}" in visible(text)
     charts = embedded(text, "charts")
     assert isinstance(charts, dict)
     # Plotly reads a little HTML in labels: none may be left in any.
     assert not re.findall(r"<(?!br>|extra>|/extra>)", json.dumps(charts))
+
+
+def test_runs_of_other_limits_and_splits_are_not_compared(navigation: Path, tmp_path: Path) -> None:
+    short = tmp_path / "short"
+    shutil.copytree(navigation / "avg", short)
+    agent = so.load_agent(short)
+    so.evaluate(agent, max_steps=20).write(short / "results.parquet")
+    text = page(tmp_path, navigation / "sept", short)
+    assert "No two of these runs were evaluated" in visible(text)
+    charts = embedded(text, "charts")
+    assert isinstance(charts, dict)
+    assert {"reward-navigation2d-test-50", "reward-navigation2d-test-20"} <= set(charts)
+    assert charts["reward-navigation2d-test-20"]["data"][-1]["x"][-1] == 20
+    so.evaluate(agent, instances="train").write(short / "results.parquet")
+    text = visible(page(tmp_path, navigation / "sept", short))
+    assert "No two of these runs" in text and "navigation2d, train" in text
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        ("agent/agent.json", "Its agent cannot be read"),
+        ("results.parquet", "Its test episodes cannot be read"),
+    ],
+)
+def test_a_damaged_part_leaves_a_line(
+    damage: str, words: str, navigation: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "damaged"
+    shutil.copytree(navigation / "sept", run)
+    (run / damage).write_text("{")
+    assert words in visible(page(tmp_path, run, navigation / "avg"))
+
+
+def test_an_evaluation_of_no_episodes_is_none(navigation: Path, tmp_path: Path) -> None:
+    run = tmp_path / "empty"
+    shutil.copytree(navigation / "sept", run)
+    results = so.load_results(run / "results.parquet")
+    replace(results, episodes=()).write(run / "results.parquet")
+    assert "holds no episodes" in visible(page(tmp_path, run, navigation / "avg"))
+
+
+def test_odd_values_do_not_stop_the_page(navigation: Path, tmp_path: Path) -> None:
+    run = tmp_path / "odd"
+    shutil.copytree(navigation / "sept", run)
+    results = so.load_results(run / "results.parquet")
+    odd = [
+        replace(e, novelty=float("nan"), latent=(1.0, 2.0, 3.0), uncertainty=float("inf"))
+        for e in results.episodes
+    ]
+    replace(results, episodes=tuple(odd)).write(run / "results.parquet")
+    text = page(tmp_path, run)
+    assert "diamonds" not in visible(text)  # latents of another dimension are not drawn
+
+
+def test_what_was_held_out_is_not_shown_as_learned_from(navigation: Path, tmp_path: Path) -> None:
+    run = tmp_path / "held"
+    so.fit(navigation / "logs.h5", "avg", FEW, seed=0, hold_out=0.5, out=run)
+    text = visible(page(tmp_path, run))
+    assert "Without the 50 % that fit --hold-out kept back." in text
+    assert re.search(r"<dt>episodes</dt><dd>30</dd>", text)
+    found = read_run(run)
+    assert "--hold-out 0.5" in commands(found)[0]
+    close([found])
+
+
+def test_logs_that_moved_are_found_for_each_run(navigation: Path, tmp_path: Path) -> None:
+    """`--dataset` helps the run whose logs have moved, and leaves the others theirs."""
+    run = tmp_path / "runs" / "moved"
+    other = tmp_path / "other.h5"
+    few = {"behaviour": "random", "episodes": 20}
+    so.collect_dataset("navigation2d", other, overrides=few, seed=9).close()
+    so.fit(other, "avg", FEW, seed=0, out=run)
+    other.rename(tmp_path / "elsewhere.h5")
+    text = visible(page(tmp_path, run, navigation / "sept", dataset=tmp_path / "elsewhere.h5"))
+    assert "Its logs" not in text and "does not hold" not in text
+
+
+def test_logs_without_a_simulator_are_sent_to_ope(attacked: Path, tmp_path: Path) -> None:
+    run = tmp_path / "bare"
+    shutil.copytree(attacked / "run", run)
+    (run / "results.parquet").unlink()
+    assert "sept-offline ope says" in visible(page(tmp_path, run))
+
+
+def test_a_page_that_grows_too_large_loses_its_viewer_first(
+    navigation: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = write_report([navigation / "sept"], tmp_path / "r.html")
+    monkeypatch.setattr("sept_offline.report.page.LIMIT", whole - 1)
+    write_report([navigation / "sept"], tmp_path / "r.html")
+    assert "would make the page too large" in (tmp_path / "r.html").read_text()
+    monkeypatch.setattr("sept_offline.report.page.LIMIT", 1000)
+    (tmp_path / "r.html").unlink()
+    with pytest.raises(DataError, match="report fewer"):
+        write_report([navigation / "sept"], tmp_path / "r.html")
+    assert not (tmp_path / "r.html").exists()
+
+
+def test_every_setting_is_written_as_it_is_read(navigation: Path, tmp_path: Path) -> None:
+    """None, lists of numbers and of words, and what the preset says otherwise."""
+    changed = {
+        **FEW,
+        "control": {**FEW["control"], "goal_shift": None, "grad_clip": 2.5},
+        "dynamics": {"angles": ["x"]},
+    }
+    with so.load_dataset(navigation / "logs.h5") as data:
+        so.fit(data, "avg", changed, seed=3, out=tmp_path / "run")
+        found = read_run(tmp_path / "run")
+        line = commands(found)[0]
+        settings = [b for a, b in itertools.pairwise(shlex.split(line)) if a == "--set"]
+        assert resolve_config(data, "default", parse_settings(settings)) == resolve_config(
+            data, "default", changed
+        )
+        gone = commands(replace(found, data=None))[0]
+        settings = [b for a, b in itertools.pairwise(shlex.split(gone)) if a == "--set"]
+        assert resolve_config(data, "default", parse_settings(settings)) == resolve_config(
+            data, "default", changed
+        )
+    close([found])
+
+
+def test_an_evaluation_elsewhere_is_repeated_elsewhere(navigation: Path, tmp_path: Path) -> None:
+    run = tmp_path / "switch"
+    shutil.copytree(navigation / "sept", run)
+    results = so.evaluate(so.load_agent(run), "navigation2d-switch", max_steps=20)
+    results.write(run / "results.parquet")
+    found = read_run(run)
+    close([found])
+    assert found.family is not None and found.family.name == "navigation2d-switch"
+    line = commands(found)[1]
+    assert "--max-steps 20" in line and "--family navigation2d-switch" in line
+
+
+def test_the_commands_of_a_bench_name_its_cells() -> None:
+    rows = read_bench(BENCH)
+    lines = bench_commands(BenchFolder(BENCH, rows))
+    planned = set()
+    for line in lines:
+        words = shlex.split(line)
+        assert cli.commands["bench"].make_context("bench", words[2:])
+        value = dict(itertools.pairwise(words))
+        for method in value["--methods"].split(","):
+            for seed in range(int(value["--seeds"])):
+                variant = value.get("--vary", "base")
+                preset = value.get("--preset", "default")
+                planned.add((value["--families"], method, preset, variant, seed))
+    keys = ("family", "method", "preset", "variant", "seed")
+    assert {tuple(row[key] for key in keys) for row in rows.cells} <= planned
+    odd = [
+        {**row, "split": "validation", "data_seed": 0, "variant": "latent.dim=3"}
+        for row in rows.cells
+        if row["family"] == "hiv" and row["method"] == "sept" and row["preset"] == "default"
+    ]
+    (line,) = bench_commands(BenchFolder(BENCH, replace(rows, cells=odd)))
+    assert "--split validation" in line and "--data-seeds 1" in line
+    assert "--set latent.dim=3" in line  # there is no plainer base that it would stand beside
 
 
 def test_runs_of_one_method_are_told_apart(navigation: Path, tmp_path: Path) -> None:
@@ -173,15 +342,14 @@ def test_runs_of_one_method_are_told_apart(navigation: Path, tmp_path: Path) -> 
     text = visible(page(tmp_path, navigation / "sept", twin))
     assert "sept (twin)" in text and "sept (sept)" in text
     assert "sept (twin) − sept (sept)" in text
+    dots = re.findall(r'class="dot" style="background: ([^"]+)"', text)
+    assert len(dots) == len(set(dots)) == 2
 
 
 def test_the_commands_repeat_the_run(navigation: Path, tmp_path: Path) -> None:
-    import shlex
-
     found = read_run(navigation / "sept")
     fit, evaluate, last = commands(found)
-    assert found.data is not None
-    found.data.close()
+    close([found])
     assert last.endswith("-o report.html")
     words = shlex.split(fit)[1:]
     words[words.index("-o") + 1] = str(tmp_path / "again")

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from sept_offline.family import family_names, load_family
-from sept_offline.report.scenes import COLUMNS, VALUES, _check, playable, scene_of
+from sept_offline.report.scenes import COLUMNS, VALUES, plain_scene, playable, scene_of
 from sept_offline.report.sources import Run, read_run
 from simulators.navigation2d import SWITCH_STEP
 
@@ -28,7 +31,8 @@ def test_every_shipped_family_has_a_sound_scene(name: str) -> None:
     assert family.scene is not None and family.observation_names is not None
     for split in family.splits:
         for hidden in family.instances(split):
-            _check(dict(family.scene(hidden)), len(family.observation_names))
+            found = plain_scene(family.scene(hidden), len(family.observation_names))
+            json.dumps(found, allow_nan=False)
 
 
 @pytest.mark.parametrize("z", [1, 2])
@@ -85,6 +89,15 @@ def unsound(hidden: Any) -> Any:
         lambda hidden: {"kind": "links", "lengths": [1.0], "angles": [0, 1]},
         lambda hidden: {"kind": "links", "lengths": [float("nan")], "angles": [0]},
         lambda hidden: {"kind": "doses", "drugs": ["A"], "given": [[True, False]]},
+        lambda hidden: {"kind": "plane", "x": 0.5, "y": 1, "box": (0, 1, 0, 1)},
+        lambda hidden: {"kind": "plane", "x": 0, "y": 1, "box": (0, 0, 0, 0)},
+        lambda hidden: {
+            "kind": "plane",
+            "x": 0,
+            "y": 1,
+            "box": (0, 1, 0, 1),
+            "walls": [{"line": (0, 0, 1, 1), "to": math.inf}],
+        },
     ],
 )
 def test_a_scene_that_is_not_sound_gives_way_to_columns(run: Run, scene: Any) -> None:
@@ -94,19 +107,47 @@ def test_a_scene_that_is_not_sound_gives_way_to_columns(run: Run, scene: Any) ->
     assert scene_of(run, "test-0", 2) != COLUMNS
 
 
+def test_numbers_of_numpy_become_plain_ones() -> None:
+    scene = {
+        "kind": "plane",
+        "x": np.int64(0),
+        "y": 1,
+        "box": np.array([0.0, 1.0, 0.0, 1.0]),
+        "walls": [{"line": np.zeros(4), "from": np.int64(3)}],
+    }
+    assert json.loads(json.dumps(plain_scene(scene, 2)))["walls"] == [
+        {"line": [0.0] * 4, "from": 3}
+    ]
+    given = {"kind": "doses", "drugs": (1,), "given": [np.array([True])]}
+    assert json.loads(json.dumps(plain_scene(given, 2)))["drugs"] == ["1"]
+
+
 def test_of_too_many_episodes_some_are_left_out_evenly(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert run.results is not None
     shown, left = playable([run])
     assert (len(shown), left) == (len(run.results.episodes), 0)
-    size = sum(len(one) for e in run.results.episodes for one in e.observations or ())
+    size = sum(len(one) + 2 for e in run.results.episodes for one in e.observations or ())
     assert size < VALUES
     monkeypatch.setattr("sept_offline.report.scenes.VALUES", size // 2)
     shown, left = playable([run])
     assert left >= 4 and len(shown) + left == len(run.results.episodes)
     names = [episode["instance"] for episode in shown]
     assert len(set(names)) == len(names)
+
+
+def test_an_endless_episode_is_not_played(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run.results is not None
+    monkeypatch.setattr("sept_offline.report.scenes.LARGEST", 10)
+    assert playable([run]) == ([], len(run.results.episodes))
+
+
+def test_a_latent_is_shown_when_it_is_known(run: Run) -> None:
+    assert run.agent is not None
+    (shown, *_), _ = playable([run])
+    assert shown["known"] == run.agent.probe_steps == 1
+    assert not shown["moves"]
 
 
 def test_results_without_observations_play_nothing(run: Run) -> None:

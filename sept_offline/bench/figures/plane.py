@@ -75,12 +75,18 @@ def _told_apart(
 
 
 def principal(latent: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The first two principal components `[N, 2]` of `[N, k]`; the larger loading is positive."""
+    """The first two principal components `[N, 2]` of `[N, k]`."""
+    found: NDArray[np.float64] = (latent - latent.mean(axis=0)) @ directions(latent).T
+    return found
+
+
+def directions(latent: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The two `[2, k]` in which `[N, k]` is widest, k > 1; the larger loading is positive."""
     centred = latent - latent.mean(axis=0)
-    directions = np.linalg.svd(centred, full_matrices=False)[2][:2]
-    largest = np.abs(directions).argmax(axis=1)
-    signs = np.sign(directions[np.arange(len(directions)), largest])
-    found: NDArray[np.float64] = centred @ (directions * signs[:, None]).T
+    found: NDArray[np.float64] = np.linalg.svd(centred, full_matrices=True)[2][:2]
+    largest = np.abs(found).argmax(axis=1)
+    signs = np.sign(found[np.arange(len(found)), largest])
+    found *= signs[:, None]
     return found
 
 

@@ -6,13 +6,14 @@
   const charts = read("charts");
   const elements = [...document.querySelectorAll("[data-chart]")];
 
-  // A colour written as var(--name) is what the style sheet says just now.
+  // A colour written as var(--name) is what the style sheet says just now; text never is one.
   const TOKEN = /^var\((--[a-z]+)\)$/;
+  const COLOURED = /color$/;
   const colour = (token) => getComputedStyle(document.documentElement).getPropertyValue(token).trim();
 
   const tokens = (value, path, found) => {
     if (typeof value === "string") {
-      const match = TOKEN.exec(value);
+      const match = COLOURED.test(path) && TOKEN.exec(value);
       if (match) found.push([path, match[1]]);
     } else if (Array.isArray(value)) {
       value.forEach((one, place) => tokens(one, `${path}[${place}]`, found));
@@ -22,14 +23,14 @@
     return found;
   };
 
-  const filled = (value) => {
+  const filled = (value, key = "") => {
     if (typeof value === "string") {
-      const match = TOKEN.exec(value);
+      const match = COLOURED.test(key) && TOKEN.exec(value);
       return match ? colour(match[1]) : value;
     }
-    if (Array.isArray(value)) return value.map(filled);
+    if (Array.isArray(value)) return value.map((one) => filled(one));
     if (value && typeof value === "object") {
-      return Object.fromEntries(Object.entries(value).map(([key, one]) => [key, filled(one)]));
+      return Object.fromEntries(Object.entries(value).map(([name, one]) => [name, filled(one, name)]));
     }
     return value;
   };
@@ -47,10 +48,23 @@
   };
 
   const draw = async () => {
+    // Only these buttons: none that would send a chart anywhere.
+    const options = {
+      responsive: true,
+      displaylogo: false,
+      showSendToCloud: false,
+      showEditInChartStudio: false,
+      plotlyServerURL: "",
+      modeBarButtons: [["toImage", "zoom2d", "pan2d", "resetScale2d"]],
+    };
     for (const element of elements) {
       const figure = filled(charts[element.dataset.chart]);
-      const options = { responsive: true, displaylogo: false, modeBarButtonsToRemove: ["lasso2d", "select2d"] };
-      await Plotly.newPlot(element, figure.data, figure.layout, options);
+      try {
+        await Plotly.newPlot(element, figure.data, figure.layout, options);
+      } catch (error) {
+        element.textContent = "This chart could not be drawn.";
+        console.error(error);
+      }
       element.style.minHeight = "";
       await new Promise((done) => setTimeout(done)); // the page answers while others are drawn
     }
@@ -90,9 +104,18 @@
     remember(theme);
     show(theme);
   });
-  let before = null;
-  window.addEventListener("beforeprint", () => { before = root.dataset.theme; show("light"); });
-  window.addEventListener("afterprint", () => { if (before) show(before); });
+  // On paper: light, and every table open.
+  let before = null, closed = [];
+  window.addEventListener("beforeprint", () => {
+    before = root.dataset.theme;
+    closed = [...document.querySelectorAll("details:not([open])")];
+    for (const one of closed) one.open = true;
+    show("light");
+  });
+  window.addEventListener("afterprint", () => {
+    for (const one of closed) one.open = false;
+    if (before) show(before);
+  });
 
   // A switch shows or hides a method in every chart.
   for (const button of document.querySelectorAll(".method")) {
@@ -108,7 +131,12 @@
   for (const dot of document.querySelectorAll(".dot")) dot.style.background ||= "var(--ink)";
 
   for (const element of document.querySelectorAll("[data-player]")) {
-    new EpisodePlayer(element, read("players")[Number(element.dataset.player)]);
+    try {
+      new EpisodePlayer(element, read("players")[Number(element.dataset.player)]);
+    } catch (error) {
+      element.querySelector(".readout").textContent = "These episodes could not be drawn.";
+      console.error(error);
+    }
   }
   const failed = () => {
     for (const element of elements) {

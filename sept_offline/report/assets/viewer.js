@@ -12,14 +12,17 @@ const shape = (name, attributes, ...children) => {
   return element;
 };
 const words = (x, y, text, more = {}) => shape("text", { x, y, ...more }, text);
+const brief = (name) => (name.length > 16 ? `${name.slice(0, 15)}…` : name);
 const short = (value) => (value === null ? "–" : Number(value.toPrecision(4)).toString());
 const phase = (episode, step) => (step < episode.probe ? "var(--probe)" : "var(--control)");
 
 // A scale from data to pixels; a constant column lies in the middle.
 const scale = (values, from, to) => {
-  const there = values.filter((one) => one !== null);
-  let low = Math.min(...there), high = Math.max(...there);
-  if (!there.length || low === high) { low = (there[0] ?? 0) - 1; high = (there[0] ?? 0) + 1; }
+  let low = Infinity, high = -Infinity;
+  for (const one of values) {
+    if (one !== null) { low = Math.min(low, one); high = Math.max(high, one); }
+  }
+  if (!(low < high)) { const middle = Number.isFinite(low) ? low : 0; low = middle - 1; high = middle + 1; }
   return (value) => from + ((value - low) / (high - low)) * (to - from);
 };
 
@@ -38,14 +41,18 @@ const planeScene = (episode, step) => {
     const [x0, y0, x1, y1] = wall.line;
     svg.append(shape("line", { x1: across(x0), y1: down(y0), x2: across(x1), y2: down(y1), stroke: "var(--wall)", "stroke-width": 6, "stroke-linecap": "round", class: "wall" }));
   }
-  const at = (time) => [across(episode.observations[x][time]), down(episode.observations[y][time])];
+  const at = (time) => {
+    const [here, there] = [episode.observations[x][time], episode.observations[y][time]];
+    return here === null || there === null ? null : [across(here), down(there)];
+  };
   for (let time = 0; time < step; time++) {
     const [a, b] = [at(time), at(time + 1)];
+    if (!a || !b) continue;
     svg.append(shape("line", { x1: a[0], y1: a[1], x2: b[0], y2: b[1], stroke: phase(episode, time), "stroke-width": 2.5 }));
     svg.append(shape("circle", { cx: a[0], cy: a[1], r: 3, fill: phase(episode, time) }));
   }
-  const [cx, cy] = at(step);
-  svg.append(shape("circle", { cx, cy, r: 7, fill: "var(--ink)", class: "point" }));
+  const now = at(step);
+  if (now) svg.append(shape("circle", { cx: now[0], cy: now[1], r: 7, fill: "var(--ink)", class: "point" }));
   return [svg];
 };
 
@@ -82,7 +89,7 @@ const linksScene = (episode, step) => {
 
 // One row of the strip below the columns: at which steps something was given.
 const strip = (svg, episode, top, name, given, x) => {
-  svg.append(words(0, top + 11, name));
+  svg.append(words(0, top + 11, brief(name)));
   episode.actions.forEach((action, time) => {
     if (given(action)) {
       svg.append(shape("rect", { x: x(time), y: top, width: Math.max(x(time + 1) - x(time) - 0.5, 0.7), height: 13, fill: phase(episode, time) }));
@@ -102,7 +109,7 @@ const columnsScene = (episode, step) => {
   episode.columns.forEach((name, row) => {
     const top = row * height, values = episode.observations[row];
     const y = scale(values, top + height - 8, top + 6);
-    svg.append(words(0, top + height / 2, name));
+    svg.append(words(0, top + height / 2, brief(name)));
     svg.append(shape("line", { x1: left, y1: top + height - 3, x2: WIDTH - 60, y2: top + height - 3, stroke: "var(--grid)" }));
     const path = (until) => values.slice(0, until + 1).map((one, time) => (one === null ? "" : `${x(time)},${y(one)}`)).filter(Boolean).join(" ");
     svg.append(shape("polyline", { points: path(total), fill: "none", stroke: "var(--grid)", "stroke-width": 1.5 }));
@@ -165,6 +172,7 @@ class EpisodePlayer {
 
   play() {
     if (this.step >= this.episode.actions.length) this.show(0);
+    this.find("readout").setAttribute("aria-live", "off"); // too fast to be read out
     const pause = Math.min(250, (PACE * 1000) / this.episode.actions.length);
     this.timer = setInterval(() => {
       this.show(this.step + 1);
@@ -176,6 +184,7 @@ class EpisodePlayer {
   pause() {
     clearInterval(this.timer);
     this.timer = null;
+    this.find("readout").setAttribute("aria-live", "polite");
     this.label("▶", "Play");
   }
 
@@ -189,7 +198,12 @@ class EpisodePlayer {
     this.step = Math.max(0, Math.min(step, last));
     this.find("slider").value = String(this.step);
     this.element.dataset.step = String(this.step);
-    this.find("stage").replaceChildren(...(SCENES[episode.scene.kind] ?? columnsScene)(episode, this.step));
+    const drawn = (SCENES[episode.scene.kind] ?? columnsScene)(episode, this.step);
+    for (const svg of drawn) {
+      svg.setAttribute("role", "img");
+      svg.setAttribute("aria-label", `The episode after step ${this.step}`);
+    }
+    this.find("stage").replaceChildren(...drawn);
     const paid = episode.rewards.slice(0, this.step).reduce((sum, one) => sum + (one ?? 0), 0);
     const parts = [`step ${this.step} of ${last}`];
     if (this.step) {
@@ -198,7 +212,7 @@ class EpisodePlayer {
       parts.push(`${done < episode.probe ? "probe" : "control"} chose ${name}`, `reward ${short(episode.rewards[done])}`);
     }
     parts.push(`so far ${short(paid)}`);
-    if (episode.latent && this.step >= Math.max(episode.probe, 1)) {
+    if (episode.latent && this.step >= (episode.moves ? last : episode.known)) {
       parts.push(`z = (${episode.latent.map(short).join(", ")})`);
       if (episode.novelty !== null) parts.push(`novelty ${short(episode.novelty)}${episode.flagged ? ", flagged" : ""}`);
     }
