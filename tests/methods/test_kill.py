@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import os
 import random
 import signal
 import subprocess
@@ -51,8 +52,8 @@ class Runs:
             main(["fit", *self.arguments(out, *more)])
         return int(end.value.code or 0)
 
-    def start(self, out: Path, mark: str, *more: str) -> subprocess.Popen[str]:
-        """A process of its own, returned when it has written this mark."""
+    def start(self, out: Path, mark: str, *more: str, waits: bool = False) -> subprocess.Popen[str]:
+        """A process of its own, returned when it has written this mark, at which it may wait."""
         marks = self.folder / f"{out.name}.marks"
         marks.unlink(missing_ok=True)
         process = subprocess.Popen(
@@ -60,6 +61,7 @@ class Runs:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            env=os.environ | ({"SEPT_TESTS_WAIT_AT": mark} if waits else {}),
         )
         until = time.monotonic() + LONGEST
         while process.poll() is None and time.monotonic() < until:
@@ -120,15 +122,12 @@ def test_control_c_leaves_a_resumable_run_and_says_how(
     runs: Runs, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = runs.folder / "interrupted"
-    process = runs.start(out, runs.epochs[5])
-    process.send_signal(signal.SIGSTOP)  # so that it is surely still there
+    process = runs.start(out, runs.epochs[5], waits=True)
     try:
         assert runs.here(out, "--resume") == 2
         assert "Another process is fitting" in capsys.readouterr().err
     finally:
-        # it waits for the process, which is not left the time to end by itself
         process.send_signal(signal.SIGINT)
-        process.send_signal(signal.SIGCONT)
     said = "".join(process.communicate(timeout=LONGEST))
     assert process.returncode == 1
     assert "--resume" in said and "Traceback" not in said
