@@ -3,8 +3,8 @@
     python drive_fit.py MARKS [arguments of fit]
 
 When an epoch ends and when a snapshot is about to be written, a line is appended to the file MARKS,
-so that a killer knows where the process is. At the mark that the variable SEPT_TESTS_WAIT_AT names it
-waits for its killer. Nothing of what is computed changes.
+so that a killer knows where the process is. At the mark that the variable SEPT_TESTS_WAIT_AT names
+it waits for its killer. Nothing of what is computed changes.
 """
 
 from __future__ import annotations
