@@ -1,7 +1,7 @@
-"""Write the tables of docs/results.md, and its figures, from the study kept beside this script.
+"""Write the tables and figures of docs/results.md from the study kept beside this script.
 
-    python benchmarks/pages.py            # the page as it should be
-    python benchmarks/pages.py --check    # exit code 1 if it is not
+    python benchmarks/pages.py            # the page as it should be, and its pictures
+    python benchmarks/pages.py --check    # exit code 1 if the page is not
 
 The study itself is repeated or continued by the commands on that page.
 """
@@ -10,29 +10,89 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 # This folder has a file named as a package that is imported below.
 sys.path[:] = [entry for entry in sys.path if Path(entry).resolve() != Path(__file__).parent]
 
+import matplotlib  # noqa: E402
+
+from sept_offline.bench.figures.canvas import save, style  # noqa: E402
+from sept_offline.bench.figures.catalogue import Picture, catalogue  # noqa: E402
+from sept_offline.bench.figures.rows import read_bench  # noqa: E402
 from sept_offline.bench.store import read_table  # noqa: E402
 from sept_offline.bench.summary import summarise_bench, unlike  # noqa: E402
 from sept_offline.bench.tables import make_tables, markdown  # noqa: E402
+from sept_offline.bench.variants import BASE  # noqa: E402
 
 ROOT = Path(__file__).parent.parent
 STUDY = ROOT / "benchmarks" / "results" / "bench"
 PAGE = ROOT / "docs" / "results.md"
-BEGIN, END = "<!-- tables -->\n", "<!-- end of tables -->\n"
+IMAGES = ROOT / "docs" / "images" / "results"
+SHOWN = (
+    *("reward-baselines-navigation2d", "reward-baselines-acrobot", "reward-baselines-hiv"),
+    *("solved-baselines-navigation2d", "solved-baselines-acrobot"),
+    *("reward-ablations-navigation2d", "reward-ablations-acrobot", "reward-ablations-hiv"),
+    "solved-switch-navigation2d-switch",
+    *("training-acrobot", "probe-navigation2d", "probe-hiv"),
+    *("latent-beta-acrobot", "latent-hidden-acrobot", "latent-hidden-hiv"),
+    *("against-probe-steps-navigation2d", "against-probe-steps-acrobot", "against-probe-steps-hiv"),
+    *("against-latent-dim-navigation2d", "against-latent-dim-acrobot", "against-latent-dim-hiv"),
+    *("against-behaviour-navigation2d", "against-behaviour-acrobot", "against-behaviour-hiv"),
+    *("against-episodes-navigation2d", "against-episodes-acrobot", "against-episodes-hiv"),
+    *("against-instances-acrobot", "against-instances-hiv"),
+    *("against-propensities-navigation2d", "against-propensities-hiv"),
+)
+"""The figures on the page, as the paper has them and then along the axes; all are in a bench."""
+DOTS = 180
+"""An inch, for a screen."""
 
 
-def page(text: str) -> str:
-    """The page with the study's tables between the two marks."""
-    before, mark, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not (mark and end):
-        raise SystemExit(f"{PAGE} has lost its marks {BEGIN.strip()} and {END.strip()}.")
-    tables = markdown(make_tables(summarise_bench(STUDY)), unlike(read_table(STUDY, "cells")))
-    return before + mark + tables + end + after
+def tables() -> str:
+    """What every method reached, and after it one table a family of what was varied."""
+    summary = summarise_bench(STUDY)
+    base = make_tables([row for row in summary if row["variant"] == BASE])
+    varied = make_tables([_alone(row) for row in summary if row["variant"] != BASE])
+    along = [
+        replace(table, title=table.title.replace("test episodes", "along the axes"))
+        for table in varied
+        if table.title.endswith("test episodes")
+    ]
+    return markdown([*base, *along], unlike(read_table(STUDY, "cells")))
+
+
+def _alone(row: dict[str, Any]) -> dict[str, Any]:
+    """Without the paper's figures, which are of no variant."""
+    return row | {"paper": {}}
+
+
+def pictures() -> list[Picture]:
+    """Those of the page that the study has data for."""
+    drawn = {one.name: one for one in catalogue(read_bench(STUDY)) if isinstance(one, Picture)}
+    return [drawn[name] for name in SHOWN if name in drawn]
+
+
+def figures(found: list[Picture]) -> str:
+    """The pictures, each with its caption."""
+    lines = []
+    for one in found:
+        path = IMAGES.relative_to(PAGE.parent) / f"{one.name}.png"
+        lines += [f"![{one.name}]({path.as_posix()})", "", one.caption, ""]
+    return "\n".join(lines)
+
+
+def page(text: str, found: list[Picture]) -> str:
+    """The page with what the study shows between the marks."""
+    for name, content in (("tables", tables()), ("figures", figures(found))):
+        begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->\n"
+        before, mark, rest = text.partition(begin)
+        _, last, after = rest.partition(end)
+        if not (mark and last):
+            raise SystemExit(f"{PAGE} has lost its marks {begin.strip()} and {end.strip()}.")
+        text = before + mark + content + last + after
+    return text
 
 
 def main() -> None:
@@ -40,11 +100,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
     parser.add_argument("--check", action="store_true")
     arguments = parser.parse_args()
-    found = PAGE.read_text(encoding="utf-8")
-    wanted = page(found)
+    before, shown = PAGE.read_text(encoding="utf-8"), pictures()
+    wanted = page(before, shown)
     if arguments.check:
-        raise SystemExit(int(found != wanted))
+        there = {path.stem for path in IMAGES.glob("*.png")}
+        raise SystemExit(int(before != wanted or there != {one.name for one in shown}))
     PAGE.write_text(wanted, encoding="utf-8")
+    for old in IMAGES.glob("*"):
+        old.unlink()
+    with style():
+        matplotlib.rcParams["savefig.dpi"] = DOTS
+        for one in shown:
+            save(one.draw(), IMAGES / one.name)
+    for spare in IMAGES.glob("*.svg"):
+        spare.unlink()
 
 
 if __name__ == "__main__":
