@@ -78,7 +78,13 @@ def run_cell(family: so.Family, name: str, seed: int, data: Any, arguments: Any)
     updates = max(10, round(share * arguments.scale * config.control.updates))
     config = replace(config, control=replace(config.control, updates=updates))
     began = time.monotonic()
-    agent = so.fit(data, method, config, seed, hold_out=HOLD_OUT)
+    kept = arguments.keep and arguments.keep / f"{family.name}-{name}-{seed}"
+    if kept and kept.exists():
+        agent = so.load_agent(kept)
+    else:
+        agent = so.fit(data, method, config, seed, hold_out=HOLD_OUT)
+        if kept:
+            so.save_agent(agent, kept)
     fitted = time.monotonic()
     horizon = min(family.test_steps, int(data.episode_index.length.max()))
     settings = so.OpeConfig(horizon=horizon, updates=arguments.updates)
@@ -195,6 +201,7 @@ def main() -> None:
     parser.add_argument("--scale", type=float, default=1.0, help="of all updates of control")
     parser.add_argument("--data", type=Path, default=Path("build/datasets"))
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/ope.jsonl"))
+    parser.add_argument("--keep", type=Path, help="a folder for agents, taken from it if there")
     parser.add_argument("--table", action="store_true", help="only draw the tables")
     arguments = parser.parse_args()
     if not arguments.table:

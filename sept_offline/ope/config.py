@@ -40,7 +40,7 @@ class OpeConfig:
 
     def updates_for(self, horizon: int) -> int:
         """Of each fitted Q, for episodes of so many steps."""
-        return self.updates or max(2000, 3 * horizon * self.target_every // 2)
+        return self.updates or max(8000, 3 * horizon * self.target_every // 2)
 
     def target_every_for(self, horizon: int) -> int:
         """Updates between two copies, such that values can travel the horizon if at all."""

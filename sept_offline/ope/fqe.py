@@ -1,14 +1,14 @@
 """Fitted Q evaluation by d3rlpy, on the agent as a whole: the probe's steps and the control's.
 
-d3rlpy asks the policy it evaluates for its action in the next state. Ours depends on more than that
-state (a probe samples, a latent comes from the whole segment), so it was written down beforehand
-for every logged state, and a policy that reads from those notes stands in its place.
+d3rlpy would ask the policy it evaluates for its action in the next state. Ours depends on more than
+that state (a probe samples, a latent comes from the whole segment), so what it does was written
+down beforehand for every logged state, and the targets are made here from those notes: d3rlpy has
+the networks, the loss, the optimiser and the target's copies.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 import torch
@@ -27,22 +27,26 @@ from sept_offline.progress import Progress
 from sept_offline.seeding import generator, integer
 from sept_offline.threads import one_thread
 
-CHUNK = 64
-"""Minibatches drawn at once."""
 REPORT = 500
 """Updates between two reports."""
+COLUMNS = (
+    "observations",
+    "actions",
+    "rewards",
+    "next_observations",
+    "next_actions",
+    "returns_to_go",
+    "terminals",
+    "intervals",
+)
+"""Of d3rlpy's minibatches."""
 
 
 class _Noted:
-    """The policy under evaluation: its next actions, noted for the minibatch at hand."""
+    """Where d3rlpy wants the policy under evaluation: its actions are notes, nobody asks it."""
 
     def __init__(self) -> None:
         self.impl = self
-        self.next_actions = torch.zeros(0, dtype=torch.int64)
-
-    def predict_best_action(self, _: torch.Tensor) -> torch.Tensor:
-        """What was noted, whatever the state."""
-        return self.next_actions
 
 
 class FittedQ:
@@ -52,20 +56,20 @@ class FittedQ:
         self, inputs: int, num_actions: int, horizon: int, config: OpeConfig, seed: int
     ) -> None:
         self.updates = updates = config.updates_for(horizon)
+        self.every = config.target_every_for(horizon)
         self.config, self.seed = config, seed
-        self._policy = _Noted()
         settings = FQEConfig(
             learning_rate=config.learning_rate,
             optim_factory=AdamFactory(lr_scheduler_factory=CosineAnnealingLRFactory(T_max=updates)),
             encoder_factory=VectorEncoderFactory(hidden_units=list(config.hidden)),
             batch_size=config.batch_size,
             gamma=1.0,
-            target_update_interval=config.target_every_for(horizon),
+            target_update_interval=self.every,
         )
         # d3rlpy initialises from torch's global generator: fork it
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(integer(seed, "weights"))
-            algorithm = DiscreteFQE(self._policy, settings)
+            algorithm = DiscreteFQE(_Noted(), settings)
             algorithm.create_impl((inputs,), num_actions)
         self._impl = algorithm.impl
 
@@ -77,55 +81,91 @@ class FittedQ:
         if not len(rows):
             raise TrainingError("There is not a single transition to fit a Q to.")
         rng = generator(self.seed, "minibatches")
-        edges = np.cumsum(data.probabilities, axis=1)
         size = self.config.batch_size
         progress.start(title, self.updates, "updates")
         self._impl.modules.set_train()
         with one_thread():
-            for update in range(self.updates):
-                if update % CHUNK == 0:
-                    drawn = rows[rng.integers(0, len(rows), size=CHUNK * size)]
-                    chance = rng.random(CHUNK * size)
-                part = slice(update % CHUNK * size, (update % CHUNK + 1) * size)
-                loss = self._update(data, edges, drawn[part], chance[part], update)
-                if not math.isfinite(loss):
-                    raise TrainingError(f"The loss of the fitted Q is {loss} at update {update}.")
-                if update % REPORT == 0:
-                    progress.update(update, loss=loss)
+            for first in range(0, self.updates, self.every):
+                count = min(self.every, self.updates - first)
+                drawn = rows[rng.integers(0, len(rows), size=count * size)]
+                batch, value = self._targets(data, drawn, data.draw_actions(rng))
+                for update in range(count):
+                    part = slice(update * size, (update + 1) * size)
+                    loss = self._update(_part(batch, part), value[part])
+                    if not math.isfinite(loss):
+                        raise TrainingError(
+                            f"The loss of the fitted Q is {loss} at update {first + update}."
+                        )
+                    if (first + update) % REPORT == 0:
+                        progress.update(first + update, loss=loss)
+                self._impl.update_target()
         progress.update(self.updates)
         progress.finish()
         return self
 
-    def _update(
-        self, data: Transitions, edges: Doubles, rows: Any, chance: Doubles, update: int
-    ) -> float:
-        after = data.row[rows] + 1
-        # one draw a transition from what the agent would do: a probe's expectation, in the mean
-        places = (edges[after] <= (chance * edges[after, -1])[:, None]).sum(axis=1)
-        places = np.minimum(places, edges.shape[1] - 1)
-        self._policy.next_actions = torch.from_numpy(places)
-        actions = torch.from_numpy(data.actions[rows]).view(-1, 1)
-        rewards = torch.from_numpy(data.rewards[rows]).view(-1, 1)
-        batch = TorchMiniBatch(
-            observations=torch.from_numpy(data.inputs[data.row[rows]]),
-            actions=actions,
-            rewards=rewards,
-            next_observations=torch.from_numpy(data.inputs[after]),
-            next_actions=actions,
-            returns_to_go=rewards,
-            terminals=torch.from_numpy(data.last[rows]).view(-1, 1),
-            intervals=torch.ones_like(rewards),
-            device="cpu:0",
-        )
-        loss: float = self._impl.inner_update(batch, update + 1)["loss"]
-        return loss
+    def _targets(
+        self, data: Transitions, rows: NDArray[np.int64], choice: NDArray[np.int64]
+    ) -> tuple[TorchMiniBatch, torch.Tensor]:
+        """Steps `rows[n]` for d3rlpy, and the value `[n, 1]` of what comes after their rewards.
 
-    def values(self, inputs: NDArray[np.float32], scale: float) -> Doubles:
-        """Q `[n, A]` of `inputs[n, m]`, in the rewards' own units."""
+        A step's rewards are all that was earned as long as the log did what the agent does,
+        `choice[R]`; where they part comes the target's value of the agent's action: a tree backup.
+        """
+        ends, earned = data.until_parting(choice)
+        ends = ends[rows]
+        after = data.row[ends] + 1
+        batch = _minibatch(
+            data.inputs[data.row[rows]],
+            data.actions[rows],
+            earned[rows],
+            data.inputs[after],
+            data.last[ends],
+        )
+        value = self._impl.compute_target(batch, torch.from_numpy(choice[after])).numpy()
+        return batch, torch.from_numpy(data.attainable(value, after))
+
+    def _update(self, batch: TorchMiniBatch, value: torch.Tensor) -> float:
+        loss = self._impl.compute_loss(batch, value)
+        optimiser = self._impl.modules.optim
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        return float(loss.detach())
+
+    def values(self, data: Transitions) -> Doubles:
+        """Q `[R, A]` of all logged states, in the rewards' own units."""
         self._impl.modules.set_eval()
         with one_thread(), torch.no_grad():
             parts = [
                 self._impl._q_func_forwarder.compute_expected_q(torch.from_numpy(part))
-                for part in np.array_split(inputs, max(1, len(inputs) // 65536))
+                for part in np.array_split(data.inputs, max(1, len(data.inputs) // 65536))
             ]
-        return np.asarray(torch.cat(parts).double().numpy() * scale)
+        q = torch.cat(parts).double().numpy()
+        return np.asarray(data.attainable(q, slice(None)) * data.scale)
+
+
+def _minibatch(
+    observations: NDArray[np.float32],
+    actions: NDArray[np.int64],
+    rewards: NDArray[np.float32],
+    after: NDArray[np.float32],
+    last: NDArray[np.float32],
+) -> TorchMiniBatch:
+    taken = torch.from_numpy(actions).view(-1, 1)
+    earned = torch.from_numpy(rewards).view(-1, 1)
+    return TorchMiniBatch(
+        observations=torch.from_numpy(observations),
+        actions=taken,
+        rewards=earned,
+        next_observations=torch.from_numpy(after),
+        next_actions=taken,
+        returns_to_go=earned,
+        terminals=torch.from_numpy(last).view(-1, 1),
+        intervals=torch.ones_like(earned),
+        device="cpu:0",
+    )
+
+
+def _part(batch: TorchMiniBatch, part: slice) -> TorchMiniBatch:
+    columns = {name: getattr(batch, name)[part] for name in COLUMNS}
+    return TorchMiniBatch(**columns, device=batch.device)

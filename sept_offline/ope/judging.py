@@ -164,6 +164,7 @@ def judge(
         agree=best.low <= fitted.high and fitted.low <= best.high,
         travelled=config.travels(horizon),
         within=bool(fitted.low <= table.returns.max() and table.returns.min() <= fitted.high),
+        narrow=bool(fitted.high - fitted.low <= np.ptp(table.returns)),
     )
     said, reasons = verdict(found, evidence)
     return Judgement(
@@ -299,7 +300,7 @@ def fitted_values(
             integer(seed, "fitted q", name),
         )
         .fit(moves, rows if rows.any() else everyone, f"fitted Q of {name}", progress)
-        .values(moves.inputs, moves.scale)
+        .values(moves)
         for name, rows in (("all", everyone), ("one half", ~half), ("the other", half))
     )
     at = np.zeros(len(choices), dtype=np.int64)
@@ -345,9 +346,12 @@ def estimate_all(
     }
     plain = float(effective_size(_unweighted(table), equal).min())
     tail = (1 - config.confidence) / 2
+    # an episode may end at any step, so no reward at all is among what can be earned
+    horizon = table.rewards.shape[1]
+    bounds = horizon * table.rewards.min(initial=0.0), horizon * table.rewards.max(initial=0.0)
     result = {}
     for name, answer in answers.items():
-        low, high = np.quantile(answer[1:], [tail, 1 - tail])
+        low, high = np.clip(np.quantile(answer[1:], [tail, 1 - tail]), *bounds)
         if name in ("pdis", "wpdis") and found.covered_steps < table.rewards.shape[1]:
             # Hardly anybody followed the agent to the end: any logged return may be its own.
             low, high = min(low, table.returns.min()), max(high, table.returns.max())

@@ -20,7 +20,7 @@ class Transitions:
     inputs `[R, m]` of all logged states, row `[N']` of a step's own (its next one's is row + 1);
     actions `[N']`; rewards `[N']`, divided by `scale`; last `[N']`: 1 where nothing follows, be it
     that the episode ended or that the horizon is reached; probabilities `[R, A]`: the agent's;
-    episode `[N']`: its position in the data.
+    episode `[N']`: its position in the data; left `[R]`: steps before the horizon.
     """
 
     inputs: NDArray[np.float32]
@@ -30,7 +30,48 @@ class Transitions:
     last: NDArray[np.float32]
     probabilities: NDArray[np.float64]
     episode: NDArray[np.int64]
+    left: NDArray[np.float32]
     scale: float
+
+    def draw_actions(self, rng: np.random.Generator) -> NDArray[np.int64]:
+        """`[R]`: what the agent does in each logged state; drawn where it has a choice."""
+        choice: NDArray[np.int64] = self.probabilities.argmax(axis=1)
+        open_ = self.probabilities[np.arange(len(choice)), choice] < 1
+        edges = np.cumsum(self.probabilities[open_], axis=1)
+        chance = rng.random((len(edges), 1)) * edges[:, -1:]
+        choice[open_] = np.minimum((edges <= chance).sum(axis=1), edges.shape[1] - 1)
+        return choice
+
+    def until_parting(
+        self, choice: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """From each step on, the last step `[N']` up to which the log does what the agent does.
+
+        And what was earned until then, `[N']`. The first step counts whatever was done.
+        """
+        count = len(self.row)
+        goes_on = np.zeros(count, dtype=bool)
+        goes_on[:-1] = (
+            (self.last[:-1] == 0)
+            & (self.episode[1:] == self.episode[:-1])
+            & (choice[self.row[1:]] == self.actions[1:])
+        )
+        stops = np.where(goes_on, count, np.arange(count))
+        ends = np.minimum.accumulate(stops[::-1])[::-1]
+        total = np.cumsum(self.rewards, dtype=np.float64)
+        earned = total[ends] - total + self.rewards
+        return ends, earned.astype(np.float32)
+
+    def attainable(self, values: NDArray[Any], rows: Any) -> NDArray[Any]:
+        """Values `[n, k]` of `rows[n]`, none beyond what the rewards of the steps left allow.
+
+        An episode may also end at any step, so 0 is among them. Without bounds a Q that feeds on
+        its own guesses can run away.
+        """
+        left = self.left[rows, None]
+        least, most = min(0.0, float(self.rewards.min())), max(0.0, float(self.rewards.max()))
+        bounded: NDArray[Any] = np.clip(values, left * least, left * most)
+        return bounded
 
 
 def transitions(
@@ -73,5 +114,6 @@ def transitions(
         last=last[kept].astype(np.float32),
         probabilities=followed.probabilities,
         episode=np.repeat(np.arange(len(starts)), ends - starts + 1)[kept],
+        left=np.maximum(horizon - clock, 0),
         scale=scale,
     )

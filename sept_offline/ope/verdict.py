@@ -99,14 +99,17 @@ class Evidence:
     """Whether the fitted Q had updates enough for values to travel the whole horizon."""
     within: bool
     """Whether the interval of fitted Q evaluation meets the range of logged returns."""
+    narrow: bool
+    """Whether that interval is no wider than the range of logged returns."""
 
 
 def verdict(found: Overlap, evidence: Evidence) -> tuple[Verdict, list[str]]:
     """`trust`, `caution` or `uncovered`, and the reasons against a better one.
 
     uncovered: less than 90 % of the agent's choices are supported; or the weights are those of
-    fewer than 5 episodes and nothing else vouches for the fitted Q, because it leaves the range of
-    logged returns, disagrees with the doubly robust estimate or had too few updates.
+    fewer than 5 episodes and nothing else vouches for the fitted Q, because its interval leaves the
+    range of logged returns, or is wider, or disagrees with the doubly robust estimate, or because
+    it had too few updates.
     trust: at least 99 % supported, the weight of at least 30 episodes with no more than a fifth on
     one of them, logged probabilities of all actions, episodes that neither agent nor Q was fitted
     to and of which no more than 1 % were cut short, updates enough, and estimates that agree and
@@ -118,8 +121,10 @@ def verdict(found: Overlap, evidence: Evidence) -> tuple[Verdict, list[str]]:
         reasons.append(f"{1 - found.support:.1%} of the agent's choices were hardly ever logged")
     if found.ess < ENOUGH:
         reasons.append(f"the agent's weights are those of {found.ess:.1f} episodes")
-        vouched = evidence.agree and evidence.within and evidence.travelled
-        bad |= found.ess < LITTLE and not vouched
+        sound = evidence.agree and evidence.within and evidence.travelled and evidence.narrow
+        bad |= found.ess < LITTLE and not sound
+        if found.ess < LITTLE and not evidence.narrow:
+            reasons.append("the interval of fitted Q evaluation is wider than all logged returns")
     if found.largest_weight > DOMINANT and found.ess > 0:
         reasons.append(f"one episode has {found.largest_weight:.0%} of the weight")
     if not evidence.agree:

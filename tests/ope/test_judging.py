@@ -150,6 +150,8 @@ def overlap_of(**values: float) -> Overlap:
         ({"ess": 2.0}, {"agree": False}, "uncovered"),
         ({"ess": 2.0}, {"within": False}, "uncovered"),
         ({"ess": 2.0}, {"travelled": False}, "uncovered"),
+        ({"ess": 2.0}, {"narrow": False}, "uncovered"),
+        ({}, {"narrow": False}, "trust"),
         ({}, {"travelled": False}, "caution"),
         ({}, {"agree": False}, "caution"),
         ({}, {"estimated": True}, "caution"),
@@ -161,7 +163,7 @@ def overlap_of(**values: float) -> Overlap:
 def test_the_rule_of_the_verdict(
     overlap: dict[str, float], evidence: dict[str, bool], expected: str
 ) -> None:
-    fair = {"agree": True, "travelled": True, "within": True}
+    fair = {"agree": True, "travelled": True, "within": True, "narrow": True}
     fair |= {"whole": True, "crossed": True}
     against = {"estimated": False, "in_sample": False}
     found, reasons = verdict(overlap_of(**overlap), Evidence(**(fair | against | evidence)))
