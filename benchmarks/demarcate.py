@@ -63,18 +63,7 @@ def strip(source: Path, target: Path, seed: int, only: int | None = None) -> np.
             probe_steps=meta.probe_steps,
         ) as writer:
             for number, position in enumerate(order.tolist()):
-                episode = episodes[position]
-                writer.append(
-                    instance=f"episode-{number}",
-                    observations=episode.observations,
-                    actions=episode.actions,
-                    rewards=episode.rewards,
-                    propensities=episode.propensities,
-                    terminated=episode.terminated,
-                    truncated=episode.truncated,
-                    behaviour=episode.behaviour,
-                    seed=episode.seed,
-                )
+                writer.copy(episodes[position], instance=f"episode-{number}")
         return index.instance[order]
 
 

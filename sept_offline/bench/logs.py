@@ -127,22 +127,13 @@ def thin(data: Dataset, out: Path, wanted: DataSettings, seed: int) -> None:
         instances=ids,
         hidden=known,
     ) as writer:
+        less = {} if wanted.propensities == "exact" else {"propensities": None}
         for name in ids:
             episodes = data.episodes(name)
             drawn = generator(seed, "bench", "episodes", name).permutation(len(episodes))
             for number in np.sort(drawn[: wanted.episodes]):
                 episode = episodes[int(number)]
-                writer.append(
-                    instance=name,
-                    observations=episode.observations,
-                    actions=episode.actions,
-                    rewards=episode.rewards,
-                    propensities=None if wanted.propensities != "exact" else episode.propensities,
-                    terminated=episode.terminated,
-                    truncated=episode.truncated,
-                    behaviour=episode.behaviour,
-                    seed=episode.seed,
-                )
+                writer.copy(episode, **less)
 
 
 def _given(data: DataSettings) -> dict[str, Any]:

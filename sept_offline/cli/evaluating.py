@@ -102,12 +102,12 @@ def evaluate(
 def _keep(results: Results, run: Path, quiet: bool) -> None:
     """Leave the results with the run; one that cannot be written to was evaluated all the same."""
     from sept_offline.errors import DataError
-    from sept_offline.evaluation.results import KEPT
+    from sept_offline.methods.run import EVALUATED
 
     if not (run / "run.json").is_file():
         return
     try:
-        results.write(run / KEPT)
+        results.write(run / EVALUATED)
     except DataError as problem:
         ConsoleProgress(quiet).message(f"The run does not keep these results: {problem}")
 

@@ -16,10 +16,23 @@ from sept_offline.data.checks import CheckedEpisode, check_episode, hidden_table
 from sept_offline.data.files import Workspace
 from sept_offline.data.mapped import MappedColumn
 from sept_offline.data.publish import kind_of, publish
-from sept_offline.data.records import EpisodeIndex, Metadata, Problem
+from sept_offline.data.records import Episode, EpisodeIndex, Metadata, Problem
 from sept_offline.data.source import DTYPES, Header
 from sept_offline.errors import DataError
 from sept_offline.versions import versions as library_versions
+
+COPIED = (
+    "instance",
+    "observations",
+    "actions",
+    "rewards",
+    "terminated",
+    "truncated",
+    "propensities",
+    "behaviour",
+    "seed",
+)
+"""What a writer is told of an episode."""
 
 
 class DatasetWriter:
@@ -145,6 +158,13 @@ class DatasetWriter:
                 int(seed),
             )
         )
+
+    def copy(self, episode: Episode, **changes: Any) -> None:
+        """Log an episode of another dataset, with `changes` by the names of `append`.
+
+        writer.copy(episode, instance="pump-7")
+        """
+        self.append(**({name: getattr(episode, name) for name in COPIED} | changes))
 
     def close(self, progress: Callable[[str, int], None] | None = None) -> None:
         """Sort, hash, write and publish the file; once closed, do nothing."""

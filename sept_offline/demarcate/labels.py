@@ -71,18 +71,7 @@ def write_labelled(
     ) as writer:
         episodes = data.episodes()
         for done, position in enumerate(np.flatnonzero(kept).tolist()):
-            episode = episodes[position]
-            writer.append(
-                instance=names[labels[position]],
-                observations=episode.observations,
-                actions=episode.actions,
-                rewards=episode.rewards,
-                propensities=episode.propensities,
-                terminated=episode.terminated,
-                truncated=episode.truncated,
-                behaviour=episode.behaviour,
-                seed=episode.seed,
-            )
+            writer.copy(episodes[position], instance=names[labels[position]])
             if done % 500 == 499:
                 progress.update(done + 1)
     progress.finish()

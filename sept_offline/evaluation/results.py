@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 FORMAT = 1
-KEPT = "results.parquet"
-"""In a run directory: the last evaluation of its agent."""
 METADATA = b"sept_offline.results"
 
 

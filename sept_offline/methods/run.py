@@ -23,6 +23,8 @@ from sept_offline.stage import Stage
 
 CHECKPOINT_SECONDS = 20.0
 COLUMNS = ["stage", "update", "metric", "value"]
+EVALUATED = "results.parquet"
+"""The last evaluation of the agent."""
 
 
 class RunDirectory:
@@ -60,7 +62,7 @@ class RunDirectory:
         if restart:
             for leftover in ("checkpoints", "agent", "tensorboard"):
                 remove_tree(self.path / leftover)
-            for name in ("run.json", "metrics.csv", "results.parquet"):
+            for name in ("run.json", "metrics.csv", EVALUATED):
                 (self.path / name).unlink(missing_ok=True)
         if description.exists():
             if not resume:

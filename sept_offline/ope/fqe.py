@@ -50,7 +50,14 @@ class _Noted:
 
 
 class FittedQ:
-    """Q(s, z, t, a) of an agent, fitted to transitions."""
+    """Q(s, z, t, a) of an agent, fitted to transitions.
+
+    final, halfway: its values `[R, A]` of all logged states, in the rewards' own units, after all
+    updates and after half of them.
+    """
+
+    final: Doubles
+    halfway: Doubles
 
     def __init__(
         self, inputs: int, num_actions: int, horizon: int, config: OpeConfig, seed: int
@@ -99,6 +106,9 @@ class FittedQ:
                     if (first + update) % REPORT == 0:
                         progress.update(first + update, loss=loss)
                 self._impl.update_target()
+                if first < self.updates / 2 <= first + count:
+                    self.halfway = self._values(data)
+            self.final = self._values(data)
         progress.update(self.updates)
         progress.finish()
         return self
@@ -132,10 +142,8 @@ class FittedQ:
         optimiser.step()
         return float(loss.detach())
 
-    def values(self, data: Transitions) -> Doubles:
-        """Q `[R, A]` of all logged states, in the rewards' own units."""
-        self._impl.modules.set_eval()
-        with one_thread(), torch.no_grad():
+    def _values(self, data: Transitions) -> Doubles:
+        with torch.no_grad():
             parts = [
                 self._impl._q_func_forwarder.compute_expected_q(torch.from_numpy(part))
                 for part in np.array_split(data.inputs, max(1, len(data.inputs) // 65536))

@@ -256,7 +256,8 @@ class Values:
 
     crossed_q, crossed_v: of Q(s_t, a_t) and V(s_t) by the network fitted to the other half of the
     episodes; whole_v: V(s_t) by one fitted to all. first, second: mean V(s_0) of all episodes by
-    the two halves' networks. crossed: whether there were two halves; a single episode makes one.
+    the two halves' networks. moved: by how much that of the one fitted to all changed in the second
+    half of its updates. crossed: whether there were two halves; a single episode makes one.
     """
 
     crossed_q: Doubles
@@ -264,16 +265,18 @@ class Values:
     whole_v: Doubles
     first: float
     second: float
+    moved: float
     crossed: bool
 
     def fit_error(self, whole: float) -> float:
         """How far a fit may be off, of which the bootstrap of first states knows nothing.
 
         Means over halves vary twice as much as those over all, so (a − b)/2 is the spread of a fit
-        to all; and where more data move the estimate, they are not enough yet: its bias.
+        to all; and where more data or more updates move the estimate, they are not enough yet: its
+        bias.
         """
         bias = whole - (self.first + self.second) / 2
-        return float(np.hypot((self.first - self.second) / 2, bias))
+        return float(np.linalg.norm([(self.first - self.second) / 2, bias, self.moved]))
 
 
 def fitted_values(
@@ -298,9 +301,7 @@ def fitted_values(
             horizon,
             config,
             integer(seed, "fitted q", name),
-        )
-        .fit(moves, rows if rows.any() else everyone, f"fitted Q of {name}", progress)
-        .values(moves)
+        ).fit(moves, rows if rows.any() else everyone, f"fitted Q of {name}", progress)
         for name, rows in (("all", everyone), ("one half", ~half), ("the other", half))
     )
     at = np.zeros(len(choices), dtype=np.int64)
@@ -311,13 +312,17 @@ def fitted_values(
         own = q[at]
         return table.spread(own[taken]), table.spread((choices * own).sum(axis=1))
 
-    (_, whole_v), (first_q, first_v), (second_q, second_v) = map(along, (whole, first, second))
+    _, whole_v = along(whole.final)
+    _, early_v = along(whole.halfway)
+    first_q, first_v = along(first.final)
+    second_q, second_v = along(second.final)
     return Values(
         crossed_q=np.where(half[:, None], first_q, second_q),
         crossed_v=np.where(half[:, None], first_v, second_v),
         whole_v=whole_v,
         first=float(shares @ first_v[:, 0]),
         second=float(shares @ second_v[:, 0]),
+        moved=float(shares @ (whole_v - early_v)[:, 0]),
         crossed=bool(half.any() and not half.all()),
     )
 

@@ -81,11 +81,12 @@ def transitions(
     known: NDArray[np.int64],
     scale: float,
 ) -> Transitions:
-    """Q reads [state, context, clock, whether the probe acts, and which instance it is].
+    """Q reads [state, context, clock, whether the probe acts, what the agent does, which instance].
 
-    With the clock, Q at γ = 1 is the undiscounted value of the steps that are left. The instance is
-    there if it is one of `known[K]`, those with episodes enough: what the agent does not know of
-    it, the estimate may. All others look alike.
+    With the clock, Q at γ = 1 is the undiscounted value of the steps that are left. What the agent
+    does jumps from state to state, and values with it, where the state alone would be smoothed
+    over. The instance is there if it is one of `known[K]`, those with episodes enough: what the
+    agent does not know of it, the estimate may. All others look alike.
     """
     clock = np.zeros(len(steps.observations), dtype=np.float32)
     clock[steps.row] = steps.time
@@ -98,6 +99,7 @@ def transitions(
         followed.contexts,
         (2 * clock / horizon - 1)[:, None],
         followed.probing[:, None],
+        2 * followed.probabilities - 1,
     ]
     if len(known):
         which = np.zeros(len(steps.observations), dtype=np.int64)

@@ -9,7 +9,7 @@ import numpy as np
 from sept_offline.evaluation import Results
 from sept_offline.report.blocks import Block, Note, Section, Table
 from sept_offline.report.episodes import evaluated_alike
-from sept_offline.report.sources import Run
+from sept_offline.report.sources import Evaluated, Run
 from sept_offline.report.text import count, figure, interval, percent, with_error
 from sept_offline.seeding import generator
 
@@ -36,11 +36,10 @@ def against(runs: Sequence[Run]) -> Section:
     )
 
 
-def _table(runs: Sequence[Run], title: str) -> Table:
+def _table(own: Sequence[Evaluated], title: str) -> Table:
     rows = []
-    for run in runs:
-        assert run.results is not None
-        summary = run.results.summary()
+    for one in own:
+        run, summary = one.run, one.results.summary()
         published = run.family.published.get(run.method) if run.family is not None else None
         steps, total, share = (summary[k] for k in ("steps_to_solve", "return", "normalised"))
         rows.append(
@@ -68,15 +67,13 @@ def _table(runs: Sequence[Run], title: str) -> Table:
     )
 
 
-def _differences(runs: Sequence[Run], family: str) -> list[Block]:
+def _differences(own: Sequence[Evaluated], family: str) -> list[Block]:
     """Each run against the first, instance by instance."""
-    first = runs[0]
-    assert first.results is not None
+    first, *others = own
     rows = []
-    for run in runs[1:]:
-        assert run.results is not None
-        cells = [_paired(run.results, first.results, name) for name, _ in FIELDS]
-        rows.append((f"{run.name} − {first.name}", *cells))
+    for one in others:
+        cells = [_paired(one.results, first.results, name) for name, _ in FIELDS]
+        rows.append((f"{one.run.name} − {first.run.name}", *cells))
     kept = [n for n in range(len(FIELDS)) if any(row[n + 1] != "–" for row in rows)]
     if not kept:
         return []

@@ -14,7 +14,7 @@ from sept_offline.evaluation.results import EpisodeResult
 from sept_offline.report.blocks import Block, Chart, Note, Player, Section, Table
 from sept_offline.report.charts import Line, bars_chart, colour_of, dash_of, lines_chart
 from sept_offline.report.scenes import playable
-from sept_offline.report.sources import Run
+from sept_offline.report.sources import Evaluated, Run, evaluated
 from sept_offline.report.text import count, figure, percent, with_error
 
 LEVEL = 0.95
@@ -27,19 +27,19 @@ Array = NDArray[np.float64]
 def episodes(runs: Sequence[Run]) -> Section:
     """Runs that were evaluated alike together in each chart, one table a run."""
     blocks: list[Block] = []
-    there = [run for run in runs if run.results is not None]
+    there = evaluated(runs)
     for run in runs:
         if run.results is None:
             blocks.append(Note(f"{run.name}: {run.missing['results']}"))
-    blocks += _player(there)
-    alike = evaluated_alike(there)
+    blocks += _player([one.run for one in there])
+    alike = evaluated_alike(runs)
     for (family, split, limit), own in alike.items():
         where = f"{family}, {split}" if len(alike) > 1 else family
         if len({key[:2] for key in alike}) < len(alike):
             where += f", at most {limit} steps"
         blocks += _charts(own, runs, f" ({where})", f"{family}-{split}-{limit}", limit)
-    for run in there:
-        blocks.append(_table(run, alone=len(there) == 1))
+    for one in there:
+        blocks.append(_table(one, alone=len(there) == 1))
     return Section(
         "episodes",
         "The one episode",
@@ -50,18 +50,17 @@ def episodes(runs: Sequence[Run]) -> Section:
     )
 
 
-def evaluated_alike(runs: Sequence[Run]) -> dict[tuple[str, str, int], list[Run]]:
+def evaluated_alike(runs: Sequence[Run]) -> dict[tuple[str, str, int], list[Evaluated]]:
     """Runs that can be compared: of one family and split, with the same limit of steps."""
-    groups: dict[tuple[str, str, int], list[Run]] = {}
-    for run in runs:
-        if run.results is not None:
-            key = (run.results.family, run.results.instances, run.results.limit)
-            groups.setdefault(key, []).append(run)
+    groups: dict[tuple[str, str, int], list[Evaluated]] = {}
+    for one in evaluated(runs):
+        key = (one.results.family, one.results.instances, one.results.limit)
+        groups.setdefault(key, []).append(one)
     return groups
 
 
 def _charts(
-    own: Sequence[Run], runs: Sequence[Run], where: str, name: str, limit: int
+    own: Sequence[Evaluated], runs: Sequence[Run], where: str, name: str, limit: int
 ) -> list[Block]:
     band = "Bands are 95 % intervals of the mean over instances, where there are several."
     blocks: list[Block] = [
@@ -70,15 +69,15 @@ def _charts(
             f"Cumulative reward{where}",
             f"After each step of the test episode; one that has ended keeps its last value. {band}",
             lines_chart(
-                [_line(run, runs, limit, _cumulative) for run in own],
+                [_line(one, runs, limit, _cumulative) for one in own],
                 "step of the test episode",
                 "cumulative reward",
             ),
         )
     ]
-    solving = [run for run in own if any(e.solved is not None for e in _results(run).episodes)]
+    solving = [one for one in own if any(e.solved is not None for e in one.results.episodes)]
     if solving:
-        lines = [_line(run, runs, limit, _solved, (0.0, 100.0)) for run in solving]
+        lines = [_line(one, runs, limit, _solved, (0.0, 100.0)) for one in solving]
         blocks.append(
             Chart(
                 f"solved-{name}",
@@ -97,14 +96,14 @@ def _charts(
 
 
 def _line(
-    run: Run,
+    one: Evaluated,
     runs: Sequence[Run],
     limit: int,
     value: Callable[[EpisodeResult, int], Array],
     between: tuple[float, float] = (-np.inf, np.inf),
 ) -> Line:
     groups: dict[str, list[Array]] = {}
-    for episode in _results(run).episodes:
+    for episode in one.results.episodes:
         groups.setdefault(episode.instance, []).append(value(episode, limit))
     paths = np.array([np.mean(own, axis=0) for own in groups.values()])
     mean = paths.mean(axis=0)
@@ -114,14 +113,14 @@ def _line(
         half = reach * paths.std(axis=0, ddof=1) / np.sqrt(len(paths))
         low, high = np.clip(mean - half, *between), np.clip(mean + half, *between)
     return Line(
-        run.name,
+        one.run.name,
         np.arange(limit + 1),
         mean,
         low,
         high,
-        colour=run_colour(run, runs),
-        dash=dash_of(look(run.method)),
-        method=run.name,
+        colour=run_colour(one.run, runs),
+        dash=dash_of(look(one.run.method)),
+        method=one.run.name,
     )
 
 
@@ -153,11 +152,15 @@ def _solved(episode: EpisodeResult, limit: int) -> Array:
     return found
 
 
-def _steps(solving: Sequence[Run], runs: Sequence[Run], where: str, name: str, limit: int) -> Chart:
+def _steps(
+    solving: Sequence[Evaluated], runs: Sequence[Run], where: str, name: str, limit: int
+) -> Chart:
     """How often an episode took so many steps."""
     everyone = {
-        run.name: [e.steps_to_solve for e in _results(run).episodes if e.steps_to_solve is not None]
-        for run in solving
+        one.run.name: [
+            e.steps_to_solve for e in one.results.episodes if e.steps_to_solve is not None
+        ]
+        for one in solving
     }
     least = min(min(steps) for steps in everyone.values())
     width = max(1, -(-(limit - least + 1) // 40))
@@ -167,7 +170,7 @@ def _steps(solving: Sequence[Run], runs: Sequence[Run], where: str, name: str, l
         run: (np.histogram(steps, edges)[0] / len(steps)).tolist()
         for run, steps in everyone.items()
     }
-    colours = [run_colour(run, runs) for run in solving]
+    colours = [run_colour(one.run, runs) for one in solving]
     return Chart(
         f"steps-{name}",
         f"Steps to solve{where}",
@@ -177,8 +180,8 @@ def _steps(solving: Sequence[Run], runs: Sequence[Run], where: str, name: str, l
     )
 
 
-def _table(run: Run, alone: bool) -> Table:
-    results = _results(run)
+def _table(one: Evaluated, alone: bool) -> Table:
+    results = one.results
     groups: dict[str, list[EpisodeResult]] = {}
     for episode in results.episodes:
         groups.setdefault(episode.instance, []).append(episode)
@@ -199,7 +202,7 @@ def _table(run: Run, alone: bool) -> Table:
     columns = ["instance", "episodes", "return", "steps", "solved", "share"]
     columns += ["uncertainty", "novelty", "flagged"]
     return Table(
-        f"Test instances{'' if alone else f': {run.name}'}",
+        f"Test instances{'' if alone else f': {one.run.name}'}",
         columns,
         rows,
         note=_summary(results),
@@ -247,8 +250,3 @@ def _player(runs: Sequence[Run]) -> list[Block]:
 def _mean(values: Sequence[float | bool | None]) -> float | None:
     there = [float(value) for value in values if value is not None]
     return sum(there) / len(there) if there else None
-
-
-def _results(run: Run) -> Results:
-    assert run.results is not None
-    return run.results

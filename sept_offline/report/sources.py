@@ -15,10 +15,10 @@ from sept_offline.data import Dataset, load_dataset
 from sept_offline.data.filesystems import Place, locate, place_kind
 from sept_offline.errors import DataError, FamilyError, SeptError
 from sept_offline.evaluation import Results, load_results
-from sept_offline.evaluation.results import KEPT
 from sept_offline.family import Family, load_family
 from sept_offline.files import read_json
 from sept_offline.methods.hold_out import in_ranges
+from sept_offline.methods.run import EVALUATED
 from sept_offline.report.text import shown_path
 
 
@@ -52,6 +52,19 @@ class Run:
     def method(self) -> str:
         """The method that was fitted."""
         return str(self.record["method"])
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """A run that has been evaluated."""
+
+    run: Run
+    results: Results
+
+
+def evaluated(runs: Sequence[Run]) -> list[Evaluated]:
+    """Those of `runs` that have results."""
+    return [Evaluated(run, run.results) for run in runs if run.results is not None]
 
 
 @dataclass(frozen=True)
@@ -143,10 +156,10 @@ def _agent(path: Path, missing: dict[str, str]) -> Agent | None:
 
 def _results(path: Path, missing: dict[str, str]) -> Results | None:
     """The last evaluation; one of no episodes is none."""
-    if not (path / KEPT).is_file():
+    if not (path / EVALUATED).is_file():
         return None
     try:
-        found = load_results(path / KEPT)
+        found = load_results(path / EVALUATED)
     except SeptError as problem:
         missing["results"] = f"Its test episodes cannot be read: {problem}"
         return None

@@ -281,15 +281,7 @@ def test_a_view_fits_like_the_same_episodes_in_a_file(data: Dataset, tmp_path: P
     path = tmp_path / "part.h5"
     with DatasetWriter(path, num_actions=4, family="navigation2d", probe_steps=2) as writer:
         for episode in view.episodes():
-            writer.append(
-                instance=episode.instance,
-                observations=episode.observations,
-                actions=episode.actions,
-                rewards=episode.rewards,
-                propensities=episode.propensities,
-                terminated=episode.terminated,
-                truncated=episode.truncated,
-            )
+            writer.copy(episode)
     first, second = (so.fit(d, "sept", TINY, seed=0) for d in (view, so.load_dataset(path)))
     so.save_agent(first, tmp_path / "first")
     so.save_agent(second, tmp_path / "second")

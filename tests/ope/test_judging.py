@@ -291,15 +291,7 @@ def test_fitted_episodes_are_known_again_in_longer_logs(tmp_path: Path, data: Da
     fitted = np.arange(36) < 30
     with DatasetWriter(tmp_path / "short.h5", num_actions=2, probe_steps=1) as writer:
         for episode in long.select(fitted).episodes():
-            writer.append(
-                instance=episode.instance,
-                observations=episode.observations,
-                actions=episode.actions,
-                rewards=episode.rewards,
-                terminated=episode.terminated,
-                truncated=episode.truncated,
-                propensities=episode.propensities,
-            )
+            writer.copy(episode)
     so.fit(tmp_path / "short.h5", "avg", two, out=tmp_path / "run")
     found = so.judge(tmp_path / "run", long, HASTY)
     assert (found.judged_on, found.episodes) == ("held out", 6)
