@@ -110,7 +110,7 @@ def run(family: str, seed: int, folder: Path, one: bool, fit: bool) -> Cell:
     return cell
 
 
-def table(cells: list[Cell]) -> str:
+def tables(cells: list[Cell]) -> str:
     """All cells in Markdown."""
     lines = [
         "| logs | episodes | true | found | adjusted Rand | goal | stability | separation | unsure "
@@ -139,7 +139,12 @@ def table(cells: list[Cell]) -> str:
                 f"| {cell['family']}, seed {cell['seed']}: {name} | {solved} | {shown} | "
                 f"{earned['mean']:.4g} ± {earned['se']:.2g} |"
             )
-    return "\n".join(lines)
+    return "\n".join(lines) + "\n"
+
+
+def read(path: Path) -> list[Cell]:
+    """The cells that are finished."""
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
 def main() -> None:
@@ -155,8 +160,7 @@ def main() -> None:
     arguments = parser.parse_args()
     arguments.results.parent.mkdir(parents=True, exist_ok=True)
     arguments.datasets.mkdir(parents=True, exist_ok=True)
-    lines = arguments.results.read_text().splitlines() if arguments.results.exists() else []
-    cells = [json.loads(line) for line in lines]
+    cells = read(arguments.results)
     keys = ("family", "seed", "one", "fit")
     for family in [] if arguments.table else arguments.families:
         for seed in range(arguments.seeds):
@@ -168,7 +172,7 @@ def main() -> None:
             with arguments.results.open("a") as file:
                 file.write(json.dumps(cell) + "\n")
             print(json.dumps(cell), flush=True)
-    print(table(cells))
+    print(tables(cells))
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ import argparse
 import json
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -103,30 +104,33 @@ def run_cell(family: so.Family, name: str, seed: int, data: Any, arguments: Any)
     }
 
 
-def coverage(cells: list[Cell]) -> None:
+def tables(cells: list[Cell]) -> str:
+    """Coverage, ranking and the agents themselves, in Markdown."""
+    return "\n".join([*coverage(cells), "", *ranking(cells), "", *each_agent(cells)]) + "\n"
+
+
+def coverage(cells: list[Cell]) -> list[str]:
     """How often each estimator's interval holds the truth, by family and verdict."""
-    print(
-        "| family | verdict | cells | "
-        + " | ".join(ESTIMATORS)
-        + " | width of fqe | error of fqe |"
-    )
-    print("|---|---|" + "---|" * (len(ESTIMATORS) + 3))
+    columns = ["family", "verdict", "cells", *ESTIMATORS, "headline", "width", "error"]
+    lines = [row(columns), row(["---"] * len(columns))]
     groups: dict[tuple[str, str], list[Cell]] = {}
     for cell in cells:
-        for verdict in (cell["verdict"], "all"):
-            groups.setdefault((cell["family"], verdict), []).append(cell)
-    for (family, verdict), own in sorted(groups.items()):
+        for said in (cell["verdict"], "all"):
+            groups.setdefault((cell["family"], said), []).append(cell)
+    for (family, said), own in sorted(groups.items()):
         spread = np.std([cell["truth"] for cell in groups[family, "all"]]) or 1.0
-        held = [f"{np.mean([holds(cell, name) for cell in own]):.0%}" for name in ESTIMATORS]
-        width = np.median(
-            [c["estimators"]["fqe"]["high"] - c["estimators"]["fqe"]["low"] for c in own]
+        found = [cell["estimators"][cell["headline"]] for cell in own]
+        width = np.median([one["high"] - one["low"] for one in found])
+        error = np.median(
+            [abs(one["mean"] - cell["truth"]) for one, cell in zip(found, own, strict=True)]
         )
-        error = np.median([abs(c["estimators"]["fqe"]["mean"] - c["truth"]) for c in own])
-        print(
-            f"| {family} | {verdict} | {len(own)} | {' | '.join(held)} | "
-            f"{width / spread:.2f} | {error / spread:.2f} |"
+        held = [[holds(cell, name) for cell in own] for name in ESTIMATORS]
+        held.append([holds(cell, cell["headline"]) for cell in own])
+        shares = [f"{np.mean(one):.0%}" for one in held]
+        lines.append(
+            row([family, said, len(own), *shares, f"{width / spread:.2f}", f"{error / spread:.2f}"])
         )
-    print("width, error: medians, in standard deviations of the agents' true returns")
+    return lines
 
 
 def holds(cell: Cell, name: str) -> bool:
@@ -135,10 +139,10 @@ def holds(cell: Cell, name: str) -> bool:
     return bool(found["low"] - slack <= cell["truth"] <= found["high"] + slack)
 
 
-def ranking(cells: list[Cell]) -> None:
+def ranking(cells: list[Cell]) -> list[str]:
     """Spearman's correlation of estimates and true returns over agents: a seed's, then the mean."""
-    print("| family | seeds | agents | " + " | ".join(ESTIMATORS) + " | best agent by fqe |")
-    print("|---|" + "---|" * (len(ESTIMATORS) + 3))
+    columns = ["family", "seeds", "agents", *ESTIMATORS, "lost by choosing by fqe"]
+    lines = [row(columns), row(["---"] * len(columns))]
     for family in sorted({cell["family"] for cell in cells}):
         seeds: dict[int, list[Cell]] = {}
         for cell in cells:
@@ -152,11 +156,33 @@ def ranking(cells: list[Cell]) -> None:
             values = [correlation(own, name) for own in full]
             there = [value for value in values if np.isfinite(value)]
             shown.append(f"{np.mean(there):.2f}" if there else "–")
-        regret = [lost(own) for own in full]
-        print(
-            f"| {family} | {len(full)} | {max(map(len, full))} | {' | '.join(shown)} | "
-            f"{np.mean(regret):.0%} of the range is lost |"
-        )
+        regret = np.mean([lost(own) for own in full])
+        lines.append(row([family, len(full), max(map(len, full)), *shown, f"{regret:.0%}"]))
+    return lines
+
+
+def each_agent(cells: list[Cell]) -> list[str]:
+    """What each agent earned and what was said of it, means over seeds."""
+    columns = ["family", "agent", "seeds", "true return", "headline", "held", "verdicts"]
+    lines = [row(columns), row(["---"] * len(columns))]
+    for family in sorted({cell["family"] for cell in cells}):
+        for name in AGENTS:
+            own = [cell for cell in cells if (cell["family"], cell["agent"]) == (family, name)]
+            if not own:
+                continue
+            truth = np.mean([cell["truth"] for cell in own])
+            said = np.mean([cell["estimators"][cell["headline"]]["mean"] for cell in own])
+            held = sum(holds(cell, cell["headline"]) for cell in own)
+            verdicts = Counter(cell["verdict"] for cell in own)
+            words = ", ".join(f"{count} {word}" for word, count in sorted(verdicts.items()))
+            numbers = [f"{truth:.4g}", f"{said:.4g}", f"{held} of {len(own)}"]
+            lines.append(row([family, name, len(own), *numbers, words]))
+    return lines
+
+
+def row(values: Iterable[Any]) -> str:
+    """One line of a table."""
+    return f"| {' | '.join(str(value) for value in values)} |"
 
 
 def correlation(own: list[Cell], name: str) -> float:
@@ -221,9 +247,7 @@ def main() -> None:
             )
     cells = [cell for cell in read(arguments.out) if cell["family"] in arguments.families]
     if cells:
-        coverage(cells)
-        print()
-        ranking(cells)
+        print(tables(cells))
 
 
 if __name__ == "__main__":

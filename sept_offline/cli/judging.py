@@ -14,20 +14,15 @@ from sept_offline.cli.options import json_option, quiet_option
 if TYPE_CHECKING:
     from sept_offline.ope import Judgement
 
-NAMES = {
-    "fqe": "fitted Q evaluation",
-    "dm": "direct method, cross-fitted",
-    "pdis": "per-decision importance sampling",
-    "wpdis": "  self-normalised",
-    "dr": "doubly robust",
-    "wdr": "  self-normalised",
-}
-
 
 @click.command()
 @click.argument("run", type=FOLDER)
 @click.argument("dataset", type=DATASET)
-@click.option("--horizon", type=click.IntRange(min=1), help="The longest episode's by default.")
+@click.option(
+    "--horizon",
+    type=click.IntRange(min=1),
+    help="Steps; by default as many as half of the episodes reach.",
+)
 @click.option("--in-sample", is_flag=True, help="Judge on all episodes, learned from or not.")
 @click.option(
     "--confidence",
@@ -70,20 +65,36 @@ def ope(
         in_sample=in_sample,
         progress=ConsoleProgress(quiet),
     )
+    _keep(judgement, run, quiet)
     if as_json:
         print_json(judgement.summary())
         return
     _print(judgement)
 
 
+def _keep(judgement: Judgement, run: Path, quiet: bool) -> None:
+    """Leave the answer with the run, for a report; where that cannot be, it is said."""
+    from sept_offline.files import write_json
+    from sept_offline.methods.run import JUDGED
+
+    if not (run / "run.json").is_file():
+        return
+    try:
+        write_json(run / JUDGED, judgement.summary())
+    except OSError as problem:
+        ConsoleProgress(quiet).message(f"The run does not keep this answer: {problem}")
+
+
 def _print(judgement: Judgement) -> None:
+    from sept_offline.ope import TITLES
+
     print_table(
         f"{judgement.method} · return of at most {judgement.horizon:,} steps · "
         f"{judgement.episodes:,} episodes of {judgement.instances} instances, "
         f"{judgement.judged_on}",
         ["estimator", "mean", "low", "high", "effective episodes"],
         [
-            [NAMES.get(name, name), found.mean, found.low, found.high, round(found.ess, 1)]
+            [TITLES.get(name, name), found.mean, found.low, found.high, round(found.ess, 1)]
             for name, found in judgement.estimators.items()
         ],
     )
@@ -103,7 +114,7 @@ def _print(judgement: Judgement) -> None:
         click.echo("The logs lack probabilities: those of the behaviour are estimated.")
     quoted = judgement.estimators[judgement.headline]
     click.echo(
-        f"verdict: {judgement.verdict}; {NAMES[judgement.headline].strip()} says "
+        f"verdict: {judgement.verdict}; {TITLES[judgement.headline]} says "
         f"{quoted.mean:,.4g} ({quoted.low:,.4g} … {quoted.high:,.4g})"
     )
     for reason in judgement.reasons:

@@ -25,12 +25,15 @@ CHECKPOINT_SECONDS = 20.0
 COLUMNS = ["stage", "update", "metric", "value"]
 EVALUATED = "results.parquet"
 """The last evaluation of the agent."""
+JUDGED = "ope.json"
+"""What logs last said of the agent's worth."""
 
 
 class RunDirectory:
     """`run.json`, `metrics.csv`, `checkpoints/` and, once finished, `agent/`.
 
-    `results.parquet`, its last evaluation, is left there by whoever evaluates it.
+    `results.parquet`, its last evaluation, is left there by whoever evaluates it, and `ope.json` by
+    whoever judges it from logs.
     """
 
     def __init__(self, path: str | Path, checkpoint_seconds: float = CHECKPOINT_SECONDS) -> None:
@@ -62,7 +65,7 @@ class RunDirectory:
         if restart:
             for leftover in ("checkpoints", "agent", "tensorboard"):
                 remove_tree(self.path / leftover)
-            for name in ("run.json", "metrics.csv", EVALUATED):
+            for name in ("run.json", "metrics.csv", EVALUATED, JUDGED):
                 (self.path / name).unlink(missing_ok=True)
         if description.exists():
             if not resume:

@@ -13,7 +13,7 @@ class OpeConfig:
     """How an agent is judged from logs."""
 
     horizon: int | None = None
-    """Steps after which an episode is cut; the longest logged episode's by default."""
+    """Steps after which an episode is cut; by default as many as half of the episodes reach."""
     confidence: float = 0.95
     """How often an interval is to hold the truth."""
     replicates: int = 1000

@@ -33,7 +33,7 @@ from sept_offline.ope.resampling import (
     resampled_over,
     with_enough,
 )
-from sept_offline.ope.table import Doubles, Table, tabulate
+from sept_offline.ope.table import Doubles, Table, common_horizon, tabulate
 from sept_offline.ope.transitions import Transitions, transitions
 from sept_offline.ope.verdict import (
     LITTLE,
@@ -49,6 +49,15 @@ from sept_offline.probe import Behaviour, logged_or_estimated
 from sept_offline.progress import Progress, Silent
 from sept_offline.seeding import generator, integer
 
+TITLES = {
+    "fqe": "fitted Q evaluation",
+    "dm": "direct method, cross-fitted",
+    "pdis": "per-decision importance sampling",
+    "wpdis": "the same, self-normalised",
+    "dr": "doubly robust",
+    "wdr": "doubly robust, self-normalised",
+}
+"""The estimators by their names."""
 REPEATED = 0.01
 """More fitted episodes than this alike, and a digest does not name an episode."""
 
@@ -127,7 +136,7 @@ def judge(
     judged, judged_on = unseen(agent, data, in_sample)
     steps = judged.steps()
     _check_finite(judged, steps)
-    horizon = config.horizon or int(judged.episode_index.length.max())
+    horizon = config.horizon or common_horizon(steps)
     if horizon > judged.episode_index.length.max():
         raise DataError(
             f"The horizon is {horizon} steps, but no judged episode of {data.path} has more than "

@@ -47,6 +47,19 @@ class Table:
         return total
 
 
+def common_horizon(steps: Steps) -> int:
+    """The longest horizon that at least half of the episodes reach; ended ones reach any.
+
+    Beyond it more is guessed of episodes that were cut than was seen of the others.
+    """
+    starts = np.flatnonzero(steps.time == 0)
+    length = np.diff(np.append(starts, len(steps.time)))
+    ended = steps.terminations[starts + length - 1]
+    longest = int(length.max())
+    reached = np.sort(np.where(ended, longest, length))[::-1]
+    return int(reached[(len(reached) + 1) // 2 - 1])
+
+
 def tabulate(
     steps: Steps, target: Doubles, behaviour: Doubles, horizon: int, shares: Doubles | None = None
 ) -> Table:

@@ -13,6 +13,7 @@ from sept_offline.evaluation import Results
 from sept_offline.evaluation.results import EpisodeResult
 from sept_offline.report.blocks import Block, Chart, Note, Player, Section, Table
 from sept_offline.report.charts import Line, bars_chart, colour_of, dash_of, lines_chart
+from sept_offline.report.judged import judged
 from sept_offline.report.scenes import playable
 from sept_offline.report.sources import Evaluated, Run, evaluated
 from sept_offline.report.text import count, figure, percent, with_error
@@ -31,6 +32,8 @@ def episodes(runs: Sequence[Run]) -> Section:
     for run in runs:
         if run.results is None:
             blocks.append(Note(f"{run.name}: {run.missing['results']}"))
+    for run in runs:
+        blocks += judged(run)
     blocks += _player([one.run for one in there])
     alike = evaluated_alike(runs)
     for (family, split, limit), own in alike.items():

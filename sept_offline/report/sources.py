@@ -18,7 +18,8 @@ from sept_offline.evaluation import Results, load_results
 from sept_offline.family import Family, load_family
 from sept_offline.files import read_json
 from sept_offline.methods.hold_out import in_ranges
-from sept_offline.methods.run import EVALUATED
+from sept_offline.methods.run import EVALUATED, JUDGED
+from sept_offline.ope import Estimate
 from sept_offline.report.text import shown_path
 
 
@@ -28,6 +29,21 @@ class Metric:
 
     updates: list[int]
     values: list[float]
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What logs said of an agent's worth, as `ope` left it."""
+
+    horizon: int
+    episodes: int
+    instances: int
+    judged_on: str
+    logged_return: float
+    estimators: dict[str, Estimate]
+    headline: str
+    verdict: str
+    reasons: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -44,9 +60,10 @@ class Run:
     data: Dataset | None
     """What it learned from: without the episodes that were held out."""
     results: Results | None
+    judged: Judged | None
     family: Family | None
     missing: dict[str, str]
-    """"agent", "data", "results" → the line that stands in for it."""
+    """"agent", "data", "results", "judged" → the line that stands in for it."""
 
     @property
     def method(self) -> str:
@@ -136,6 +153,7 @@ def read_run(path: Path, dataset: str | Place | None = None) -> Run:
         agent=agent,
         data=_logs(path, record, dataset, missing),
         results=results,
+        judged=_judged(path, missing),
         family=family,
         missing=missing,
     )
@@ -167,6 +185,26 @@ def _results(path: Path, missing: dict[str, str]) -> Results | None:
         missing["results"] = "Its last evaluation holds no episodes."
         return None
     return found
+
+
+def _judged(path: Path, missing: dict[str, str]) -> Judged | None:
+    """What `ope` said last; one that is not whole is none."""
+    if not (path / JUDGED).is_file():
+        return None
+    try:
+        found = read_json(path / JUDGED, DataError)
+        told = {name: found[name] for name in Judged.__dataclass_fields__}
+        told["estimators"] = {
+            name: Estimate(**{key: float(value) for key, value in one.items()})
+            for name, one in told["estimators"].items()
+        }
+        told["reasons"] = tuple(map(str, told["reasons"]))
+        judged = Judged(**told)
+        judged.estimators[judged.headline]
+        return judged
+    except (DataError, KeyError, TypeError, AttributeError, ValueError):
+        missing["judged"] = f"{shown_path(path / JUDGED)} does not hold an answer of ope."
+        return None
 
 
 def _logs(

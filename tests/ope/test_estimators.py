@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from enumerated import Logs, Tabular, enumerate_logs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sept_offline.data.records import Steps
 from sept_offline.ope.estimators import (
     direct,
     doubly_robust,
@@ -20,7 +22,7 @@ from sept_offline.ope.estimators import (
     weighted_doubly_robust,
 )
 from sept_offline.ope.resampling import bootstrap_shares, equal_shares, halves
-from sept_offline.ope.table import Table, tabulate
+from sept_offline.ope.table import Table, common_horizon, tabulate
 
 
 @st.composite
@@ -207,3 +209,23 @@ def test_unweighted_logs_have_all_their_episodes() -> None:
     plain = replace(table, ratio=ones, before=ones)
     equal = np.full(len(logs.shares), 1 / len(logs.shares))
     np.testing.assert_allclose(effective_size(plain, equal), len(logs.shares))
+
+
+@pytest.mark.parametrize(
+    ("lengths", "ended", "expected"),
+    [
+        ([5, 5, 5], [False] * 3, 5),
+        ([2, 3, 4, 9], [False] * 4, 4),
+        ([2, 3, 9], [False] * 3, 3),
+        ([2, 3, 4, 9], [True, True, False, False], 9),
+        ([7], [False], 7),
+    ],
+)
+def test_half_of_the_episodes_reach_the_common_horizon(
+    lengths: list[int], ended: list[bool], expected: int
+) -> None:
+    time = np.concatenate([np.arange(length) for length in lengths])
+    last = np.concatenate([np.arange(length) == length - 1 for length in lengths])
+    terminations = last & np.repeat(ended, lengths)
+    steps = cast(Steps, SimpleNamespace(time=time, terminations=terminations))
+    assert common_horizon(steps) == expected

@@ -262,6 +262,22 @@ def test_logs_without_a_simulator_are_sent_to_ope(attacked: Path, tmp_path: Path
     assert "sept-offline ope says" in visible(page(tmp_path, run))
 
 
+def test_what_ope_said_is_shown(navigation: Path, tmp_path: Path) -> None:
+    run, logs = shutil.copytree(navigation / "avg", tmp_path / "avg"), navigation / "logs.h5"
+    quick = ["--updates", "20", "--horizon", "5", "--in-sample", "--json"]
+    done = CliRunner().invoke(cli, ["ope", str(run), str(logs), *quick])
+    said = json.loads(done.stdout)
+    assert json.loads((run / "ope.json").read_text()) == said
+    shown = visible(page(tmp_path, run))
+    assert f"from logs alone: {said['verdict']}" in shown
+    assert "doubly robust, self-normalised" in shown
+    assert "the agent learned from the episodes it is judged on" in shown
+    for damage in ("{", json.dumps(said | {"headline": "none"}), json.dumps({"estimators": [1]})):
+        (run / "ope.json").write_text(damage)
+        assert "ope.json does not hold an answer of ope" in visible(page(tmp_path, run))
+    assert "from logs alone" not in visible(page(tmp_path, navigation / "avg"))
+
+
 def test_a_page_that_grows_too_large_loses_its_viewer_first(
     navigation: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
