@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from sept_offline.data.importing.clock import Clock, spelled_interval
 from sept_offline.data.importing.filling import Rule, fill, fills_of
 from sept_offline.data.importing.reading import Reading
 from sept_offline.data.importing.rows import TERMINATED, TRUNCATED, Rows, order_of
@@ -63,6 +64,7 @@ class Assembly:
         self.low, self.high = np.full(d, np.inf), np.full(d, -np.inf)
         self.total, self.known = np.zeros(d), np.zeros(d, dtype=np.int64)
         self.reward_total, self.reward_known = 0.0, 0
+        self._clock = Clock()
         self._sample: list[Float64] = []
         self._stride = 1
 
@@ -349,14 +351,23 @@ class Assembly:
         self.reward_total += float(rewards.sum())
         self.reward_known += len(rewards)
         inner = np.diff(rows.episode) == 0
-        if self.reading.mapping.time is not None and self.reading.times == "whole":
-            jumps = (np.diff(rows.time) > 1) & inner
-            self.findings.counts["gaps in time"] += int(jumps.sum())
+        if self.reading.mapping.time is not None:
+            self._clock.add(np.diff(rows.time)[inner])
         if rows.following is not None:
             differs = (rows.following[:-1] != rows.observations[1:]).any(axis=1) & inner
             self.findings.counts["next observations that differ"] += int(differs.sum())
         if self.reading.mapping.bins is not None:
             self._take_sample(rows.action[step])
+
+    def usual_interval(self) -> str | None:
+        """Between steps, None where there is none; counts the gaps, now that all were seen."""
+        beat = self._clock.beat()
+        if beat is None:
+            return None
+        self.findings.counts["gaps in time"] = beat.late
+        stamps = self.reading.times in ("dates", "instants")
+        fine = 1e6 if self.reading.look.microseconds else 1e9
+        return spelled_interval(beat.interval, fine if stamps else None)
 
     def _take_sample(self, values: Float64) -> None:
         """Every k-th value, k doubled whenever there are too many."""

@@ -29,7 +29,8 @@ TOLD = {
     "repeated in its place",
     "episodes without a step": "episodes had no step and were left out",
     "unrewarded episodes": "episodes had no reward and were left out",
-    "gaps in time": "times within an episode jump by more than 1",
+    "gaps in time": "steps come at least 1.5 times the usual interval ({interval}) after the one "
+    "before them in their episode: rows may be missing",
     "next observations that differ": "next observations are not the observation of the row that "
     "follows: steps may be missing",
     "probabilities made to sum to 1": "steps had rounded probabilities, made to sum to 1",
@@ -179,7 +180,7 @@ def warnings(card: dict[str, Any]) -> list[str]:
         found.append("There is one instance only: nothing to transfer between is logged.")
     for name in ("labels for nothing", "gaps in time", "next observations that differ"):
         if counts.get(name):
-            found.append(f"{counts[name]:,} {TOLD[name]}.")
+            found.append(_counted(card, name))
     return found
 
 
@@ -252,9 +253,12 @@ def _done(card: dict[str, Any]) -> list[str]:
         f"- {count:,} missing values of `{name}` were filled ({_rule(card['mapping'], name)})."
         for name, count in card["filled"].items()
     ]
-    return filled + [
-        f"- {card['done'][name]:,} {told}." for name, told in TOLD.items() if card["done"].get(name)
-    ]
+    return filled + [f"- {_counted(card, name)}" for name in TOLD if card["done"].get(name)]
+
+
+def _counted(card: dict[str, Any], name: str) -> str:
+    told = TOLD[name].replace("{interval}", str(card["interval"]))
+    return f"{card['done'][name]:,} {told}."
 
 
 def _rule(mapping: dict[str, Any], name: str) -> str:

@@ -242,10 +242,12 @@ def _card(
         )
     ]
     data = Dataset(spool, spool.index, None, hash_of_file="")
+    interval = assembly.usual_interval()
     return {
         **measure(data, ranges, mapping.probe_steps),
         "sources": sources,
         "mapping": mapping.said(),
+        "interval": interval,
         "filled": {name: count for name, count in findings.filled.items() if count},
         "done": {name: count for name, count in findings.counts.items() if count},
     }
@@ -271,6 +273,7 @@ def _import_minari(names: list[str], out: Path, mapping: ImportMapping) -> Impor
                 **measure(data, _ranges(source), mapping.probe_steps),
                 "sources": names,
                 "mapping": mapping.said(),
+                "interval": None,
                 "filled": {},
                 "done": {},
             }

@@ -286,3 +286,45 @@ def test_confounded_actions_are_told(run: Callable[..., Imported]) -> None:
     done = run(rows)
     assert done.card["confounding"]["accuracy"] == 1.0
     assert "alone tell the instance in 100%" in done.card_path.read_text()
+
+
+def stamped(rows: list[Row], unit: str, every: int) -> list[Row]:
+    """The hours as timestamps, so many units apart."""
+    start = np.datetime64("2024-03-01T00:00:00.000000000")
+    return [{**row, "hour": str(start + np.timedelta64(every * row["hour"], unit))} for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("unit", "every", "interval"), [("s", 300, "5 min"), ("h", 1, "1 h"), ("ns", 7, "7e-09 s")]
+)
+def test_gaps_between_timestamps(
+    run: Callable[..., Imported], unit: str, every: int, interval: str
+) -> None:
+    rows = stamped(stays(30, steps=12), unit, every)
+    assert "gaps in time" not in run(rows).card["done"]
+    half = [rows[i] for i in sorted(np.random.default_rng(0).permutation(len(rows))[::2])]
+    # Flags and final rows are lost with the others: what is left looks like shorter episodes.
+    done = run(half, terminated=None, truncated=None, fill={"drug": "none", "score": "zero"})
+    hours = [(row["stay"], rows.index(row)) for row in half]
+    expected = sum(a[0] == b[0] and b[1] - a[1] > 1 for a, b in itertools.pairwise(hours))
+    assert expected > 50 and done.card["done"]["gaps in time"] == expected
+    told = f"{expected} steps come at least 1.5 times the usual interval ({interval}) after"
+    assert any(told in line for line in done.warnings)
+    text = done.card_path.read_text()
+    assert text.count(told) == 2, "among what was found, and before fitting"
+
+
+def test_a_clock_of_no_usual_interval_gives_no_alarm(run: Callable[..., Imported]) -> None:
+    rng = np.random.default_rng(0)
+    rows, clock = stays(30, steps=12), 0
+    for row in rows:
+        clock += int(rng.integers(1, 5000))
+        row["hour"] = clock
+    done = run(rows)
+    assert done.card["interval"] is None and "gaps in time" not in done.card["done"]
+
+
+def test_numbers_that_count_in_tens_have_no_gaps(run: Callable[..., Imported]) -> None:
+    rows = [{**row, "hour": 10 * row["hour"]} for row in stays(6)]
+    assert "gaps in time" not in run(rows).card["done"]
+    assert run([row for i, row in enumerate(rows) if i != 7]).card["done"]["gaps in time"] == 1
