@@ -93,8 +93,13 @@ class Assembly:
 
     def _ordered(self, rows: Rows) -> Rows:
         order, back = order_of(rows.episode, rows.time)
-        self.findings.counts["unordered rows"] += back
-        return rows if order is None else rows.take(order)
+        rows = rows if order is None else rows.take(order)
+        if self.reading.mapping.time is not None:
+            self.findings.counts["unordered rows"] += back
+            return rows
+        apart = (np.diff(rows.episode) == 0) & (np.diff(rows.row) != 1)
+        self.findings.counts["scattered episodes"] += len(np.unique(rows.episode[1:][apart]))
+        return rows
 
     def _without_duplicates(self, rows: Rows) -> Rows:
         again = (np.diff(rows.episode) == 0) & (np.diff(rows.time) == 0)
@@ -258,12 +263,14 @@ class Assembly:
         early[last_step] = False
         if early.any():
             at = int(np.argmax(early))
+            untimed = self.reading.mapping.time is None
+            sort = "name their time with --time if rows are not in order, or " if untimed else ""
             self.findings.refuse(
                 "early end",
                 early,
                 "{count} end flags stand before the last step of their episode, first in the "
                 f"episode {self._episode(rows, at)} ({self.findings.place(int(rows.row[at]))}); "
-                "give what follows an episode id of its own.",
+                f"{sort}give what follows an episode id of its own.",
             )
         given_up = rows.ends[shape.last[shape.gives_up_step]]
         counts["last steps given up"] += int(shape.gives_up_step.sum())

@@ -17,6 +17,9 @@ LARGEST = 690.0
 """The logarithm of the largest number of sequences that is told."""
 TOLD = {
     "unordered rows": "times a row stood before one that precedes it: all were sorted",
+    "scattered episodes": "episodes have rows that stand among those of others, and no time was "
+    "named: they were taken in the order of the file, which nothing can check; if a column tells "
+    "their time, name it with --time",
     "duplicated steps": "steps were logged twice, identically, and kept once",
     "both end flags": "episodes were marked both terminated and truncated: terminated was kept",
     "episodes without an end flag": "episodes had no end flag and count as truncated",
@@ -41,6 +44,13 @@ TOLD = {
     "bins": "bins of equal counts were made of a continuous action",
 }
 """How each count is told, in the order of telling."""
+WARNED = (
+    "scattered episodes",
+    "labels for nothing",
+    "gaps in time",
+    "next observations that differ",
+)
+"""Those that may mean that the rows are not what they were taken for."""
 
 
 def measure(
@@ -178,7 +188,7 @@ def warnings(card: dict[str, Any]) -> list[str]:
         )
     if card["instances"] < 2:
         found.append("There is one instance only: nothing to transfer between is logged.")
-    for name in ("labels for nothing", "gaps in time", "next observations that differ"):
+    for name in WARNED:
         if counts.get(name):
             found.append(_counted(card, name))
     return found

@@ -25,6 +25,8 @@ ORDER = (
     "probability taken",
 )
 """Kinds of refusal, the one told first before the others."""
+MOST_TOLD = 4
+"""Kinds that are told at once."""
 
 
 @dataclass
@@ -66,7 +68,7 @@ class Findings:
             self.refusals.setdefault(kind, Refusal(0, message)).count += count
 
     def raise_if_bad(self) -> None:
-        """A DataError with the first refusal, if there is one."""
+        """A DataError with the first refusals, a line each, if there are any."""
         for kind, hint in (
             ("key", "every row needs them: complete the rows or leave them out"),
             (
@@ -80,7 +82,18 @@ class Findings:
                 message = f"Values are missing or not finite ({told}); {hint}."
                 self.refusals[kind] = Refusal(sum(lacking.values()), message)
         found = [self.refusals[kind] for kind in ORDER if kind in self.refusals]
-        for refusal in found:
-            more = len(found) - 1
-            rest = f" ({more} more kinds of problem.)" if more else ""
-            raise DataError(refusal.message.replace("{count}", f"{refusal.count:,}") + rest)
+        if not found:
+            return
+        lines = [
+            refusal.message.replace("{count}", f"{refusal.count:,}")
+            for refusal in found[:MOST_TOLD]
+        ]
+        if len(found) > MOST_TOLD:
+            lines.append(f"{len(found) - MOST_TOLD} more kinds of problem.")
+        # Rows without a key are left out, and leave episodes apart that are not.
+        if self.counts["scattered episodes"] and "key" not in self.missing:
+            lines.append(
+                f"The rows of {self.counts['scattered episodes']:,} episodes stand among those of "
+                "others, and no --time says how they follow each other: name it first."
+            )
+        raise DataError("\nAlso: ".join(lines))

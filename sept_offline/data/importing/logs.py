@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -162,7 +163,9 @@ def _pass(
         else:
             packed = reading.kind == "parquet" or any(path.suffix != ".csv" for path in files)
             unpacked = size * (PACKED if packed else 1)
-            assembly.add_all(bucketed(every, folder, unpacked, reading.findings.counts))
+            # Without a time no row is known to precede another: what is sorted are episodes.
+            counts = reading.findings.counts if mapping.time else Counter[str]()
+            assembly.add_all(bucketed(every, folder, unpacked, counts))
     finally:
         # A thread may be reading ahead for a pass that has been given up.
         rows.close()

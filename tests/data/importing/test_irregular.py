@@ -261,8 +261,9 @@ def test_probabilities(run: Callable[..., Imported]) -> None:
     assert so.validate(done.path).ok
     with pytest.raises(DataError, match="24 steps do not sum to 1"):
         run(with_chances(p_none=0.3, p_low=0.3, p_high=0.3), probabilities=names)
-    # a step that is wrong in several ways is counted once in each
-    with pytest.raises(DataError, match=r"24 steps do not sum to 1.*\(2 more kinds of problem"):
+    # a step that is wrong in several ways is counted once in each, and each is told
+    told = r"24 steps do not sum to 1.*\nAlso: .*24 steps are not within.*\nAlso: .* are 0 for"
+    with pytest.raises(DataError, match=told):
         run(with_chances(p_none=2.0, p_low=0.0, p_high=0.0), probabilities=names)
     with pytest.raises(DataError, match="0 for the very action"):
         run(with_chances(p_none=0.5, p_low=0.5, p_high=0.0), probabilities=names)
@@ -328,3 +329,51 @@ def test_numbers_that_count_in_tens_have_no_gaps(run: Callable[..., Imported]) -
     rows = [{**row, "hour": 10 * row["hour"]} for row in stays(6)]
     assert "gaps in time" not in run(rows).card["done"]
     assert run([row for i, row in enumerate(rows) if i != 7]).card["done"]["gaps in time"] == 1
+
+
+def shuffled(rows: list[Row]) -> list[Row]:
+    return [rows[place] for place in np.random.default_rng(0).permutation(len(rows))]
+
+
+def test_scattered_rows_without_a_time_are_told(run: Callable[..., Imported]) -> None:
+    rows = shuffled(stays(6, final=False))
+    done = run(rows, time=None, terminated=None, truncated=None)
+    assert done.card["done"]["scattered episodes"] == 6
+    assert "unordered rows" not in done.card["done"]
+    assert any("6 episodes have rows that stand among" in line for line in done.warnings)
+    text = done.card_path.read_text()
+    assert "--time" in text and "sorted" not in text
+    done = run(stays(6, final=False), time=None)
+    assert "scattered episodes" not in done.card["done"]
+    assert "scattered episodes" not in run(rows).card["done"]
+
+
+def test_scattered_rows_that_are_refused_ask_for_their_time(run: Callable[..., Imported]) -> None:
+    rows = shuffled(stays(6))
+    with pytest.raises(DataError) as caught:
+        run(rows, time=None)
+    first, *others = str(caught.value).splitlines()
+    assert "end flags stand before" in first and "name their time with --time" in first
+    assert any("missing or not finite" in line and "'drug'" in line for line in others)
+    assert "The rows of 6 episodes stand among those of others" in others[-1]
+    with pytest.raises(DataError) as caught:
+        run(changed(put("cured", True, 6)))
+    assert "--time" not in str(caught.value)
+    with pytest.raises(DataError) as caught:
+        run(changed(put("site", None, 6)), time=None)
+    assert "stand among" not in str(caught.value), "rows that were left out part nothing"
+
+
+def test_no_more_than_a_few_problems_at_once(run: Callable[..., Imported]) -> None:
+    def worst(rows: list[Row]) -> None:
+        put("site", "site-9", 7)(rows)
+        put("cured", True, 11)(rows)
+        put("pulse", None, 1)(rows)
+        put("stay", None, 16)(rows)
+        put("score", None, *range(20, 25))(rows)
+        rows.append({**rows[6], "pulse": 99.0})
+
+    with pytest.raises(DataError) as caught:
+        run(changed(worst))
+    lines = str(caught.value).splitlines()
+    assert len(lines) == 5 and lines[-1] == "Also: 2 more kinds of problem."
