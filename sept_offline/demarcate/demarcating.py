@@ -80,6 +80,8 @@ def demarcate_dataset(
         kind_of(target)
         if target.resolve() == Path(str(data.path)).resolve():
             raise DataError(f"{target} is the dataset itself; name another file to write to.")
+        if not target.parent.is_dir():
+            raise DataError(f"There is no folder {target.parent} to write {target.name} to.")
     count = data.num_episodes
     if count < FEWEST:
         raise DataError(
@@ -95,7 +97,7 @@ def demarcate_dataset(
     names, labels = name_labels(data, found.groups, within, config.smallest_of(count))
     kept = ~found.unsure if config.unsure == "drop" else np.ones(count, dtype=np.bool_)
     sizes = np.bincount(labels[kept], minlength=len(names))
-    reasons = _reasons(found, config)
+    reasons = _reasons(found, config, config.smallest_of(count))
     record = {
         "source": data.content_hash,
         "episodes": count,
@@ -126,15 +128,16 @@ def demarcate_dataset(
     )
 
 
-def _reasons(found: Found, config: DemarcateConfig) -> tuple[str, ...]:
-    """What speaks against the labels, a sentence each."""
+def _reasons(found: Found, config: DemarcateConfig, smallest: int) -> tuple[str, ...]:
+    """What speaks against the labels, a sentence or two each."""
     reasons = []
     if found.grouping.count == 1:
         reasons.append("All episodes look like one instance: no groups differ in their dynamics.")
     if found.stability < config.stable:
         reasons.append(
             f"Independent halves of the episodes agree by {found.stability:.2f} (adjusted Rand), "
-            f"below {config.stable:g}: they find {found.counts[0]} and {found.counts[1]} groups."
+            f"below {config.stable:g}: they find {found.counts[0]} and {found.counts[1]} groups. "
+            f"Groups of fewer than {smallest} episodes are not looked for; --smallest lowers that."
         )
     share = float(found.unsure.mean())
     if share > config.most_unsure:
