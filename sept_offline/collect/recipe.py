@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sept_offline.config import build, merge, read_toml
+from sept_offline.config import build, check_range, merge, read_toml
 from sept_offline.control import ControlConfig
 from sept_offline.errors import ConfigError
 from sept_offline.family import Family, suggest
@@ -38,15 +38,11 @@ class ExpertConfig:
 
     def __post_init__(self) -> None:
         """Refuse what cannot work, by name."""
-        least = {"environments": 1, "rounds": 2, "updates_per_step": 1, "snapshots": 1}
-        for name, low in least.items():
-            if getattr(self, name) < low:
-                raise ConfigError(
-                    f"expert.{name} is {getattr(self, name)}; expected at least {low}."
-                )
-        for name in ("epsilon_start", "epsilon_end", "epsilon_fraction", "behaviour_epsilon"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ConfigError(f"expert.{name} is {getattr(self, name)}; expected in [0, 1].")
+        counts = ("environments", "updates_per_step", "snapshots")
+        check_range(self, counts, "expert", least=1)
+        check_range(self, ("rounds",), "expert", least=2)
+        shares = ("epsilon_start", "epsilon_end", "epsilon_fraction", "behaviour_epsilon")
+        check_range(self, shares, "expert", least=0, most=1)
         if self.control.reward_form == "instance":
             raise ConfigError(
                 "expert.control.reward_form is 'instance', which needs all rewards beforehand; "
@@ -71,10 +67,8 @@ class Recipe:
 
     def __post_init__(self) -> None:
         """Refuse what cannot work, by name."""
-        for name, low in (("episodes", 1), ("max_steps", 1), ("probe_steps", 0)):
-            value = getattr(self, name)
-            if value is not None and value < low:
-                raise ConfigError(f"{name} is {value}; expected at least {low}.")
+        check_range(self, ("episodes", "max_steps"), least=1)
+        check_range(self, ("probe_steps",), least=0)
 
 
 def load_recipe(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from sept_offline.config import check_range
 from sept_offline.errors import ConfigError
 
 Reward = Literal["elbo", "information", "total-variation", "negative-elbo"]
@@ -45,25 +46,11 @@ class ProbeConfig:
             raise ConfigError(
                 f"probe.reward is {self.reward!r}; expected one of {', '.join(REWARDS)}."
             )
-        for name in ("steps", "hidden", "minibatches", "batch"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"probe.{name} is {getattr(self, name)}; expected at least 1.")
-        for name, low, high in (
-            ("ess_floor", 0.0, 1.0),
-            ("holdout", 0.0, 0.9),
-            ("tracking_rate", 0.0, 1.0),
-        ):
-            if not low <= getattr(self, name) <= high:
-                raise ConfigError(
-                    f"probe.{name} is {getattr(self, name)}; expected between {low} and {high}."
-                )
-        if not self.learning_rate > 0:
-            raise ConfigError(f"probe.learning_rate is {self.learning_rate}; expected above 0.")
-        if not self.estimated_floor_factor >= 1:
-            raise ConfigError(
-                f"probe.estimated_floor_factor is {self.estimated_floor_factor}; "
-                "expected at least 1."
-            )
+        check_range(self, ("steps", "hidden", "minibatches", "batch"), "probe", least=1)
+        check_range(self, ("ess_floor", "tracking_rate"), "probe", least=0, most=1)
+        check_range(self, ("holdout",), "probe", least=0, most=0.9)
+        check_range(self, ("learning_rate",), "probe", above=0)
+        check_range(self, ("estimated_floor_factor",), "probe", least=1)
 
     def floor(self, estimated: bool) -> float:
         """The least effective share, given whether the behaviour's probabilities are estimated."""
