@@ -34,7 +34,8 @@ from sept_offline.cli.options import json_option, quiet_option
     "--fill",
     multiple=True,
     metavar="COLUMN=RULE",
-    help="Missing values: previous, zero, mean or a value; COLUMN may be 'observations'.",
+    help="Missing values: previous, zero, mean, a value, or two in turn: previous,mean; COLUMN may "
+    "be 'observations'.",
 )
 @click.option(
     "--keep-terminal",
@@ -75,6 +76,11 @@ def import_(
         column, sign, text = rule.partition("=")
         if not sign or not column or not text:
             raise click.UsageError(f"--fill {rule} is not of the form COLUMN=RULE.")
+        if column in rules:
+            raise click.UsageError(
+                f"--fill names {column!r} twice; say it once, as in --fill {column}=previous,mean, "
+                "which takes the mean where there is nothing before."
+            )
         rules[column] = text
     said = {name: value for name, value in options.items() if value not in (None, False)}
     whole = mapping_from({**said, "time": time_, "fill": rules}, mapping)

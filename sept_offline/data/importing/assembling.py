@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sept_offline.data.importing.clock import Clock, spelled_interval
-from sept_offline.data.importing.filling import Rule, fill, fills_of
+from sept_offline.data.importing.filling import PREVIOUS, Rules, fill, fills_of
 from sept_offline.data.importing.reading import Reading
 from sept_offline.data.importing.rows import TERMINATED, TRUNCATED, Rows, order_of
 from sept_offline.data.importing.spooling import EpisodeSpool
@@ -160,7 +161,7 @@ class Assembly:
     def _check_last_actions(self, rows: Rows, shape: Shape) -> None:
         """Inner steps without an action are missing values; a last one could be no step at all."""
         lacking = np.isnan(rows.action[shape.last]) & ~shape.ends_in_row
-        if self.fills.action is not None or not lacking.any():
+        if self.fills.action or not lacking.any():
             return
         at = int(shape.last[int(np.argmax(lacking))])
         self.findings.refuse(
@@ -181,7 +182,7 @@ class Assembly:
         rewarded = ~np.isnan(rows.reward)
         rewarded[shape.last[shape.ends_in_row | shape.gives_up_step]] = False
         bare = ~np.logical_or.reduceat(rewarded, shape.starts) & ~stepless
-        if self.fills.reward is not None or not bare.any():
+        if self.fills.reward or not bare.any():
             return ~stepless
         counts["unrewarded episodes"] += int(bare.sum())
         if not self.reading.mapping.drop_unrewarded:
@@ -224,29 +225,33 @@ class Assembly:
         first = shape.first()
         for position in np.flatnonzero(bad).tolist():
             name = self.observation_name(position)
-            values = rows.observations[:, position]
-            rule = self.rule(position)
-            if rule is not None:
-                findings.filled[name] += fill(values, rule, first)
-            if rule != "mean":
-                findings.lack("value", name, int(np.isnan(values).sum()))
+            values, rules = rows.observations[:, position], self.rules(position)
+            findings.filled[name] += fill(values, rules, first)
+            self._lack(name, rules, values, rows.row)
         if no_reward.any():
-            rule, name = self.fills.reward, str(mapping.reward)
+            name = str(mapping.reward)
             rows.reward[~step] = 0.0
-            if rule is not None:
-                findings.filled[name] += fill(rows.reward, rule, first)
-            if rule != "mean":
-                findings.lack("value", name, int(np.isnan(rows.reward).sum()))
+            findings.filled[name] += fill(rows.reward, self.fills.reward, first)
+            self._lack(name, self.fills.reward, rows.reward, rows.row)
         if no_action.any():
-            rule, name = self.fills.action, str(mapping.action)
+            name = str(mapping.action)
             values = np.where(step, rows.action, 0.0)
-            if rule is not None:
-                number = -1.0 if rule == "previous" else self._action_value(rule)
-                filled = fill(values, rule if rule == "previous" else number, first)
-                findings.filled[name] += filled
-            findings.lack("value", name, int(np.isnan(values).sum()))
+            rules = tuple(
+                rule if rule == "previous" else self._action_value(rule)
+                for rule in self.fills.action
+            )
+            findings.filled[name] += fill(values, rules, first)
+            self._lack(name, rules, values, rows.row)
             rows.action[step] = values[step]
         return rows
+
+    def _lack(self, name: str, rules: Rules, values: NDArray[Any], row: Int64) -> None:
+        """Count what the rules have left missing in values[n], of rows with these numbers."""
+        missing = np.isnan(values)
+        if "mean" in rules or not missing.any():
+            return
+        kind = "start" if rules == PREVIOUS else "value"
+        self.findings.lack(kind, name, int(missing.sum()), int(row[missing].min()))
 
     def _action_value(self, word: str) -> float:
         if self.reading.mapping.bins is not None:
@@ -316,28 +321,30 @@ class Assembly:
         if rows.following is not None:
             logged = rows.following[shape.last[added]]
             here = ~np.isnan(logged).all(axis=1)
-            seen = rows.observations[shape.last[added][here]]
-            observations[final[here]] = self._filled_finals(logged[here], seen)
+            last = shape.last[added][here]
+            seen, row = rows.observations[last], rows.row[last]
+            observations[final[here]] = self._filled_finals(logged[here], seen, row)
             self.findings.counts["terminal steps kept"] += int((~here).sum())
         else:
             self.findings.counts["terminal steps kept"] += int(added.sum())
         return observations
 
     def _filled_finals(
-        self, finals: NDArray[np.float32], seen: NDArray[np.float32]
+        self, finals: NDArray[np.float32], seen: NDArray[np.float32], row: Int64
     ) -> NDArray[np.float32]:
         """[e, d], next observations of last steps, filled by rule; `seen`: those before them."""
         for position in np.flatnonzero(np.isnan(finals).any(axis=0)).tolist():
-            rule, values = self.following_rule(position), finals[:, position]
+            rules = self.following_rules(position)
             name = self._name(self.reading.mapping.next_observations, position)
-            missing = np.isnan(values)
-            if rule == "previous":
-                values[missing] = seen[missing, position]
-            elif isinstance(rule, float):
-                values[missing] = rule
-            left = 0 if rule == "mean" else int(np.isnan(values).sum())
-            self.findings.filled[name] += int(missing.sum()) - left
-            self.findings.lack("value", name, left)
+            # Each is the second of two rows, of which the first was seen.
+            pairs = np.stack([seen[:, position], finals[:, position]], axis=1).reshape(-1)
+            known = ~np.isnan(finals[:, position])
+            begins = np.repeat(np.arange(0, len(pairs), 2), 2)
+            fill(pairs, rules, begins)
+            finals[:, position] = pairs[1::2]
+            left = 0 if "mean" in rules else int(np.isnan(pairs[1::2]).sum())
+            self.findings.filled[name] += int((~known).sum()) - left
+            self._lack(name, rules, pairs[1::2], row)
         return finals
 
     def _measure(
@@ -391,13 +398,13 @@ class Assembly:
         """The column of an observation, or a column that holds several and a place in it."""
         return self._name(self.reading.mapping.observations, position)
 
-    def rule(self, position: int) -> Rule | None:
+    def rules(self, position: int) -> Rules:
         """How a missing number of an observation is filled."""
         return self.fills.observations.get(self._owner[position], self.fills.otherwise)
 
-    def following_rule(self, position: int) -> Rule | None:
-        """The same for the next observation: by a rule of its own, or by the observation's."""
-        return self.fills.following.get(self._owner[position], self.rule(position))
+    def following_rules(self, position: int) -> Rules:
+        """The same for the next observation: by rules of its own, or by the observation's."""
+        return self.fills.following.get(self._owner[position], self.rules(position))
 
     def _name(self, names: Sequence[str], position: int) -> str:
         owner = self._owner[position]

@@ -1,4 +1,7 @@
-"""Rules for missing values: the last one seen, zero, the mean of all, or a value that is named."""
+"""Rules for missing values: the last one seen, zero, the mean of all, or a value that is named.
+
+Several are tried in turn: "previous,mean" is the mean where an episode begins with none.
+"""
 
 from __future__ import annotations
 
@@ -16,43 +19,51 @@ from sept_offline.errors import DataError
 from sept_offline.family import suggest
 
 Rule = str | float
+Rules = tuple[Rule, ...]
+"""Tried in turn; none where there is nothing to do."""
+PREVIOUS: Rules = ("previous",)
 
 
 @dataclass(frozen=True)
 class Fills:
-    """A rule, "previous", "mean" or a number, for some columns."""
+    """Rules, each "previous", "mean" or a number, for some columns."""
 
-    observations: Mapping[int, Rule]
+    observations: Mapping[int, Rules]
     """By the position of the column."""
-    otherwise: Rule | None
+    otherwise: Rules
     """For every other observation."""
-    following: Mapping[int, Rule]
+    following: Mapping[int, Rules]
     """For columns of next observations that have a rule of their own, by position."""
-    reward: Rule | None
-    action: str | None
+    reward: Rules
+    action: tuple[str, ...]
     """"previous", a label or, of a continuous action, a number."""
+
+    @property
+    def label(self) -> str | None:
+        """The label, or number, by which a missing action is filled."""
+        return next((rule for rule in self.action if rule != "previous"), None)
 
 
 def fills_of(mapping: ImportMapping) -> Fills:
     """The rules of a mapping, checked against its columns."""
-    observations: dict[int, Rule] = {}
-    otherwise: Rule | None = None
-    reward: Rule | None = None
-    action: str | None = None
+    observations: dict[int, Rules] = {}
+    otherwise: Rules = ()
+    reward: Rules = ()
+    action: tuple[str, ...] = ()
     names, after = list(mapping.observations), list(mapping.next_observations)
-    following: dict[int, Rule] = {}
+    following: dict[int, Rules] = {}
     known = ["observations", *names, *after, str(mapping.reward), str(mapping.action)]
     for column, text in mapping.fill.items():
         if column == "observations" and column not in names:
-            otherwise = _rule(column, text)
+            otherwise = _rules(column, text)
         elif column in names:
-            observations[names.index(column)] = _rule(column, text)
+            observations[names.index(column)] = _rules(column, text)
         elif column in after:
-            following[after.index(column)] = _rule(column, text)
+            following[after.index(column)] = _rules(column, text)
         elif column == mapping.reward:
-            reward = _rule(column, text)
+            reward = _rules(column, text)
         elif column == mapping.action:
-            action = _action_rule(column, text, mapping.bins is not None)
+            action = _action_rules(column, text, mapping.bins is not None)
         else:
             raise DataError(
                 f"--fill {column}={text}: there is no such column among observations, reward and "
@@ -61,30 +72,45 @@ def fills_of(mapping: ImportMapping) -> Fills:
     return Fills(observations, otherwise, following, reward, action)
 
 
-def fill(values: NDArray[Any], rule: Rule, first: Int64) -> int:
+def fill(values: NDArray[Any], rules: Rules, first: Int64) -> int:
     """Fill NaN of values[n] in place; first[n]: where each row's episode begins. How many were.
 
     A mean is known when all rows have been seen: its places are counted now and stay NaN.
     """
-    missing = np.isnan(values)
-    count = int(missing.sum())
-    if not count or rule == "mean":
-        return count
-    if rule == "previous":
-        here = np.arange(len(values))
-        source = np.maximum.accumulate(np.where(missing, first, here))
-        values[missing] = values[source[missing]]
-        return count - int(np.isnan(values).sum())
-    values[missing] = rule
-    return count
+    count = int(np.isnan(values).sum())
+    for rule in rules:
+        missing = np.isnan(values)
+        if rule == "mean" or not missing.any():
+            return count
+        if rule == "previous":
+            here = np.arange(len(values))
+            source = np.maximum.accumulate(np.where(missing, first, here))
+            values[missing] = values[source[missing]]
+        else:
+            values[missing] = rule
+    return count - int(np.isnan(values).sum())
 
 
-def _action_rule(column: str, text: str, continuous: bool) -> str:
-    if continuous and text != "previous" and not math.isfinite(_float(text)):
+def _action_rules(column: str, text: str, continuous: bool) -> tuple[str, ...]:
+    # A label may hold a comma: only the first can part two rules.
+    first, comma, rest = (part.strip() for part in text.partition(","))
+    rules = (first, rest) if comma and first == "previous" else (text,)
+    label = rules[-1]
+    if continuous and label != "previous" and not math.isfinite(_float(label)):
         raise DataError(f"--fill {column}={text}: expected previous or, with --bins, a number.")
-    if not continuous and text in ("mean", "zero"):
+    if not continuous and label in ("mean", "zero", ""):
         raise DataError(f"--fill {column}={text}: fill an action by previous or a label.")
-    return text
+    return rules
+
+
+def _rules(column: str, text: str) -> Rules:
+    rules = tuple(_rule(column, part.strip()) for part in text.split(","))
+    if any(rule != "previous" for rule in rules[:-1]) or rules[1:] == PREVIOUS:
+        raise DataError(
+            f"--fill {column}={text}: only previous leaves values missing that another rule can "
+            "fill, as in previous,mean."
+        )
+    return rules
 
 
 def _rule(column: str, text: str) -> Rule:

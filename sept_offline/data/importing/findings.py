@@ -20,6 +20,7 @@ ORDER = (
     "key",
     "reward",
     "value",
+    "start",
     "probabilities' sum",
     "probabilities' range",
     "probability taken",
@@ -45,7 +46,9 @@ class Findings:
     filled: Counter[str] = field(default_factory=Counter)
     """Values filled, by column."""
     missing: dict[str, Counter[str]] = field(default_factory=dict)
-    """Values missing, by kind ("key" or "value") and column."""
+    """Values missing, by kind ("key", "value" or "start") and column."""
+    first: dict[str, int] = field(default_factory=dict)
+    """The first row in which one is, by kind, where it was told."""
     refusals: dict[str, Refusal] = field(default_factory=dict)
     files: list[tuple[int, Path]] = field(default_factory=list)
     """(its first row, the file), ascending"""
@@ -56,10 +59,12 @@ class Findings:
         first, path = self.files[int(np.searchsorted(starts, row, side="right")) - 1]
         return f"{path}, row {row - first + 1}"
 
-    def lack(self, kind: str, column: str, count: int) -> None:
-        """`count` values of a column are missing."""
+    def lack(self, kind: str, column: str, count: int, row: int | None = None) -> None:
+        """`count` values of a column are missing, the first in `row`."""
         if count:
             self.missing.setdefault(kind, Counter())[column] += count
+            if row is not None:
+                self.first[kind] = min(row, self.first.get(kind, row))
 
     def refuse(self, kind: str, bad: NDArray[np.bool_], message: str) -> None:
         """Count what is `bad`; the message of the first stands for the kind."""
@@ -69,17 +74,28 @@ class Findings:
 
     def raise_if_bad(self) -> None:
         """A DataError with the first refusals, a line each, if there are any."""
-        for kind, hint in (
-            ("key", "every row needs them: complete the rows or leave them out"),
+        for kind, said, hint in (
+            (
+                "key",
+                "Values are missing or not finite",
+                "every row needs them: complete the rows or leave them out",
+            ),
             (
                 "value",
+                "Values are missing or not finite",
                 "say how to fill them, as in --fill COLUMN=previous (or zero, mean, a value)",
+            ),
+            (
+                "start",
+                "Episodes begin with missing values, and have none before them to repeat",
+                "say what to take instead, as in --fill COLUMN=previous,mean (or zero, a value)",
             ),
         ):
             lacking = self.missing.get(kind, Counter())
             if lacking:
                 told = ", ".join(f"{count:,} in {name!r}" for name, count in lacking.items())
-                message = f"Values are missing or not finite ({told}); {hint}."
+                place = f"; first {self.place(self.first[kind])}" if kind in self.first else ""
+                message = f"{said} ({told}{place}); {hint}."
                 self.refusals[kind] = Refusal(sum(lacking.values()), message)
         found = [self.refusals[kind] for kind in ORDER if kind in self.refusals]
         if not found:

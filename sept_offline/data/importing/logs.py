@@ -141,9 +141,9 @@ def _pass(
     reading: Reading, files: Sequence[Path], folder: Path, progress: Progress, together: bool
 ) -> tuple[Spool, Assembly]:
     mapping = reading.mapping
-    label = fills_of(mapping).action
-    if label not in (None, "previous") and mapping.bins is None:
-        reading.label([str(label)], np.zeros(1, dtype=np.int64))
+    label = fills_of(mapping).label
+    if label is not None and mapping.bins is None:
+        reading.label([label], np.zeros(1, dtype=np.int64))
     size = float(sum(path.stat().st_size for path in files))
 
     def report(done: float) -> None:

@@ -50,7 +50,8 @@ class ImportMapping:
     bins: int | None = None
     """Cut a continuous action into so many, at its quantiles."""
     fill: dict[str, str] = field(default_factory=dict)
-    """For a column, or for "observations": previous, zero, mean, or a value."""
+    """For a column, or for "observations": previous, zero, mean, or a value; previous,mean (or
+    zero, a value) where an episode may begin without one."""
     keep_terminal: bool = False
     """Where no final observation is logged, keep a terminated episode's last step all the same."""
     drop_unrewarded: bool = False
@@ -138,9 +139,16 @@ def mapping_from(values: Mapping[str, Any], file: Path | None = None) -> ImportM
             if name == "actions" and isinstance(value, list | tuple):
                 value = [str(label) for label in value]
             if name == "fill" and isinstance(value, Mapping):
-                value = {**layered.get("fill", {}), **{k: str(v) for k, v in value.items()}}
+                value = {
+                    **layered.get("fill", {}),
+                    **{k: _listed_rules(v) for k, v in value.items()},
+                }
             layered[name] = value
     return build(ImportMapping, layered)
+
+
+def _listed_rules(value: Any) -> str:
+    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def _listed(names: list[str]) -> str:

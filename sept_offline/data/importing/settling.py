@@ -56,13 +56,13 @@ def _binned(assembly: Assembly) -> Actions:
 def _settle_means(assembly: Assembly, spool: EpisodeSpool) -> None:
     fills = assembly.fills
     for position in range(spool.dim):
-        if "mean" in (assembly.rule(position), assembly.following_rule(position)):
+        if "mean" in (*assembly.rules(position), *assembly.following_rules(position)):
             known = int(assembly.known[position])
             if not known:
                 name = assembly.observation_name(position)
                 raise DataError(f"The column {name!r} is empty throughout and has no mean.")
             spool.settle_mean("observations", position, float(assembly.total[position]) / known)
-    if fills.reward == "mean":
+    if "mean" in fills.reward:
         if not assembly.reward_known:
             raise DataError("No step has a reward, so rewards have no mean.")
         spool.settle_mean("rewards", 0, assembly.reward_total / assembly.reward_known)

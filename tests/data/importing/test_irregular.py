@@ -127,8 +127,71 @@ def test_fill_rules(run: Callable[..., Imported]) -> None:
 
 
 def test_nothing_before_the_first_to_fill_from(run: Callable[..., Imported]) -> None:
-    with pytest.raises(DataError, match="1 in 'pulse'"):
-        run(changed(put("pulse", None, 5, 7)), fill={"pulse": "previous"})
+    def lacking(rows: list[Row]) -> None:
+        put("pulse", None, 5, 7, 10, 11)(rows)
+        put("pressure", None, 15)(rows)
+
+    told = r"Episodes begin with missing .*3 in 'pulse', 1 in 'pressure'; first .*log.csv, row 6\)"
+    with pytest.raises(DataError, match=told + ".*as in --fill COLUMN=previous,mean") as caught:
+        run(changed(lacking), fill={"observations": "previous"})
+    assert "\n" not in str(caught.value)
+    with pytest.raises(DataError, match=r"begin with .*1 in 'score', 1 in 'drug'; first .*row 1\)"):
+        run(
+            changed(lambda rows: (put("drug", None, 0)(rows), put("score", None, 0)(rows))),
+            fill={"drug": "previous", "score": "previous"},
+        )
+
+
+def test_rules_tried_in_turn(run: Callable[..., Imported]) -> None:
+    def lacking(rows: list[Row]) -> None:
+        put("pulse", None, 5, 6, 8)(rows)
+        put("pressure", None, 0, 2)(rows)
+        put("score", None, 10, 12)(rows)
+        put("drug", None, 15, 17)(rows)
+
+    rows, whole = changed(lacking), stays(6)
+    fill = {"observations": "previous,mean", "pressure": "previous, -3", "score": "previous,zero"}
+    done = run(rows, fill={**fill, "drug": "previous,none"}, instance=None)
+    assert done.card["filled"] == {"pulse": 3, "pressure": 2, "score": 2, "drug": 2}
+    assert "3 missing values of `pulse` were filled (previous,mean)" in done.card_path.read_text()
+    with so.load_dataset(done.path) as data:
+        first, second, third, fourth = data.episodes()[:4]
+        # 6 stands after 5, which has none either: both wait for the mean.
+        known = [row["pulse"] for row in rows if row["pulse"] is not None]
+        known.append(whole[7]["pulse"])
+        np.testing.assert_allclose(second.observations[:2, 0], np.mean(known), rtol=1e-5)
+        assert second.observations[3, 0] == np.float32(whole[7]["pulse"])
+        assert first.observations[0, 1] == -3
+        assert first.observations[2, 1] == np.float32(whole[1]["pressure"])
+        assert third.rewards[0] == 0 and third.rewards[2] == whole[11]["score"]
+        names = data.metadata.action_names or ()
+        assert [names[a] for a in fourth.actions[[0, 2]]] == ["none", whole[16]["drug"]]
+
+
+def test_rules_in_turn_for_what_is_seen_after(run: Callable[..., Imported]) -> None:
+    rows = stays(6)
+    beside = [
+        {**row, "pulse2": after["pulse"], "pressure2": after["pressure"]}
+        for row, after in itertools.pairwise(rows)
+        if row["drug"] is not None
+    ]
+    names = ("pulse2", "pressure2")
+    put("pulse2", None, 3, 7)(beside)
+    put("pulse", None, 7)(beside)
+    # Row 7 ends its episode, and its own pulse is that of the row before.
+    done = run(beside, next_observations=names, fill={"observations": "previous,mean"})
+    assert done.card["filled"] == {"pulse": 1, "pulse2": 2}
+    with so.load_dataset(done.path) as data:
+        finals = {e.observations[0, 1]: e.observations[-2:, 0] for e in data.episodes()}
+    assert finals[np.float32(beside[0]["pressure"])][1] == np.float32(beside[3]["pulse"])
+    np.testing.assert_array_equal(
+        finals[np.float32(beside[4]["pressure"])], np.float32(beside[6]["pulse"])
+    )
+    # A last next observation to repeat what only the mean will fill.
+    put("pulse", None, 4, 5, 6)(beside)
+    fill = {"pulse": "mean", "pulse2": "previous"}
+    with pytest.raises(DataError, match=r"1 in 'pulse2'; first .*row 8\).*previous,mean"):
+        run(beside, next_observations=names, fill=fill)
 
 
 @pytest.mark.parametrize(
@@ -137,6 +200,10 @@ def test_nothing_before_the_first_to_fill_from(run: Callable[..., Imported]) -> 
         ({"puls": "zero"}, "did you mean 'pulse'"),
         ({"pulse": "often"}, "expected previous, zero, mean or a number"),
         ({"drug": "mean"}, "previous or a label"),
+        ({"drug": "previous,mean"}, "previous or a label"),
+        ({"pulse": "mean,previous"}, "only previous leaves values missing"),
+        ({"pulse": "previous,previous"}, "only previous leaves values missing"),
+        ({"pulse": "previous,often"}, "expected previous, zero, mean or a number"),
     ],
 )
 def test_wrong_fill_rules(run: Callable[..., Imported], fill: dict[str, str], message: str) -> None:

@@ -300,10 +300,11 @@ def test_a_mapping_may_stand_in_a_file(tmp_path: Path) -> None:
     (tmp_path / "m.toml").write_text(
         'instance = "site"\nepisode = "stay"\nnext-observations = "a, b"\n'
         'observations = ["pulse", "pressure"]\n[fill]\npulse = 0\nscore = "zero"\n'
+        'pressure = ["previous", 2]\n'
     )
     found = importing.mapping_from({"fill": {"score": "mean"}}, tmp_path / "m.toml")
     assert found.episode == ("stay",) and found.next_observations == ("a", "b")
-    assert found.fill == {"pulse": "0", "score": "mean"}
+    assert found.fill == {"pulse": "0", "score": "mean", "pressure": "previous,2"}
     (tmp_path / "m.toml").write_text('episodes = "stay"\n')
     with pytest.raises(so.SeptError, match="did you mean 'episode'"):
         importing.mapping_from({}, tmp_path / "m.toml")
