@@ -263,9 +263,11 @@ def _warnings(summary: Summary) -> list[str]:
             "the probe's importance weights must be estimated."
         )
     if summary.short_episodes:
+        shortest = min(row.length_min for row in summary.table)
         found.append(
-            f"{summary.short_episodes} episodes are shorter than the probe's {probe} steps "
-            "and give no segment."
+            f"{summary.short_episodes} episodes are shorter than the probe's {probe} steps and "
+            "give no segment; methods that probe refuse such logs, and take --set "
+            f"probe_steps={shortest}."
         )
     single = [row.instance for row in summary.table if row.episodes < 2]
     if single:

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from sept_offline.config import build, check_range, merge, read_toml
 from sept_offline.control import ControlConfig
 from sept_offline.data import Dataset
+from sept_offline.data.summary import DEFAULT_PROBE_STEPS
 from sept_offline.dynamics.config import BnnConfig, DptConfig, DynamicsConfig
 from sept_offline.errors import ConfigError
 from sept_offline.family import suggest
@@ -122,8 +123,12 @@ def resolve_config(
         said["latent"] = {"dim": metadata.extra["latent_dim"]}
     values = merge(said, preset_values(metadata.family, preset), *overrides)
     if "probe_steps" not in values:
+        # with a number in its place first, so that this never hides a mistyped setting
+        build(FitConfig, values | {"probe_steps": 1})
+        lengths = data.episode_index.length
         raise ConfigError(
-            f"{data.path} does not say how many steps a probe has; add --set probe_steps=5, "
-            "or another number of first steps that tells instances apart."
+            f"{data.path} does not say how many steps a probe has; add --set "
+            f"probe_steps={lengths.min(initial=DEFAULT_PROBE_STEPS)}, or another number of first "
+            f"steps that tells instances apart; the shortest episode has {lengths.min()}."
         )
     return build(FitConfig, values)

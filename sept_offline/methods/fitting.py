@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ from sept_offline.methods.sept_np import SEPT_NP
 from sept_offline.methods.shared import check_data
 from sept_offline.methods.totalvar import TOTALVAR
 from sept_offline.progress import Progress, Silent
+from sept_offline.stage import Stage
 from sept_offline.threads import one_thread
 from sept_offline.versions import versions
 
@@ -52,6 +53,7 @@ METHODS: dict[str, Method] = {
         DPT,
     )
 }
+Stages = Generator[Stage, None, Agent]
 EPOCHS = 20
 """Times a stage stops to report."""
 
@@ -81,12 +83,7 @@ class Fitter:
         seed: int = 0,
         run: RunDirectory | None = None,
     ) -> None:
-        if method not in METHODS:
-            raise ConfigError(
-                f"There is no method {method!r}{suggest(method, METHODS)}; known are "
-                f"{', '.join(sorted(METHODS))}."
-            )
-        self.method = METHODS[method]
+        self.method = _method(method)
         if not isinstance(config, FitConfig):
             config = resolve_config(data, "default", config or {})
         self.config = config
@@ -100,22 +97,25 @@ class Fitter:
         """Which episodes `data` had lost before, if some were held out of the fit."""
         self.agent: Agent | None = None
         self._ended = False
+        self._begun: tuple[Stages, Stage | Agent] | None = None
+
+    def begin(self) -> None:
+        """Make the first stage: a method that cannot begin refuses here, with nothing trained."""
+        self._begun = self._first()
+
+    def _first(self) -> tuple[Stages, Stage | Agent]:
+        stages = self.method.stages(self.data, self.config, self.seed)
+        return stages, _next(stages)
 
     def end_stage(self) -> None:
         """End the current stage after the epoch it is in."""
         self._ended = True
 
     def __iter__(self) -> Iterator[Epoch]:
-        stages = self.method.stages(self.data, self.config, self.seed)
+        stages, stage = self._begun or self._first()
+        self._begun = None
         number = 0
-        while True:
-            try:
-                # what a method computes between its stages must not depend on free cores either
-                with one_thread():
-                    stage = next(stages)
-            except StopIteration as finished:
-                agent: Agent = finished.value
-                break
+        while not isinstance(stage, Agent):
             if self.run is not None:
                 self.run.restore(number, stage)
             epoch = max(1, -(-stage.total // EPOCHS))
@@ -128,6 +128,7 @@ class Fitter:
                     self.run.save(number, stage, force=stage.done >= stage.total)
                 yield Epoch(stage.name, stage.done, stage.total, metrics)
             number += 1
+            stage = _next(stages)
         facts: dict[str, Any] = {"fitted_on": fitted_on(self.data)}
         if self.held_out is not None:
             facts["held_out"] = self.held_out
@@ -135,10 +136,29 @@ class Fitter:
         if named is not None:
             facts["family_object"] = named
         seen = np.sort(episode_digests(self.data))
-        agent = replace(agent, record=agent.record | facts, learned_from=seen)
-        self.agent = agent
+        self.agent = replace(stage, record=stage.record | facts, learned_from=seen)
         if self.run is not None:
-            self.run.finish(agent)
+            self.run.finish(self.agent)
+
+
+def _next(stages: Stages) -> Stage | Agent:
+    """The next stage of a method, or the agent after its last."""
+    try:
+        # what a method computes between its stages must not depend on free cores either
+        with one_thread():
+            return next(stages)
+    except StopIteration as finished:
+        agent: Agent = finished.value
+        return agent
+
+
+def _method(name: str) -> Method:
+    if name not in METHODS:
+        raise ConfigError(
+            f"There is no method {name!r}{suggest(name, METHODS)}; known are "
+            f"{', '.join(sorted(METHODS))}."
+        )
+    return METHODS[name]
 
 
 def _check_fallback(method: str, config: FitConfig) -> None:
@@ -197,6 +217,7 @@ def fit(
                 progress=progress,
                 checkpoint_seconds=checkpoint_seconds,
             )
+    _method(method)
     if not isinstance(config, FitConfig):
         config = resolve_config(data, preset, config or {})
     run = None
@@ -211,6 +232,9 @@ def fit(
     work = Fitter(data, method, config, seed, run)
     work.held_out = held_out
     if run is not None:
+        if restart or not run.finished:
+            # before the run's place is touched: what is refused leaves it as it was
+            work.begin()
         record = {
             "method": method,
             "preset": preset,

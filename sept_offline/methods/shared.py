@@ -36,8 +36,8 @@ def check_data(data: Dataset, probe_steps: int) -> None:
         raise DataError(
             f"{data.path}: {len(short)} episodes are shorter than the probe of {probe_steps} steps "
             f"(the first is episode {first} of instance {data.instances[index.instance[first]]!r} "
-            f"with {index.length[first]} steps); choose --set probe_steps={index.length.min()} or "
-            "leave them out."
+            f"with {index.length[first]} steps), and a probe is learned from the beginnings of "
+            f"all; choose --set probe_steps={index.length.min()}."
         )
     steps = data.steps()
     outside = np.flatnonzero((steps.actions < 0) | (steps.actions >= data.num_actions))

@@ -182,10 +182,16 @@ def command(
     return int(end.value.code or 0), said.out, said.err
 
 
-def written(path: Path, instances: int = 2, length: int = 4, actions: int = 3) -> Path:
+def written(
+    path: Path,
+    instances: int = 2,
+    length: int = 4,
+    actions: int = 3,
+    probe_steps: int | None = 2,
+) -> Path:
     """Small random logs with three actions, of which the first `actions` are ever taken."""
     rng = np.random.default_rng(0)
-    with DatasetWriter(path, num_actions=3, probe_steps=2) as writer:
+    with DatasetWriter(path, num_actions=3, probe_steps=probe_steps) as writer:
         for number in range(20):
             writer.append(
                 instance=f"pump-{number % instances}",
@@ -241,6 +247,72 @@ def test_settings_that_do_not_exist(
     assert code == 2
     assert sentence in said and "Traceback" not in said
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("shape", "more", "sentence"),
+    [
+        ({}, "--method oracle", "hidden parameters"),
+        ({}, "--method bnn --set dynamics.angles=['heading']", "dynamics.angles names 'heading'"),
+        ({"instances": 20}, "--method maml --set probe_steps=4", "log more of it"),
+        ({"instances": 10}, "--hold-out 0.95", "leaves 0"),
+        ({"instances": 9}, "--method sept --set probe_steps=5", "probe_steps=4."),
+    ],
+)
+def test_what_is_refused_is_refused_before_the_run_begins(
+    shape: dict[str, int],
+    more: str,
+    sentence: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    data = written(tmp_path / "pumps.h5", **shape)
+    code, _, said = command(capsys, data, tmp_path / "run", [], *more.split())
+    assert code == 2 and sentence in said, said
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_refused_restart_leaves_the_run_as_it_was(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data, run = written(tmp_path / "pumps.h5"), tmp_path / "run"
+    few = ["control.updates=5", "control.hidden=[16]"]
+    assert command(capsys, data, run, few, "--method", "avg")[0] == 0
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    code, _, said = command(capsys, data, run, few, "--method", "oracle", "--restart")
+    assert code == 2 and "hidden parameters" in said
+    assert before == {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    assert command(capsys, data, run, few, "--method", "avg", "--restart")[0] == 0
+
+
+@pytest.mark.parametrize(("shortest", "proposed"), [(3, 3), (8, 5)])
+def test_a_probe_length_is_proposed_that_these_logs_have(
+    shortest: int, proposed: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = written(tmp_path / "pumps.h5", length=shortest, probe_steps=None)
+    few = ["latent.updates=5", "probe.steps=2", "control.updates=5", "control.hidden=[16]"]
+    code, _, said = command(capsys, data, tmp_path / "run", few)
+    assert code == 2 and f"the shortest episode has {shortest}." in said
+    advice = f"probe_steps={proposed}"
+    assert f"--set {advice}," in said
+    assert command(capsys, data, tmp_path / "run", [*few, advice])[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("mistyped", "meant"),
+    [
+        (["--method", "septt"], "'sept'"),
+        (["--set", "control.update=3"], "'updates'"),
+        (["--set", "control.updates=many"], "control.updates"),
+        (["--set", "held_out=0.9"], "held_out is 0.9"),
+    ],
+)
+def test_a_missing_probe_length_hides_no_mistyped_name(
+    mistyped: list[str], meant: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = written(tmp_path / "pumps.h5", probe_steps=None)
+    code, _, said = command(capsys, data, tmp_path / "run", [], *mistyped)
+    assert code == 2 and meant in said and "probe" not in said
 
 
 def test_a_missing_dataset(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
