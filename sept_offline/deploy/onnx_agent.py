@@ -90,10 +90,13 @@ class OnnxEpisode:
 
     def act(self, observation: Array, mask: Array | None = None) -> int:
         """The action in `observation[d]`, of those where `mask[num_actions]` is true."""
-        row = np.asarray(observation, dtype=np.float32)[None]
-        allowed = np.ones((1, self._actions), dtype=bool)
-        if mask is not None:
-            allowed = np.asarray(mask, dtype=bool)[None]
+        try:
+            row = np.asarray(observation, dtype=np.float32)[None]
+            allowed = np.ones((1, self._actions), dtype=bool)
+            if mask is not None:
+                allowed = np.asarray(mask, dtype=bool)[None]
+        except (TypeError, ValueError) as error:
+            raise AgentError(f"Observations and masks are numbers in a row: {error}.") from error
         # a graph would go on with numbers that are none, and with nothing allowed
         if row.shape != (1, self._past.shape[2]) or not np.isfinite(row).all():
             raise AgentError(f"An observation is {self._past.shape[2]} finite columns.")

@@ -201,7 +201,7 @@ class Episode:
 
     def act(self, observation: Any, mask: Any = None) -> int:
         """The action in `observation[d]`, of those where `mask[num_actions]` is true."""
-        agent, value = self.agent, np.asarray(observation, F32)
+        agent, value = self.agent, _array(observation, "The observation", F32)
         if value.shape != agent.lowest.shape:
             raise AgentError(f"Expected {len(agent.lowest)} columns, found {list(value.shape)}.")
         row = value.tolist()
@@ -228,7 +228,7 @@ class Episode:
         return action
 
     def _allowed(self, mask: Any) -> Any:
-        given = np.asarray(mask)
+        given = _array(mask, "A mask")
         flags = given.dtype.kind in "biu" and ((given == 0) | (given == 1)).all()
         if given.shape != (len(self.agent.action_names),) or not flags:
             raise AgentError(
@@ -238,6 +238,13 @@ class Episode:
         if not allowed.any():
             raise AgentError("A mask forbids every action; at least one must be allowed.")
         return allowed
+
+
+def _array(values: Any, what: str, dtype: Any = None) -> Any:
+    try:
+        return np.asarray(values, dtype)
+    except (TypeError, ValueError) as error:
+        raise AgentError(f"{what} must be numbers in a row, found {values!r:.80}.") from error
 
 
 class Tracker:
@@ -269,7 +276,7 @@ class Hidden(Tracker):
         names, given = agent.context["names"], hidden or {}
         if set(given) != set(names):
             raise AgentError(f"The agent needs the hidden parameters {', '.join(names)}.")
-        values = np.array([float(given[name]) for name in names], F32)
+        values = _array([given[name] for name in names], "The hidden parameters", F32)
         if not np.isfinite(values).all():
             raise AgentError("Hidden parameters must be finite.")
         self.vector = Scaler(agent.weights, "context.scaler")(values)

@@ -249,18 +249,18 @@ def test_the_runtime_checks_what_it_is_given(builders: ModuleType, tmp_path: Pat
     agent = builders.make_agent("sept")
     export(agent, tmp_path / "out", "numpy", observations=50)
     episode = runtime.load(tmp_path / "out").begin()
-    for observation in (np.zeros(3), [0, 0, np.nan, 0]):
+    for observation in (np.zeros(3), [0, 0, np.nan, 0], "abc", [0, 0, 0, "x"], [[0], 0, 0, 0], {}):
         with pytest.raises(runtime.AgentError):
             episode.act(observation)
-    for mask in ([True, True], [False] * 3, [0.5, 1.0, 1.0], [2, 0, 0]):
+    for mask in ([True, True], [False] * 3, [0.5, 1.0, 1.0], [2, 0, 0], "abc", [[True], 1, 0]):
         with pytest.raises(runtime.AgentError):
             episode.act(np.zeros(4), mask)
     assert episode.steps == 0
     hosted = load_export(export(agent, tmp_path / "graphs", observations=50).path).begin()
-    for observation in (np.zeros(3), [0, 0, np.nan, 0]):
+    for observation in (np.zeros(3), [0, 0, np.nan, 0], "abc", [[0], 0, 0, 0]):
         with pytest.raises(AgentError):
             hosted.act(observation)
-    for mask in ([True, True], [False] * 3):
+    for mask in ([True, True], [False] * 3, [[True], 1, 0]):
         with pytest.raises(AgentError):
             hosted.act(np.zeros(4), mask)
     assert hosted.steps == 0
@@ -272,6 +272,19 @@ def test_the_runtime_checks_what_it_is_given(builders: ModuleType, tmp_path: Pat
     weights.write_bytes(weights.read_bytes()[:-1] + b"x")
     with pytest.raises(runtime.AgentError, match="checksum"):
         runtime.load(tmp_path / "out")
+
+
+@pytest.mark.parametrize("wrong", ["abc", None, [1.0, 2.0], np.nan])
+def test_the_runtime_takes_hidden_parameters_that_are_numbers(
+    wrong: object, builders: ModuleType, tmp_path: Path
+) -> None:
+    agent = builders.make_agent("oracle")
+    export(agent, tmp_path / "out", "numpy", observations=50)
+    own = runtime.load(tmp_path / "out")
+    hidden: dict[str, Any] = dict.fromkeys(agent.context.names, 0.5)
+    own.begin(hidden=hidden)
+    with pytest.raises(runtime.AgentError, match=r"hidden|Hidden"):
+        own.begin(hidden=hidden | {agent.context.names[0]: wrong})
 
 
 def test_graphs_are_given_the_hidden_parameters_by_name(

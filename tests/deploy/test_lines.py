@@ -69,7 +69,7 @@ def test_mixed_episodes_act_as_they_would_alone(builders: ModuleType) -> None:
         assert (found["latent"] is None) == (time < 3)
     assert server.answer('{"episode": "a", "end": true}') is None
     assert list(server.episodes) == ["b", 7]
-    assert "not open" in say(server, episode="a", end=True)["error"]
+    assert server.answer('{"episode": "a", "end": true}') is None
     assert say(server, episode="a", observation=STATE)["phase"] == "probe"
 
 
@@ -89,7 +89,12 @@ BAD: list[tuple[str | bytes, Any, str]] = [
     ('{"episode": "a", "observation": [0, 0, 0, "1"]}', "a", "list of numbers"),
     ('{"episode": "a", "observation": [0, 0, 0, true]}', "a", "list of numbers"),
     ('{"episode": "a", "observation": null}', "a", "list of numbers"),
-    ('{"episode": "a", "observation": [0, 0, 0, NaN]}', None, "NaN is no number"),
+    ("NaN", None, "not a JSON object"),
+    ('{"episode": NaN, "observation": [0, 0, 0, 0]}', None, "names its episode"),
+    ('{"episode": "a", "observation": [0, 0, 0, NaN]}', "a", "NaN is no number"),
+    ('{"observation": [-Infinity, 0, 0, 0], "episode": "b"}', "b", "-Infinity is no number"),
+    ('{"episode": "a", "observation": [0, 0, 0, 0], "reward": NaN}', "a", "NaN is no number"),
+    ('{"episode": "a", "observation": [0, 0, 0, null]}', "a", "list of numbers"),
     ('{"episode": "a", "observation": [0, 0, 0, 1e999]}', "a", "not finite"),
     ('{"episode": "a", "observation": [0, 0, 0, 1e300]}', "a", "not finite"),
     ('{"episode": "a", "observation": [0, 0, 0, 1' + "0" * 400 + "]}", "a", "not finite"),
@@ -107,7 +112,6 @@ BAD: list[tuple[str | bytes, Any, str]] = [
     ('{"episode": "b", "observation": [0, 0, 0, 0], "seed": -1}', "b", "whole number"),
     ('{"episode": "b", "observation": [0, 0, 0, 0], "seed": 1.5}', "b", "whole number"),
     ('{"episode": "b", "observation": [0]}', "b", "observes 4 columns"),
-    ('{"episode": "b", "end": true}', "b", "not open"),
     ('{"episode": "a", "end": false}', "a", "nothing else"),
     ('{"episode": "a", "end": true, "observation": [0, 0, 0, 0]}', "a", "nothing else"),
 ]
@@ -126,6 +130,17 @@ def test_bad_lines_get_an_error_each_and_change_nothing(builders: ModuleType) ->
     rows = np.random.default_rng(1).normal(size=(7, 4)).astype(np.float32)
     for row in rows:
         assert say(server, episode="a", observation=row.tolist())["action"] == other.act(row)
+
+
+def test_an_end_has_no_answer_whether_or_not_the_episode_is_open(builders: ModuleType) -> None:
+    """A driver that reads an answer to every other line stays in step."""
+    server = Lines(builders.make_agent("sept"))
+    states = [json.dumps({"episode": name, "observation": STATE}) for name in ("a", "b")]
+    ends = [json.dumps({"episode": name, "end": True}) for name in ("never", "a", "a")]
+    source = io.BytesIO("\n".join([ends[0], states[0], *ends[1:], states[1]]).encode())
+    found = [json.loads(answer) for answer in server.serve(source)]
+    assert [one["episode"] for one in found] == ["a", "b"]
+    assert list(server.episodes) == ["b"]
 
 
 def test_names_of_any_letters(builders: ModuleType) -> None:
