@@ -45,7 +45,7 @@ from sept_offline.cli.options import json_option, quiet_option
 @click.option("--drop-unrewarded", is_flag=True, help="Leave out episodes without any reward.")
 @click.option("--delimiter", help="Of CSV; a comma, or a tab in .tsv, if not given.")
 @click.option("--quoted-newlines", is_flag=True, help="Quoted text in CSV may run over lines.")
-@click.option("--probe-steps", type=click.IntRange(min=1), help="Length of an initial segment.")
+@click.option("--probe-steps", type=click.IntRange(min=1), help="First steps an agent probes in.")
 @json_option
 @quiet_option
 def import_(

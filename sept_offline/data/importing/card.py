@@ -11,7 +11,7 @@ import numpy as np
 from sept_offline.data.dataset import Dataset
 from sept_offline.data.records import Int64, Segments
 from sept_offline.data.source import BLOCK_ROWS
-from sept_offline.data.summary import DEFAULT_PROBE_STEPS, instance_leak
+from sept_offline.data.summary import DEFAULT_PROBE_STEPS, LOW_COVERAGE, instance_leak
 
 LARGEST = 690.0
 """The logarithm of the largest number of sequences that is told."""
@@ -174,8 +174,10 @@ def warnings(card: dict[str, Any]) -> list[str]:
     counts = card["done"]
     if counts.get("terminations given up"):
         found.append(
-            f"{counts['terminations given up']:,} {TOLD['terminations given up']}, or log the "
-            "final observation (an extra last row with an empty action, or --next-observations)."
+            f"{counts['terminations given up']:,} episodes lost the step that ended their task, "
+            "and its reward, because where it led is not logged: --keep-terminal keeps such steps, "
+            "or log the final observation (an extra last row with an empty action, or "
+            "--next-observations)."
         )
     if card["entropy"]["known_steps"] < 1:
         share = 1 - card["entropy"]["known_steps"]
@@ -191,6 +193,32 @@ def warnings(card: dict[str, Any]) -> list[str]:
     for name in WARNED:
         if counts.get(name):
             found.append(_counted(card, name))
+    return found + _about_probe(card)
+
+
+def _about_probe(card: dict[str, Any]) -> list[str]:
+    """Whether a probe of the named length can be learned, and which could if none was named."""
+    found = []
+    coverage, probe = card["coverage"], card["probe_steps"]
+    short, shortest = coverage["short_episodes"], int(card["length"]["min"])
+    if "probe_steps" not in card["mapping"]:
+        less = f", and {short:,} are shorter than {probe}" if short else ""
+        found.append(
+            "No probe length was named: say with fit --set probe_steps=N, or here with "
+            "--probe-steps N, in how many first steps an agent finds out its instance; choose few, "
+            f"at most {shortest}: no episode is shorter than that{less}."
+        )
+    elif short:
+        found.append(
+            f"{short:,} episodes are shorter than the probe's {probe} steps, and fit refuses such "
+            f"logs; name --probe-steps {shortest}, or fewer."
+        )
+    if coverage["min"] < LOW_COVERAGE:
+        found.append(
+            f"An instance shows only {coverage['min']:.2%} of the {len(card['actions'])}^{probe} "
+            f"initial action sequences of {probe} steps: a probe among the others cannot be "
+            "judged; fewer steps have fewer sequences."
+        )
     return found
 
 

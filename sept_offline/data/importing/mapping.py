@@ -139,15 +139,14 @@ def mapping_from(values: Mapping[str, Any], file: Path | None = None) -> ImportM
             if name == "actions" and isinstance(value, list | tuple):
                 value = [str(label) for label in value]
             if name == "fill" and isinstance(value, Mapping):
-                value = {
-                    **layered.get("fill", {}),
-                    **{k: _listed_rules(v) for k, v in value.items()},
-                }
+                rules = {column: _in_turn(rule) for column, rule in value.items()}
+                value = {**layered.get("fill", {}), **rules}
             layered[name] = value
     return build(ImportMapping, layered)
 
 
-def _listed_rules(value: Any) -> str:
+def _in_turn(value: Any) -> str:
+    """Rules as the command line spells them."""
     return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 

@@ -96,7 +96,6 @@ def _csv(
         del columns[mapping.time]
         if not look.whole_times:
             columns[mapping.time] = pa.float64()
-    rows = 0
     size = path.stat().st_size
     try:
         with pa.OSFile(str(path)) as raw:
@@ -116,7 +115,6 @@ def _csv(
                 ),
             )
             for batch in reader:
-                rows += batch.num_rows
                 report(min(raw.tell(), size))
                 yield batch
     except pa.ArrowException as error:
@@ -125,7 +123,7 @@ def _csv(
         if "Empty CSV" in str(error):
             raise DataError(f"{path} is empty; name a file with one row a step.") from error
         raise DataError(
-            f"{path} cannot be read after its row {rows:,}: "
+            f"{path} cannot be read: "
             f"{_explained(error, column_names('csv', path, mapping.delimiter))}."
         ) from error
     except OSError as error:

@@ -13,7 +13,7 @@ import pytest
 import sept_offline as so
 from sept_offline.data.importing import Imported, ImportMapping, import_logs
 from sept_offline.errors import DataError
-from tests.data.importing.tables import COLUMNS, Row, stays, write_table
+from tests.data.importing.tables import COLUMNS, Row, stay, stays, write_table
 
 Change = Callable[[list[Row]], Any]
 
@@ -249,7 +249,8 @@ def test_no_final_observation_gives_up_the_last_step(run: Callable[..., Imported
     done = run(rows)
     assert done.card["steps"] == 18 and done.card["done"]["last steps given up"] == 6
     assert done.card["done"]["terminations given up"] == 4 and done.card["terminated"] == 0
-    assert any("--keep-terminal" in line for line in done.warnings)
+    told = "4 episodes lost the step that ended their task"
+    assert any("--keep-terminal" in line and told in line for line in done.warnings)
     assert "4 of those steps ended the task" in done.card_path.read_text()
     kept = run(rows, keep_terminal=True)
     assert kept.card["steps"] == 18 + 4 and kept.card["terminated"] == pytest.approx(4 / 6)
@@ -444,3 +445,23 @@ def test_no_more_than_a_few_problems_at_once(run: Callable[..., Imported]) -> No
         run(changed(worst))
     lines = str(caught.value).splitlines()
     assert len(lines) == 5 and lines[-1] == "Also: 2 more kinds of problem."
+
+
+def test_a_probe_length_that_was_not_named(run: Callable[..., Imported]) -> None:
+    def about(done: Imported) -> list[str]:
+        return [line for line in done.warnings if "probe" in line]
+
+    rows = [*stays(80, steps=6), *stay("last", "site-0", 3)]
+    unnamed = run(rows)
+    first, covered = about(unnamed)
+    assert "fit --set probe_steps=N" in first and "--probe-steps N" in first
+    assert "at most 3: no episode is shorter than that, and 1 are shorter than 5." in first
+    assert "of the 3^5 initial action sequences of 5 steps" in covered
+    text = unnamed.card_path.read_text().partition("## Before fitting")[2]
+    assert first in text and covered in text
+    with so.load_dataset(unnamed.path) as data, pytest.raises(so.SeptError, match="probe_steps"):
+        so.fit(data, "sept")
+    assert about(run(rows, probe_steps=1)) == []
+    (refused,) = (line for line in about(run(rows, probe_steps=4)) if "shorter" in line)
+    assert "1 episodes are shorter than the probe's 4 steps" in refused
+    assert "--probe-steps 3" in refused
