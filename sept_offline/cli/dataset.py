@@ -7,7 +7,14 @@ from pathlib import Path
 import click
 
 from sept_offline.cli.completing import DATASET, FILE
-from sept_offline.cli.console import ConsoleProgress, RowCounter, print_json, print_table, working
+from sept_offline.cli.console import (
+    ConsoleProgress,
+    RowCounter,
+    plain,
+    print_json,
+    print_table,
+    working,
+)
 from sept_offline.cli.options import json_option, quiet_option
 
 COLUMNS = 6
@@ -52,9 +59,10 @@ def inspect(dataset: str, probe_steps: int | None, as_json: bool, quiet: bool) -
             for row in summary.table
         ],
     )
+    named = ", ".join(f"{plain(name)} {count:,}" for name, count in summary.behaviours.items())
     click.echo(
         f"{summary.episodes:,} episodes, {summary.steps:,} steps of {summary.instances} instances; "
-        + ", ".join(f"{count:,} {name}" for name, count in summary.behaviours.items())
+        f"episodes by behaviour: {named}"
     )
     click.echo(
         "ended: share that terminated; cover: initial action sequences of "

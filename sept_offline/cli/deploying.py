@@ -10,6 +10,7 @@ import click
 from sept_offline.cli.completing import DATASET, FOLDER
 from sept_offline.cli.console import print_json, working
 from sept_offline.cli.options import json_option, quiet_option
+from sept_offline.cli.places import check_dataset, check_run
 
 
 @click.command()
@@ -48,6 +49,9 @@ def export(
     Example:
       sept-offline export runs/nav -o agent.onnx --verify nav.h5
     """
+    check_run(run)
+    if verify is not None:
+        check_dataset(verify)
     from sept_offline.deploy import export as write
 
     form = "numpy" if as_numpy else "onnx"
@@ -89,6 +93,7 @@ def act(run: Path, seed: int) -> None:
     Example:
       sept-offline act runs/nav
     """
+    check_run(run)
     from sept_offline.agent import load_agent
     from sept_offline.deploy import Lines
 

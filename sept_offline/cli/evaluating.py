@@ -11,8 +11,10 @@ from sept_offline.cli.completing import FILE, FOLDER, families, one_of
 from sept_offline.cli.console import ConsoleProgress, print_json, print_table
 from sept_offline.cli.names import SPLITS
 from sept_offline.cli.options import json_option, quiet_option
+from sept_offline.cli.places import check_run
 
 if TYPE_CHECKING:
+    from sept_offline.agent import Agent
     from sept_offline.evaluation import Results
 
 FEW = 24
@@ -60,17 +62,23 @@ def evaluate(
     Example:
       sept-offline evaluate runs/nav --instances test -o results.parquet
     """
-    from sept_offline.agent import load_agent
     from sept_offline.errors import DataError
-    from sept_offline.evaluation import evaluate as run_harness
 
     if out is not None and out.suffix not in (".parquet", ".json"):
         raise DataError(f"Cannot write results to {out}; end its name in .parquet or .json.")
     if out is not None and len(runs) > 1:
         raise DataError(f"One file cannot hold the results of {len(runs)} runs; evaluate each.")
+    for run in runs:
+        check_run(run)
+    from sept_offline.agent import load_agent
+    from sept_offline.evaluation import evaluate as run_harness
+
+    agents = [load_agent(run) for run in runs]
+    if family is None:
+        _check_families(runs, agents)
     every = [
         run_harness(
-            load_agent(run),
+            agent,
             family,
             instances,
             seed=seed,
@@ -78,7 +86,7 @@ def evaluate(
             max_steps=max_steps,
             progress=ConsoleProgress(quiet),
         )
-        for run in runs
+        for agent in agents
     ]
     for run, results in zip(runs, every, strict=True):
         _keep(results, run, quiet)
@@ -97,6 +105,18 @@ def evaluate(
     _print_results(results)
     if out is not None:
         click.echo(f"{out}: {len(results.episodes):,} episodes, with every step")
+
+
+def _check_families(runs: tuple[Path, ...], agents: list[Agent]) -> None:
+    """Refuse agents of logs that no simulator made."""
+    from sept_offline.errors import FamilyError
+
+    for run, agent in zip(runs, agents, strict=True):
+        if not agent.record.get("family_object", agent.family):
+            raise FamilyError(
+                f"The logs that {run} learned from name no family, so there is no simulator to "
+                "evaluate it in; sept-offline ope judges it from logs, or name one with --family."
+            )
 
 
 def _keep(results: Results, run: Path, quiet: bool) -> None:

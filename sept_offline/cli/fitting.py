@@ -16,9 +16,13 @@ from sept_offline.cli.completing import (
     complete_settings,
     one_of,
 )
-from sept_offline.cli.console import ConsoleProgress, interrupted, print_json
+from sept_offline.cli.console import ConsoleProgress, interrupted, plain, print_json
 from sept_offline.cli.names import ALGORITHMS, METHODS, PRESETS
 from sept_offline.cli.options import json_option, quiet_option
+from sept_offline.cli.places import check_dataset
+
+FEW = 8
+"""Instances that are named one by one; of more, how many there are."""
 
 
 @click.command()
@@ -86,13 +90,16 @@ def fit(
     Example:
       sept-offline fit nav.h5 --hold-out 0.2 --set control.updates=500 -o runs/nav
     """
+    check_dataset(dataset)
     from sept_offline.config import merge, parse_settings, read_toml
     from sept_offline.data import validate
     from sept_offline.data.filesystems import locate
+
+    chosen = merge(read_toml(config) if config else {}, parse_settings(settings))
+    validate(dataset).raise_if_bad()
     from sept_offline.methods import fit as learn
 
     progress = ConsoleProgress(quiet)
-    validate(dataset).raise_if_bad()
     flags: dict[str, Any] = {}
     if control is not None:
         flags["control"] = {"algorithm": control}
@@ -104,7 +111,7 @@ def fit(
         agent = learn(
             dataset,
             method,
-            merge(read_toml(config) if config else {}, parse_settings(settings), flags),
+            merge(chosen, flags),
             seed,
             out=target,
             preset=preset,
@@ -128,11 +135,25 @@ def fit(
         )
         return
     click.echo(f"{target}: {method} in {seconds:.1f} s")
+    held = agent.record.get("held_out")
+    if held:
+        click.echo(f"held out of the fit, for ope: {_held_out(held)}")
     found = agent.record.get("identification")
     if found:
         click.echo(
-            f"identification of held-out episodes: {found['neighbours']:.3f} "
-            f"(chance {found['chance']:.3f}); probe: {agent.record['probe']}"
+            f"identification: {found['neighbours']:.3f} of the episodes kept from the latent are "
+            f"told by their first steps (chance {found['chance']:.3f}); what the latent stage "
+            "shows while it learns is of episodes it learns from"
         )
+        click.echo(f"probe: {agent.record['probe']}")
     if agent.record.get("behaviour_estimated"):
         click.echo("The behaviour's probabilities were not logged; they are estimated.")
+
+
+def _held_out(held: dict[str, Any]) -> str:
+    episodes = sum(end - first for first, end in held["episodes"])
+    names = held.get("instances")
+    if names is None:
+        return f"{episodes:,} episodes, some of each instance"
+    listed = f" ({', '.join(map(plain, names))})" if len(names) <= FEW else ""
+    return f"{len(names)} instances{listed}, {episodes:,} episodes"

@@ -10,6 +10,7 @@ import click
 from sept_offline.cli.completing import DATASET, FOLDER
 from sept_offline.cli.console import ConsoleProgress, print_json, print_table
 from sept_offline.cli.options import json_option, quiet_option
+from sept_offline.cli.places import check_run_and_dataset
 
 if TYPE_CHECKING:
     from sept_offline.ope import Judgement
@@ -55,6 +56,7 @@ def ope(
     Example:
       sept-offline ope runs/nav nav.h5 --horizon 20 --updates 300
     """
+    check_run_and_dataset(run, dataset)
     from sept_offline.ope import OpeConfig, judge
 
     judgement = judge(

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sept_offline.data.filesystems import Place, Remote, locate, place_kind
+from sept_offline.data.filesystems import Place, Remote, place_kind
 from sept_offline.data.hashing import content_hash
 from sept_offline.data.hdf5 import Hdf5Source, read_hdf5_hidden
+from sept_offline.data.mistaken import check_place
 from sept_offline.data.parquet import ParquetSource, read_parquet_hidden
 from sept_offline.data.publish import HDF5_SUFFIXES
 from sept_offline.data.records import (
@@ -47,18 +48,11 @@ def load_dataset(path: str | Place) -> Dataset:
 
 def open_source(path: str | Place, *, scan: bool = False) -> tuple[Source, HiddenTable | None]:
     """The columns of a path, and apart from them its hidden parameters; nothing is checked yet."""
-    place = locate(path)
-    what = place_kind(place)
-    if what == "nothing":
-        raise DataError(f"There is no dataset at {place}; check the path, or collect one.")
+    place = check_place(path)
     source: Source
-    if what == "directory" or place.suffix.lower() == ".parquet":
+    if place.suffix.lower() not in HDF5_SUFFIXES or place_kind(place) == "directory":
         source = ParquetSource(place, scan=scan)
         return source, read_parquet_hidden(place, len(source.header.instances))
-    if place.suffix.lower() not in HDF5_SUFFIXES:
-        raise DataError(
-            f"Cannot tell the format of {place}; name a .h5 file, a .parquet file or a directory."
-        )
     if isinstance(place, Remote):
         raise DataError(f"{place} is HDF5, which is read from local files only; copy it here.")
     source = Hdf5Source(place)

@@ -55,8 +55,8 @@ class Hdf5Source:
         try:
             if "header" not in self._file:
                 raise DataError(
-                    f"{path} is HDF5 but no sept-offline dataset (it has no 'header'); "
-                    "write your episodes with sept_offline.DatasetWriter."
+                    f"{path} is HDF5 but no sept-offline dataset (it has no 'header'); make one "
+                    "of it with sept-offline import, or write one with sept_offline.DatasetWriter."
                 )
             self.header: Header = parse_header(bytes(self._file["header"][()]), path)
             group = self._file["episodes"]

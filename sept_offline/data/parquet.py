@@ -170,7 +170,8 @@ class ParquetSource:
             if name not in self._schema.names:
                 raise DataError(
                     f"{self.path} has no column {name!r}; a Parquet dataset needs episode, time, "
-                    "instance, observations, actions, rewards, terminations and truncations."
+                    "instance, observations, actions, rewards, terminations and truncations, and "
+                    "sept-offline import makes one of other tables."
                 )
         scan = RowScan(self._rows)
         for group, start in enumerate(self._starts.tolist()):

@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 
 from sept_offline.data.checks import SUM_TOLERANCE, only_logged
 from sept_offline.data.dataset import open_source
-from sept_offline.data.filesystems import Folder, Place, locate, place_kind
+from sept_offline.data.filesystems import Folder, Place, place_kind
 from sept_offline.data.hashing import content_hash
 from sept_offline.data.hdf5 import hdf5_bytes_intact
 from sept_offline.data.manifest import read_manifest
+from sept_offline.data.mistaken import check_place
 from sept_offline.data.parquet_writer import parquet_bytes_intact
 from sept_offline.data.publish import HDF5_SUFFIXES
 from sept_offline.data.records import Problem
@@ -61,6 +62,9 @@ class ValidationReport:
     def raise_if_bad(self) -> None:
         """A DataError with the first error, if there is one."""
         for problem in self.errors:
+            if problem.kind == "unreadable":
+                # already a sentence that names the file
+                raise DataError(problem.message)
             more = len(self.errors) - 1
             rest = f"; {more} more kinds of problem" if more else ""
             raise DataError(
@@ -76,11 +80,10 @@ def validate(
     """Look at every byte and every step of a dataset.
 
     `probe_steps`: warn of episodes shorter than this, by default than the probe length the dataset
-    itself names. A path that does not exist raises; a file that cannot be read is a finding.
+    itself names. A path that does not exist, or is plainly no dataset, raises; a file that cannot
+    be read is a finding.
     """
-    path = locate(path)
-    if place_kind(path) == "nothing":
-        raise DataError(f"There is no dataset at {path}; check the path, or collect one.")
+    path = check_place(path)
     problems: list[Problem] = []
     if not _bytes_intact(path):
         message = "the file's bytes are not those that were written"
@@ -88,7 +91,7 @@ def validate(
     try:
         source, hidden = open_source(path, scan=True)
     except DataError as error:
-        problems.append(Problem("unreadable", "file", 1, str(error)))
+        problems.insert(0, Problem("unreadable", "file", 1, str(error)))
         return ValidationReport(str(path), None, 0, 0, tuple(problems))
     try:
         structure = structural_problems(source)

@@ -8,6 +8,7 @@ from typing import Any
 
 import h5py
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -269,6 +270,33 @@ def test_files_that_are_something_else(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("a,b\n" * 300)
     with pytest.raises(DataError, match=name):
         so.load_dataset(tmp_path / name)
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.CSV", "a.tsv", "a.csv.gz"])
+def test_a_table_is_called_one(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("stay,pulse\n1,60\n")
+    for look in (so.load_dataset, so.validate, so.inspect):
+        with pytest.raises(DataError, match=r"is a [CT]SV file.*sept-offline import makes"):
+            look(tmp_path / name)
+
+
+def test_agents_are_called_what_they_are(tmp_path: Path) -> None:
+    for name, inside in (("run", "run.json"), ("agent", "agent.json"), ("out", "manifest.json")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / inside).write_text("{}")
+        said = "an exported agent" if name == "out" else "a run of fit"
+        for look in (so.load_dataset, so.validate, so.inspect):
+            with pytest.raises(DataError, match=f"is {said}, not a dataset"):
+                look(tmp_path / name)
+
+
+def test_what_cannot_be_read_is_said_before_changed_bytes(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "other.h5", "w") as file:
+        file["x"] = np.arange(3)
+    pq.write_table(pa.table({"stay": [1], "pulse": [60]}), tmp_path / "logs.parquet")
+    for name in ("other.h5", "logs.parquet"):
+        with pytest.raises(DataError, match="sept-offline import"):
+            so.validate(tmp_path / name).raise_if_bad()
 
 
 def test_other_hdf5_and_empty_directories(tmp_path: Path) -> None:
