@@ -120,6 +120,20 @@ def test_commands_parse(page: Path) -> None:
             command.make_context(name, arguments)
 
 
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_an_extra_is_named_where_a_command_needs_it(page: Path) -> None:
+    needed = {
+        extra
+        for line in commands(page)
+        for command, extra in (("export", "onnx"), ("report", "report"), ("demarcate", "cluster"))
+        if line.split()[1] == command and not {"--numpy", "--help"} & set(line.split())
+    }
+    text = page.read_text(encoding="utf-8")
+    for extra in needed:
+        named_so = re.search(rf"\[(?:\w+,)*{extra}(?:,\w+)*\]", text)
+        assert named_so, f"{page.name} needs the extra [{extra}] and does not say so"
+
+
 def test_pages_hold_what_is_tested_here() -> None:
     assert sum(len(blocks(page, "python")) for page in PAGES) >= 10
     assert sum(len(commands(page)) for page in PAGES) >= 15
