@@ -55,7 +55,7 @@ def dataset(family: str, seed: int, folder: Path) -> Path:
 
 
 def truth(
-    agent: so.Agent, family: so.Family, data: Any, episodes: int, seed: int
+    agent: so.Agent, family: so.Family, data: Any, horizon: int, episodes: int, seed: int
 ) -> tuple[float, float]:
     """The mean return of real episodes in the instances that were judged, and its error.
 
@@ -66,7 +66,9 @@ def truth(
     every = dict(zip(family.instance_ids("train"), family.instances("train"), strict=True))
     judged = replace(family, splits={"judged": [every[name] for name in names]}, references=None)
     count = max(2, -(-episodes // len(names)))
-    results = so.evaluate(agent, judged, "judged", seed=seed, episodes_per_instance=count)
+    results = so.evaluate(
+        agent, judged, "judged", seed=seed, episodes_per_instance=count, max_steps=horizon
+    )
     returns = np.array([episode.total for episode in results.episodes]).reshape(len(names), count)
     error = np.sqrt(returns.var(axis=1, ddof=1).sum() / count) / len(names)
     return float(returns.mean()), float(error)
@@ -91,7 +93,7 @@ def run_cell(family: so.Family, name: str, seed: int, data: Any, arguments: Any)
     settings = so.OpeConfig(horizon=horizon, updates=arguments.updates)
     found = so.judge(agent, data, settings, seed=seed).summary()
     judged = time.monotonic()
-    mean, error = truth(agent, family, data, arguments.episodes, seed)
+    mean, error = truth(agent, family, data, horizon, arguments.episodes, seed)
     return {
         "family": family.name,
         "agent": name,

@@ -80,21 +80,20 @@ class FittedQ:
             algorithm.create_impl((inputs,), num_actions)
         self._impl = algorithm.impl
 
-    def fit(
-        self, data: Transitions, episodes: NDArray[np.bool_], title: str, progress: Progress
-    ) -> FittedQ:
-        """Learn from the transitions of `episodes[E]`."""
-        rows = np.flatnonzero(episodes[data.episode])
+    def fit(self, data: Transitions, shares: Doubles, title: str, progress: Progress) -> FittedQ:
+        """Learn from the transitions, those of an episode as often as `shares[E]` say."""
+        rows = np.flatnonzero(shares[data.episode] > 0)
         if not len(rows):
             raise TrainingError("There is not a single transition to fit a Q to.")
         rng = generator(self.seed, "minibatches")
+        weights = shares[data.episode[rows]]
         size = self.config.batch_size
         progress.start(title, self.updates, "updates")
         self._impl.modules.set_train()
         with one_thread():
             for first in range(0, self.updates, self.every):
                 count = min(self.every, self.updates - first)
-                drawn = rows[rng.integers(0, len(rows), size=count * size)]
+                drawn = rows[_places(weights, count * size, rng)]
                 batch, value = self._targets(data, drawn, data.draw_actions(rng))
                 for update in range(count):
                     part = slice(update * size, (update + 1) * size)
@@ -150,6 +149,15 @@ class FittedQ:
             ]
         q = torch.cat(parts).double().numpy()
         return np.asarray(data.attainable(q, slice(None)) * data.scale)
+
+
+def _places(weights: Doubles, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """`count` places, each as often as its weight says."""
+    if np.ptp(weights) == 0:
+        return rng.integers(0, len(weights), size=count)
+    edges = np.cumsum(weights)
+    places: NDArray[np.int64] = np.searchsorted(edges, rng.random(count) * edges[-1], side="right")
+    return np.minimum(places, len(weights) - 1)
 
 
 def _minibatch(

@@ -8,6 +8,11 @@ from numpy.typing import NDArray
 from sept_offline.methods.hold_out import FEW_INSTANCES
 from sept_offline.ope.table import Doubles
 
+ENOUGH = 4
+"""Episodes of an instance, for a value of its own and for a spread of them."""
+MOST_KNOWN = 256
+"""Instances that have a value of their own."""
+
 
 def equal_shares(instance: NDArray[np.int64]) -> Doubles:
     """`[E]`, summing to 1: instances count alike, and so do the episodes of one."""
@@ -17,8 +22,13 @@ def equal_shares(instance: NDArray[np.int64]) -> Doubles:
 
 
 def resampled_over(instance: NDArray[np.int64]) -> str:
-    """ "instances", or "episodes" within instances where there are fewer than ten."""
-    return "instances" if len(np.unique(instance)) >= FEW_INSTANCES else "episodes"
+    """ "instances", or "episodes" within instances where there are fewer than ten.
+
+    Where most instances have but a few episodes, which do not tell how they vary, instances are
+    drawn all the same.
+    """
+    counts = np.unique(instance, return_counts=True)[1]
+    return "episodes" if len(counts) < FEW_INSTANCES and not _scarce(counts) else "instances"
 
 
 def bootstrap_shares(
@@ -39,21 +49,31 @@ def bootstrap_shares(
 def halves(instance: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.bool_]:
     """`[E]`: which half each episode is in; each instance is split, those of one episode dealt out.
 
-    Only of a single episode is one half empty.
+    Where most instances have but a few, which Q cannot know, those are dealt out whole: the halves
+    then differ as other instances would. Only of a single episode is one half empty.
     """
     _, code, counts = np.unique(instance, return_inverse=True, return_counts=True)
     second = np.zeros(len(instance), dtype=bool)
+    small = np.flatnonzero(counts < (ENOUGH if _scarce(counts) and len(counts) > 1 else 2))
     for number, count in enumerate(counts):
-        if count > 1:
+        if number not in small:
             # odd numbers are rounded by turns, so that the halves stay equal
             second[code == number] = rng.permutation(count) < (count + number % 2) // 2
-    lone = np.flatnonzero(counts[code] == 1)
-    second[lone] = rng.permutation(len(lone)) % 2 == 0
-    return second
+    dealt = np.zeros(len(counts), dtype=bool)
+    dealt[small] = rng.permutation(len(small)) % 2 == 0
+    return second | dealt[code]
+
+
+def _scarce(counts: NDArray[np.int64]) -> bool:
+    return bool(np.median(counts) < ENOUGH)
 
 
 def with_enough(instance: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The instances of `instance[E]` with episodes enough (four) to have a value of their own."""
+    """The instances of `instance[E]` with episodes enough to have a value of their own.
+
+    Those with the most where they are many: each is a column that Q reads.
+    """
     names, counts = np.unique(instance, return_counts=True)
-    enough: NDArray[np.int64] = names[counts >= 4]
+    most = np.argsort(-counts, kind="stable")[:MOST_KNOWN]
+    enough: NDArray[np.int64] = np.sort(names[most[counts[most] >= ENOUGH]])
     return enough

@@ -42,22 +42,34 @@ class Table:
 
     @property
     def returns(self) -> Doubles:
-        """`[E]`, as logged, up to the horizon."""
+        """As logged, up to the horizon, of all episodes that were not cut before it, if any."""
         total: Doubles = self.rewards.sum(axis=1)
-        return total
+        whole = self.seen[:, -1] > 0
+        return total[whole] if whole.any() else total
+
+    @property
+    def lowest(self) -> float:
+        """Of the logged returns."""
+        return float(self.returns.min())
+
+    @property
+    def highest(self) -> float:
+        """Of the logged returns."""
+        return float(self.returns.max())
 
 
 def common_horizon(steps: Steps) -> int:
     """The longest horizon that at least half of the episodes reach; ended ones reach any.
 
-    Beyond it more is guessed of episodes that were cut than was seen of the others.
+    Beyond it more is guessed of episodes that were cut than was seen of the others. The longest one
+    in a hundred does not count: a fitted Q would need updates for it alone.
     """
     starts = np.flatnonzero(steps.time == 0)
     length = np.diff(np.append(starts, len(steps.time)))
     ended = steps.terminations[starts + length - 1]
-    longest = int(length.max())
+    longest = int(np.percentile(length, 99, method="higher"))
     reached = np.sort(np.where(ended, longest, length))[::-1]
-    return int(reached[(len(reached) + 1) // 2 - 1])
+    return min(longest, int(reached[(len(reached) + 1) // 2 - 1]))
 
 
 def tabulate(

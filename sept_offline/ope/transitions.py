@@ -109,7 +109,7 @@ def transitions(
     kept = steps.time < horizon
     last = steps.terminations | (steps.time == horizon - 1)
     return Transitions(
-        inputs=np.concatenate(columns, axis=1).astype(np.float32),
+        inputs=np.concatenate([np.float32(column) for column in columns], axis=1),
         row=steps.row[kept],
         actions=steps.actions[kept],
         rewards=(steps.rewards[kept] / scale).astype(np.float32),

@@ -18,7 +18,8 @@ def judged(run: Run) -> list[Block]:
     quoted = found.estimators[found.headline]
     reasons = "".join(f"; {reason}" for reason in found.reasons)
     verdict = (
-        f"{run.name}, from logs alone: {found.verdict}. {TITLES[found.headline].capitalize()} says "
+        f"{run.name}, from logs alone: {found.verdict}. "
+        f"{TITLES.get(found.headline, found.headline).capitalize()} says "
         f"{figure(quoted.mean)} ({figure(quoted.low)} … {figure(quoted.high)}), where the logs "
         f"themselves earned {figure(found.logged_return)}{reasons}."
     )

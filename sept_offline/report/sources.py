@@ -193,16 +193,23 @@ def _judged(path: Path, missing: dict[str, str]) -> Judged | None:
         return None
     try:
         found = read_json(path / JUDGED, DataError)
-        told = {name: found[name] for name in Judged.__dataclass_fields__}
-        told["estimators"] = {
-            name: Estimate(**{key: float(value) for key, value in one.items()})
-            for name, one in told["estimators"].items()
+        estimators = {
+            str(name): Estimate(**{key: float(value) for key, value in one.items()})
+            for name, one in found["estimators"].items()
         }
-        told["reasons"] = tuple(map(str, told["reasons"]))
-        judged = Judged(**told)
-        judged.estimators[judged.headline]
-        return judged
-    except (DataError, KeyError, TypeError, AttributeError, ValueError):
+        estimators[found["headline"]]
+        return Judged(
+            horizon=int(found["horizon"]),
+            episodes=int(found["episodes"]),
+            instances=int(found["instances"]),
+            judged_on=str(found["judged_on"]),
+            logged_return=float(found["logged_return"]),
+            estimators=estimators,
+            headline=str(found["headline"]),
+            verdict=str(found["verdict"]),
+            reasons=tuple(map(str, found["reasons"])),
+        )
+    except (DataError, LookupError, TypeError, AttributeError, ValueError, OverflowError):
         missing["judged"] = f"{shown_path(path / JUDGED)} does not hold an answer of ope."
         return None
 

@@ -21,7 +21,13 @@ from sept_offline.ope.estimators import (
     self_normalised,
     weighted_doubly_robust,
 )
-from sept_offline.ope.resampling import bootstrap_shares, equal_shares, halves
+from sept_offline.ope.resampling import (
+    bootstrap_shares,
+    equal_shares,
+    halves,
+    resampled_over,
+    with_enough,
+)
 from sept_offline.ope.table import Table, common_horizon, tabulate
 
 
@@ -177,15 +183,44 @@ def test_episodes_within_instances_are_drawn_again_where_instances_are_few() -> 
     assert drawn.min() == 0
 
 
-@pytest.mark.parametrize("counts", [[5, 6, 7], [1] * 20, [1, 9], [2, 3, 60, 1, 1], [1, 1]])
+@pytest.mark.parametrize(
+    "counts", [[5, 6, 7], [1] * 20, [1, 9], [2, 3, 60, 1, 1], [1, 1], [3, 60, 60, 2]]
+)
 def test_halves_are_halves(counts: list[int]) -> None:
     instance = np.repeat(np.arange(len(counts)), counts)
     half = halves(instance, np.random.default_rng(1))
+    small = []
     for code, count in enumerate(counts):
-        assert count == 1 or abs(2 * half[instance == code].sum() - count) <= 1
-    lone = half[np.array(counts)[instance] == 1]
-    assert abs(2 * lone.sum() - len(lone)) <= 1
+        second = int(half[instance == code].sum())
+        if count >= 4 or (count > 1 and np.median(counts) >= 4):
+            assert abs(2 * second - count) <= 1
+        else:
+            assert second in (0, count), "what Q cannot tell apart stays together"
+            small.append(second > 0)
+    assert abs(2 * sum(small) - len(small)) <= 1
     assert 0 < half.sum() < len(half)
+
+
+@pytest.mark.parametrize("episodes", [2, 3])
+def test_one_instance_of_few_episodes_is_halved_all_the_same(episodes: int) -> None:
+    half = halves(np.zeros(episodes, dtype=int), np.random.default_rng(0))
+    assert 0 < half.sum() < episodes
+
+
+def test_instances_are_drawn_again_where_their_episodes_tell_no_spread() -> None:
+    """Of an instance's only episode a draw within it is always the same."""
+    instance = np.arange(9)
+    assert resampled_over(instance) == "instances"
+    assert np.ptp(bootstrap_shares(instance, 50, np.random.default_rng(0)) @ instance) > 0
+    assert resampled_over(np.repeat(instance, 4)) == "episodes"
+    assert resampled_over(np.repeat([0, 1, 2], [40, 40, 1])) == "episodes"
+
+
+def test_only_instances_with_episodes_enough_are_known_and_not_too_many() -> None:
+    np.testing.assert_array_equal(with_enough(np.repeat([3, 5, 8], [4, 3, 9])), [3, 8])
+    many = with_enough(np.repeat(np.arange(300), np.where(np.arange(300) % 2, 5, 4)))
+    assert len(many) == 256 and (np.diff(many) > 0).all()
+    assert np.isin(np.arange(1, 300, 2), many).all(), "those with the most come first"
 
 
 def test_the_interval_of_a_mean_covers_it_as_often_as_it_says() -> None:
@@ -219,6 +254,7 @@ def test_unweighted_logs_have_all_their_episodes() -> None:
         ([2, 3, 9], [False] * 3, 3),
         ([2, 3, 4, 9], [True, True, False, False], 9),
         ([7], [False], 7),
+        ([10] * 999 + [5000], [True] * 1000, 10),
     ],
 )
 def test_half_of_the_episodes_reach_the_common_horizon(

@@ -374,4 +374,4 @@ def test_the_command(path: Path, tmp_path: Path) -> None:
     assert "--hold-out" in refused("ope", "all", path, *quick, cwd=tmp_path)
     judged = run_json("ope", "all", path, "--in-sample", *quick, cwd=tmp_path)
     assert judged["judged_on"] == "in sample"
-    assert "no agent" in refused("ope", "nothing", path, *quick, cwd=tmp_path)
+    assert "no run at nothing" in refused("ope", "nothing", path, *quick, cwd=tmp_path)

@@ -272,7 +272,8 @@ def test_what_ope_said_is_shown(navigation: Path, tmp_path: Path) -> None:
     assert f"from logs alone: {said['verdict']}" in shown
     assert "doubly robust, self-normalised" in shown
     assert "the agent learned from the episodes it is judged on" in shown
-    for damage in ("{", json.dumps(said | {"headline": "none"}), json.dumps({"estimators": [1]})):
+    odd = ({"headline": "none"}, {"horizon": None}, {"logged_return": "much"}, {"estimators": [1]})
+    for damage in ("{", "[]", *(json.dumps(said | one) for one in odd)):
         (run / "ope.json").write_text(damage)
         assert "ope.json does not hold an answer of ope" in visible(page(tmp_path, run))
     assert "from logs alone" not in visible(page(tmp_path, navigation / "avg"))
