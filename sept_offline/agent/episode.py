@@ -96,7 +96,12 @@ class AgentEpisode:
             raise AgentError("This episode has ended; begin another one to act again.")
         if self._wants_reward or reward is not None:
             self._check_reward(reward)
-        value = np.asarray(observation, dtype=np.float32)
+        try:
+            value = np.asarray(observation, dtype=np.float32)
+        except (TypeError, ValueError) as error:
+            raise AgentError(
+                f"The observation is no row of numbers: {observation!r:.80}."
+            ) from error
         if value.shape != self._shape:
             raise AgentError(
                 f"The agent observes {self._shape[0]} columns, "
@@ -204,7 +209,10 @@ class BatchEpisode:
         An episode that is once not active has ended. `rewards[n]`, of the last step, only if
         declared. `masks[n, num_actions]` are true where an action is allowed; all are by default.
         """
-        values = np.asarray(observations, dtype=np.float32)
+        try:
+            values = np.asarray(observations, dtype=np.float32)
+        except (TypeError, ValueError) as error:
+            raise AgentError("The observations are no table of numbers.") from error
         shape = (len(self), self.agent.spaces.observation_dim)
         going = np.ones(len(self), dtype=bool) if active is None else np.asarray(active, dtype=bool)
         if values.shape != shape or going.shape != shape[:1]:

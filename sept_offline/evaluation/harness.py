@@ -57,6 +57,11 @@ def evaluate(
     progress = progress or Silent()
     if family is None:
         family = agent.record.get("family_object", agent.family)
+        if not family:
+            raise FamilyError(
+                "The logs that the agent learned from name no family, so there is no simulator to "
+                "evaluate it in; sept_offline.judge judges it from logs, or name a family."
+            )
     record = load_family(family)
     limit = record.test_steps if max_steps is None else max_steps
     if limit < 1 or episodes_per_instance < 1:

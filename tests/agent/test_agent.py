@@ -188,6 +188,15 @@ def test_a_wrong_shape_is_refused(builders: ModuleType, bad: np.ndarray) -> None
         builders.make_agent("avg").begin().act(bad)
 
 
+@pytest.mark.parametrize("bad", ["abc", [0, 0, 0, "x"], [[0], 0, 0, 0], {}])
+def test_what_is_no_number_is_refused(builders: ModuleType, bad: object) -> None:
+    agent = builders.make_agent("avg")
+    with pytest.raises(AgentError, match="no row of numbers"):
+        agent.begin().act(bad)
+    with pytest.raises(AgentError, match="no table of numbers"):
+        agent.begin_batch(range(1)).act([bad])
+
+
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_a_value_that_is_not_finite_is_refused(builders: ModuleType, value: float) -> None:
     agent = builders.make_agent("sept")

@@ -149,7 +149,7 @@ def test_the_command_refuses_what_the_logs_do_not_support(one: Case, tmp_path: P
 
 def test_refusals_in_one_sentence(two: Case, tmp_path: Path) -> None:
     write_logs(tmp_path / "few.h5", (0.5,), 6)
-    with pytest.raises(DataError, match="no folder .*nowhere to write new.h5 to"):
+    with pytest.raises(DataError, match=r"no folder .*nowhere to write new\.h5 to"):
         demarcate_dataset(two.source, tmp_path / "nowhere" / "new.h5", QUICK)
     with pytest.raises(DataError, match="6 episodes; demarcation needs at least 20"):
         demarcate_dataset(tmp_path / "few.h5", None, QUICK)

@@ -156,6 +156,8 @@ def test_misuse_is_named() -> None:
         evaluate(mode_one_agent(), navigation(), seed=-1)
     with pytest.raises(FamilyError, match="no instances"):
         evaluate(mode_one_agent(), navigation(splits={"test": []}))
+    with pytest.raises(FamilyError, match="name no family, so there is no simulator"):
+        evaluate(replace(mode_one_agent(), family=""))
 
 
 def test_a_reward_that_is_not_finite_is_named() -> None:
