@@ -197,10 +197,11 @@ def correlation(own: list[Cell], name: str) -> float:
 
 
 def lost(own: list[Cell]) -> float:
-    """What choosing the agent that fqe says is best costs, as a share of best minus worst."""
+    """What the agent that fqe says is best costs, of those covered, as a share of best − worst."""
     true = np.array([cell["truth"] for cell in own])
-    chosen = int(np.argmax([cell["estimators"]["fqe"]["mean"] for cell in own]))
-    return float((true.max() - true[chosen]) / max(np.ptp(true), 1e-12))
+    covered = [cell for cell in own if cell["verdict"] != "uncovered"] or own
+    chosen = max(covered, key=lambda cell: float(cell["estimators"]["fqe"]["mean"]))
+    return float((true.max() - chosen["truth"]) / max(np.ptp(true), 1e-12))
 
 
 def read(path: Path) -> list[Cell]:

@@ -1,14 +1,16 @@
-"""Write the tables and figures of docs/results.md from the study kept beside this script.
+"""Write the tables and figures of the docs from the studies kept beside this script.
 
-    python benchmarks/pages.py            # the page as it should be, and its pictures
-    python benchmarks/pages.py --check    # exit code 1 if the page is not
+    python benchmarks/pages.py            # the pages as they should be, and their pictures
+    python benchmarks/pages.py --check    # exit code 1 if they are not
 
-The study itself is repeated or continued by the commands on that page.
+docs/results.md has those of the bench, docs/ope.md and docs/demarcate.md those of the scripts of
+these names. The studies are repeated or continued by the commands on the pages.
 """
 
 from __future__ import annotations
 
 import argparse
+import runpy
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -28,7 +30,8 @@ from sept_offline.bench.tables import make_tables, markdown  # noqa: E402
 from sept_offline.bench.variants import BASE  # noqa: E402
 
 ROOT = Path(__file__).parent.parent
-STUDY = ROOT / "benchmarks" / "results" / "bench"
+RESULTS = ROOT / "benchmarks" / "results"
+STUDY = RESULTS / "bench"
 PAGE = ROOT / "docs" / "results.md"
 IMAGES = ROOT / "docs" / "images" / "results"
 SHOWN = (
@@ -83,16 +86,22 @@ def figures(found: list[Picture]) -> str:
     return "\n".join(lines)
 
 
-def page(text: str, found: list[Picture]) -> str:
-    """The page with what the study shows between the marks."""
-    for name, content in (("tables", tables()), ("figures", figures(found))):
-        begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->\n"
-        before, mark, rest = text.partition(begin)
-        _, last, after = rest.partition(end)
-        if not (mark and last):
-            raise SystemExit(f"{PAGE} has lost its marks {begin.strip()} and {end.strip()}.")
-        text = before + mark + content + last + after
-    return text
+def kept(name: str) -> str:
+    """The tables of one script from its kept cells."""
+    script = runpy.run_path(str(ROOT / "benchmarks" / f"{name}.py"))
+    found: str = script["tables"](script["read"](RESULTS / f"{name}.jsonl"))
+    return found
+
+
+def between_marks(path: Path, name: str, content: str) -> str:
+    """The text of a page with `content` where the marks of that name stand."""
+    text = path.read_text(encoding="utf-8")
+    begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->\n"
+    before, mark, rest = text.partition(begin)
+    _, last, after = rest.partition(end)
+    if not (mark and last):
+        raise SystemExit(f"{path} has lost its marks {begin.strip()} and {end.strip()}.")
+    return before + mark + content + last + after
 
 
 def main() -> None:
@@ -100,12 +109,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
     parser.add_argument("--check", action="store_true")
     arguments = parser.parse_args()
-    before, shown = PAGE.read_text(encoding="utf-8"), pictures()
-    wanted = page(before, shown)
+    shown = pictures()
+    wanted = [
+        (PAGE, "tables", tables()),
+        (PAGE, "figures", figures(shown)),
+        (ROOT / "docs" / "ope.md", "tables", kept("ope")),
+        (ROOT / "docs" / "demarcate.md", "tables", kept("demarcate")),
+    ]
+    stale = {one.stem for one in IMAGES.glob("*.png")} != {one.name for one in shown}
+    for path, name, content in wanted:
+        text = between_marks(path, name, content)
+        if text != path.read_text(encoding="utf-8"):
+            stale = True
+            if not arguments.check:
+                path.write_text(text, encoding="utf-8")
     if arguments.check:
-        there = {path.stem for path in IMAGES.glob("*.png")}
-        raise SystemExit(int(before != wanted or there != {one.name for one in shown}))
-    PAGE.write_text(wanted, encoding="utf-8")
+        raise SystemExit(int(stale))
     for old in IMAGES.glob("*"):
         old.unlink()
     with style():
