@@ -108,7 +108,8 @@ def run_cell(family: so.Family, name: str, seed: int, data: Any, arguments: Any)
 
 def tables(cells: list[Cell]) -> str:
     """Coverage, ranking and the agents themselves, in Markdown."""
-    return "\n".join([*coverage(cells), "", *ranking(cells), "", *each_agent(cells)]) + "\n"
+    parts = (coverage(cells), ranking(cells), each_agent(cells), each_seed(cells))
+    return "\n\n".join("\n".join(part) for part in parts) + "\n"
 
 
 def coverage(cells: list[Cell]) -> list[str]:
@@ -179,6 +180,15 @@ def each_agent(cells: list[Cell]) -> list[str]:
             words = ", ".join(f"{count} {word}" for word, count in sorted(verdicts.items()))
             numbers = [f"{truth:.4g}", f"{said:.4g}", f"{held} of {len(own)}"]
             lines.append(row([family, name, len(own), *numbers, words]))
+    return lines
+
+
+def each_seed(cells: list[Cell]) -> list[str]:
+    """How often the headline's interval holds the truth, seed by seed."""
+    lines = [row(["seed", "held by the headline"]), row(["---", "---"])]
+    for seed in sorted({cell["seed"] for cell in cells}):
+        held = [holds(cell, cell["headline"]) for cell in cells if cell["seed"] == seed]
+        lines.append(row([seed, f"{sum(held)} of {len(held)}"]))
     return lines
 
 

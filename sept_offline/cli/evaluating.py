@@ -14,7 +14,6 @@ from sept_offline.cli.options import json_option, quiet_option
 from sept_offline.cli.places import check_run
 
 if TYPE_CHECKING:
-    from sept_offline.agent import Agent
     from sept_offline.evaluation import Results
 
 FEW = 24
@@ -74,8 +73,6 @@ def evaluate(
     from sept_offline.evaluation import evaluate as run_harness
 
     agents = [load_agent(run) for run in runs]
-    if family is None:
-        _check_families(runs, agents)
     every = [
         run_harness(
             agent,
@@ -105,18 +102,6 @@ def evaluate(
     _print_results(results)
     if out is not None:
         click.echo(f"{out}: {len(results.episodes):,} episodes, with every step")
-
-
-def _check_families(runs: tuple[Path, ...], agents: list[Agent]) -> None:
-    """Refuse agents of logs that no simulator made."""
-    from sept_offline.errors import FamilyError
-
-    for run, agent in zip(runs, agents, strict=True):
-        if not agent.record.get("family_object", agent.family):
-            raise FamilyError(
-                f"The logs that {run} learned from name no family, so there is no simulator to "
-                "evaluate it in; sept-offline ope judges it from logs, or name one with --family."
-            )
 
 
 def _keep(results: Results, run: Path, quiet: bool) -> None:

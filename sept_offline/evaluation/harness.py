@@ -60,7 +60,7 @@ def evaluate(
         if not family:
             raise FamilyError(
                 "The logs that the agent learned from name no family, so there is no simulator to "
-                "evaluate it in; sept_offline.judge judges it from logs, or name a family."
+                "evaluate it in; sept-offline ope judges it from logs, or name a family."
             )
     record = load_family(family)
     limit = record.test_steps if max_steps is None else max_steps

@@ -9,6 +9,7 @@ the networks, the loss, the optimiser and the target's copies.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -29,17 +30,6 @@ from sept_offline.threads import one_thread
 
 REPORT = 500
 """Updates between two reports."""
-COLUMNS = (
-    "observations",
-    "actions",
-    "rewards",
-    "next_observations",
-    "next_actions",
-    "returns_to_go",
-    "terminals",
-    "intervals",
-)
-"""Of d3rlpy's minibatches."""
 
 
 class _Noted:
@@ -183,5 +173,7 @@ def _minibatch(
 
 
 def _part(batch: TorchMiniBatch, part: slice) -> TorchMiniBatch:
-    columns = {name: getattr(batch, name)[part] for name in COLUMNS}
-    return TorchMiniBatch(**columns, device=batch.device)
+    columns = {
+        name: column[part] for name, column in vars(batch).items() if torch.is_tensor(column)
+    }
+    return replace(batch, **columns)

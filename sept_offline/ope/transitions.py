@@ -36,10 +36,10 @@ class Transitions:
     def draw_actions(self, rng: np.random.Generator) -> NDArray[np.int64]:
         """`[R]`: what the agent does in each logged state; drawn where it has a choice."""
         choice: NDArray[np.int64] = self.probabilities.argmax(axis=1)
-        open_ = self.probabilities[np.arange(len(choice)), choice] < 1
-        edges = np.cumsum(self.probabilities[open_], axis=1)
+        free = self.probabilities[np.arange(len(choice)), choice] < 1
+        edges = np.cumsum(self.probabilities[free], axis=1)
         chance = rng.random((len(edges), 1)) * edges[:, -1:]
-        choice[open_] = np.minimum((edges <= chance).sum(axis=1), edges.shape[1] - 1)
+        choice[free] = np.minimum((edges <= chance).sum(axis=1), edges.shape[1] - 1)
         return choice
 
     def until_parting(

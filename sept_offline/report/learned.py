@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sept_offline.agent import Agent
 from sept_offline.report.blocks import Block, Chart, Facts, Heading, Note, Section
 from sept_offline.report.charts import (
     INK,
@@ -49,7 +50,7 @@ def _run(run: Run, place: str) -> list[Block]:
     if run.agent is None:
         blocks.append(Note(run.missing["agent"], "warning"))
     else:
-        blocks.append(_facts(run))
+        blocks.append(_facts(run.method, run.agent))
         if isinstance(run.agent.record.get("probe"), str):
             blocks.append(Note(f"Probe: {run.agent.record['probe']}."))
     plane = plane_chart(run, f"plane-{place}")
@@ -62,14 +63,13 @@ def _run(run: Run, place: str) -> list[Block]:
     return blocks
 
 
-def _facts(run: Run) -> Facts:
-    assert run.agent is not None
-    record = run.agent.record
+def _facts(method: str, agent: Agent) -> Facts:
+    record = agent.record
     items = [
-        ("method", run.method),
-        ("needs beside observations", ", ".join(sorted(run.agent.needs)) or "nothing"),
-        ("learns in its episode", "yes" if run.agent.learns else "no"),
-        ("probe", plural(run.agent.probe_steps, "step") if run.agent.probe_steps else "none"),
+        ("method", method),
+        ("needs beside observations", ", ".join(sorted(agent.needs)) or "nothing"),
+        ("learns in its episode", "yes" if agent.learns else "no"),
+        ("probe", plural(agent.probe_steps, "step") if agent.probe_steps else "none"),
     ]
     found = record.get("identification")
     if isinstance(found, Mapping) and "neighbours" in found:

@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from sept_offline.agent import Agent
 from sept_offline.evaluation.results import EpisodeResult
 from sept_offline.family import Family
 from sept_offline.report.charts import numbers
@@ -38,14 +39,14 @@ Row = tuple[float, float, float, float]
 def playable(runs: Sequence[Run]) -> tuple[list[dict[str, Any]], int]:
     """Episodes of all runs for the viewer, and how many were left out for want of room."""
     known = [
-        (run, episode)
+        (run, run.agent, episode)
         for run in runs
         if run.results is not None and run.agent is not None
         for episode in run.results.episodes
         if episode.observations is not None
     ]
-    small = [(run, episode) for run, episode in known if _size(episode) <= LARGEST]
-    share = min(1.0, VALUES / max(sum(_size(episode) for _, episode in small), 1))
+    small = [one for one in known if _size(one[-1]) <= LARGEST]
+    share = min(1.0, VALUES / max(sum(_size(one[-1]) for one in small), 1))
     places = np.floor(np.arange(int(len(small) * share)) / share).astype(np.int64)
     shown = [episode_data(*small[place]) for place in places]
     return shown, len(known) - len(shown)
@@ -57,23 +58,22 @@ def _size(episode: EpisodeResult) -> int:
     return sum(len(one) + 2 for one in seen) + 40
 
 
-def episode_data(run: Run, episode: EpisodeResult) -> dict[str, Any]:
+def episode_data(run: Run, agent: Agent, episode: EpisodeResult) -> dict[str, Any]:
     """One episode, JSON-ready: names, the world, and everything that was seen and done.
 
     `observations` are columns, `[d][T + 1]`; `actions`, `rewards` `[T]`; `probe` is how many of the
     first steps the probe chose, and `known` after how many the latent was inferred.
     """
-    assert run.agent is not None and run.results is not None
     columns = np.array(episode.observations, dtype=np.float64).T
-    encoder = getattr(run.agent.context, "encoder", None)
+    encoder = getattr(agent.context, "encoder", None)
     probed = sum(phase == "probe" for phase in episode.phases)
     return {
         "run": run.name,
         "instance": episode.instance,
         "episode": episode.episode,
         "scene": scene_of(run, episode.instance, len(columns)),
-        "columns": list(run.agent.spaces.observation_names),
-        "action_names": list(run.agent.spaces.action_names),
+        "columns": list(agent.spaces.observation_names),
+        "action_names": list(agent.spaces.action_names),
         "observations": [numbers(column) for column in columns],
         "actions": list(episode.actions),
         "rewards": numbers(episode.rewards),
