@@ -1,18 +1,20 @@
 """Write the card of each shipped dataset: what its recipe makes, as `inspect` sees it.
 
 Run: python benchmarks/cards.py [family …] [--data DIR] [--out datasets/cards]. Each recipe is
-followed with seed 0 into DIR, or the dataset that is already there is described; an interrupted
-collection is continued.
+followed with seeds 0 and 1, and once with random behaviour, into DIR, or the datasets that are
+already there are described; an interrupted collection is continued.
 """
 
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import sept_offline as so
+from sept_offline.cli.collecting import collect
 from sept_offline.collect import Recipe, load_recipe
 from sept_offline.collect.recipe import parse_behaviour
 from sept_offline.data import Dataset
@@ -20,12 +22,14 @@ from sept_offline.data.summary import InstanceSummary, Summary
 
 _HERE = Path(__file__).resolve().parent
 FAMILIES = ("navigation2d", "navigation2d-switch", "acrobot", "hiv")
+OTHERS = {"seed1": "--seed 1", "random": "--behaviour random --seed 0"}
+"""Other commands whose content hashes a card names, by the end of their file's name."""
 SHOWN = 8
 """Instances that get a row each; of more, the range over all of them."""
 
 
-def make_card(data: Dataset, recipe_behaviour: str) -> str:
-    """The card, in Markdown."""
+def make_card(data: Dataset, recipe_behaviour: str, others: Mapping[str, str]) -> str:
+    """The card, in Markdown; `others` are commands of the same kind, with their content hashes."""
     summary = so.inspect(data)
     behaviours = ", ".join(f"{count:,} {name}" for name, count in summary.behaviours.items())
     frequencies = " ".join(f"{share:.3f}" for share in summary.action_frequencies)
@@ -47,6 +51,10 @@ def make_card(data: Dataset, recipe_behaviour: str) -> str:
     ]
     lines = [f"# {summary.family}", "", "| | |", "|---|---|"]
     lines += [f"| {name} | {value} |" for name, value in facts]
+    if others:
+        lines += ["", "The content hashes hold on every x86-64 processor.", ""]
+        lines += ["| another command | its content hash |", "|---|---|"]
+        lines += [f"| `{command}` | `{digest}` |" for command, digest in others.items()]
     lines += ["", *_table(summary.table), ""]
     lines += [f"- {warning}" for warning in summary.warnings]
     return "\n".join(lines).rstrip() + "\n"
@@ -101,9 +109,17 @@ def main() -> None:
     for name in arguments.families:
         recipe = load_recipe(so.load_family(name))
         path = arguments.data / f"{name}.h5"
+        others = {}
+        for stem, options in OTHERS.items():
+            command = f"sept-offline collect {name} {options} -o {name}.h5"
+            other = arguments.data / f"{name}-{stem}.h5"
+            words = ["--resume", "--quiet", "--workers", str(arguments.workers)]
+            collect([name, *shlex.split(options), *words, "-o", str(other)], standalone_mode=False)
+            with so.load_dataset(other) as data:
+                others[command] = data.content_hash
         with so.collect_dataset(name, path, seed=0, workers=arguments.workers, resume=True) as data:
             check_recipe(data, recipe)
-            card = make_card(data, recipe.behaviour)
+            card = make_card(data, recipe.behaviour, others)
         target = arguments.out / f"{name}.md"
         target.write_text(card, encoding="utf-8")
         print(target)

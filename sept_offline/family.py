@@ -54,6 +54,9 @@ class Family:
     """`[A]`"""
     recipe: Path | None = None
     """The TOML file `collect` follows when nothing else is said."""
+    experts: Path | None = None
+    """A folder of trained experts, `<seed>.safetensors`, that `collect` uses in place of training
+    where family, recipe and seed are those they were made with."""
     references: Path | None = None
     """A JSON file with the random and the best known return of each instance."""
     published: Mapping[str, float] = field(default_factory=dict)

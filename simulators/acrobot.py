@@ -8,6 +8,7 @@ import numpy as np
 
 from simulators.compiled import compiled
 from simulators.dynamics import Array, Dynamics, HiddenParameter, Integers, Mask, as_float32
+from simulators.elementary import sin_cos
 
 TIME_STEP = 0.2  # s, one RK4 step an action
 GRAVITY = 9.8  # m/s^2
@@ -30,8 +31,8 @@ def accelerations(
     m1 = MASS * (1.0 + hidden[0])
     m2 = MASS * (1.0 + hidden[1])
     l1 = LENGTH * (1.0 + hidden[2])
-    sin2, cos2 = math.sin(theta2), math.cos(theta2)
-    sin1, cos1 = math.sin(theta1), math.cos(theta1)
+    sin1, cos1 = sin_cos(theta1)
+    sin2, cos2 = sin_cos(theta2)
     sin12 = sin1 * cos2 + cos1 * sin2
     coupling = m2 * l1 * CENTRE
     d1 = m1 * CENTRE**2 + m2 * (l1**2 + CENTRE**2) + 2.0 * coupling * cos2 + 2.0 * INERTIA
@@ -114,7 +115,7 @@ def _advance(
         after[row, 3] = min(max(speed2, -MAX_SPEED_2), MAX_SPEED_2)
         l1 = LENGTH * (1.0 + hidden[row, 2])
         l2 = LENGTH * (1.0 + hidden[row, 3])
-        height = -l1 * math.cos(theta1) - l2 * math.cos(theta1 + theta2)
+        height = -l1 * sin_cos(theta1)[1] - l2 * sin_cos(theta1 + theta2)[1]
         up = height >= l1
         terminated[row] = up
         reward[row] = REWARD_UP if up else -HEIGHT_COST * (height - l1) ** 2

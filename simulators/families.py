@@ -49,19 +49,19 @@ def _makers(
     return partial(_environment, dynamics), partial(_batch, dynamics)
 
 
-def _first_existing(*paths: Path) -> Path | None:
-    return next((path for path in paths if path.is_file()), None)
+def _shipped(path: str) -> Path | None:
+    """A file or folder of `datasets/`: inside this package in a wheel, or in the source tree."""
+    places = (_HERE / path, _HERE.parent / "datasets" / path)
+    return next((place for place in places if place.exists()), None)
 
 
-def _recipe(name: str) -> Path | None:
-    """The recipe beside this package in an installed wheel, or in the source tree."""
-    return _first_existing(
-        _HERE / "recipes" / f"{name}.toml", _HERE.parent / "datasets" / "recipes" / f"{name}.toml"
-    )
-
-
-def _references(name: str) -> Path | None:
-    return _first_existing(_HERE / "data" / "references" / f"{name}.json")
+def _files(name: str) -> dict[str, Path | None]:
+    """The files of the family `name`, by the fields of its record."""
+    return {
+        "recipe": _shipped(f"recipes/{name}.toml"),
+        "experts": _shipped(f"experts/{name}"),
+        "references": _shipped(f"data/references/{name}.json"),
+    }
 
 
 def _same(delta: float) -> dict[str, float]:
@@ -83,8 +83,7 @@ def _navigation(dynamics: Dynamics) -> Family:
         solved=1000.0,
         observation_names=dynamics.observation_names,
         action_names=dynamics.action_names,
-        recipe=_recipe(dynamics.name),
-        references=_references(dynamics.name),
+        **_files(dynamics.name),
         # The paper's table of steps to solve; it has none for the switch.
         published=PAPER_NAVIGATION if dynamics is NAVIGATION2D else {},
         scene=scenes.navigation if dynamics is NAVIGATION2D else scenes.navigation_switch,
@@ -110,8 +109,7 @@ def _acrobot() -> Family:
         solved=10.0,
         observation_names=ACROBOT.observation_names,
         action_names=ACROBOT.action_names,
-        recipe=_recipe("acrobot"),
-        references=_references("acrobot"),
+        **_files("acrobot"),
         published=PAPER_ACROBOT,
         scene=scenes.acrobot,
     )
@@ -133,8 +131,7 @@ def _hiv() -> Family:
         solved=None,
         observation_names=HIV.observation_names,
         action_names=HIV.action_names,
-        recipe=_recipe("hiv"),
-        references=_references("hiv"),
+        **_files("hiv"),
         scene=scenes.hiv,
     )
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from simulators.compiled import compiled
 from simulators.dynamics import Array, Dynamics, HiddenParameter, Integers, Mask, Observations
+from simulators.elementary import exp, log, power
 
 # The model of Adams et al. (2004). Populations are per ml, E and the T's in cells, V in copies.
 LAMBDA_1 = 1e4  # source of type 1 target cells, cells / (ml day)
@@ -49,7 +48,7 @@ REWARD_IMMUNE = 1e3
 TOLERANCE = 4e-5  # of the error estimate of one internal step, in ln of a population
 MAX_TRIALS = 5_000  # internal steps an action before the cheap, always stable scheme takes over
 CHEAP_STEPS = 1_000
-LN10 = math.log(10.0)
+LN10 = 2.302585092994046
 
 LEAST: float = 10.0**FLOOR
 MOST: float = 10.0**CEILING
@@ -83,8 +82,8 @@ def _constants(hidden: Array, rti: float, pi: float) -> Twelve:
 def _rates(y: Six, constants: Twelve) -> Six:
     """d ln(population) / dt at y = ln(population); positive by construction."""
     l1, l2, k1, k2, m1, m2, source, birth, birth_half, death, death_half, burst = constants
-    t1, t2, i1 = math.exp(y[0]), math.exp(y[1]), math.exp(y[2])
-    i2, v, e = math.exp(y[3]), math.exp(y[4]), math.exp(y[5])
+    t1, t2, i1 = exp(y[0]), exp(y[1]), exp(y[2])
+    i2, v, e = exp(y[3]), exp(y[4]), exp(y[5])
     infected = i1 + i2
     force1, force2 = k1 * v, k2 * v
     return (
@@ -133,8 +132,8 @@ def _cheap(y: Six, constants: Twelve, days: float) -> Six:
     """Go on for `days` with gains explicit and losses implicit: first order, never negative."""
     l1, l2, k1, k2, m1, m2, source, birth, birth_half, death, death_half, burst = constants
     h = days / CHEAP_STEPS
-    t1, t2, i1 = math.exp(y[0]), math.exp(y[1]), math.exp(y[2])
-    i2, v, e = math.exp(y[3]), math.exp(y[4]), math.exp(y[5])
+    t1, t2, i1 = exp(y[0]), exp(y[1]), exp(y[2])
+    i2, v, e = exp(y[3]), exp(y[4]), exp(y[5])
     for _ in range(CHEAP_STEPS):
         t1 = _bounded((t1 + h * l1) / (1.0 + h * (DEATH + k1 * v)))
         t2 = _bounded((t2 + h * l2) / (1.0 + h * (DEATH + k2 * v)))
@@ -145,7 +144,7 @@ def _cheap(y: Six, constants: Twelve, days: float) -> Six:
         gain = source + birth * infected / (infected + birth_half) * e
         loss = death * infected / (infected + death_half) + NATURAL_DEATH_E
         e = _bounded((e + h * gain) / (1.0 + h * loss))
-    return (math.log(t1), math.log(t2), math.log(i1), math.log(i2), math.log(v), math.log(e))
+    return (log(t1), log(t2), log(i1), log(i2), log(v), log(e))
 
 
 @compiled
@@ -183,9 +182,9 @@ def _integrate(y: Six, c: Twelve, days: float) -> Six:
             if time >= days:
                 return y
             # A faster growth than this outran the error estimate after a sharp transient.
-            h *= min(2.0, 0.9 * max(error, 1e-10) ** -0.2)
+            h *= min(2.0, 0.9 * power(max(error, 1e-10), -0.2))
         elif error < np.inf:
-            h *= max(0.2, 0.9 * error**-0.2)
+            h *= max(0.2, 0.9 * power(error, -0.2))
         else:
             h *= 0.1
     return _cheap(y, c, days - time)
@@ -214,10 +213,10 @@ def _advance(
             after[row, i] = min(max(y[i] / LN10, FLOOR), CEILING)
         terminated[row] = False
         reward[row] = (
-            REWARD_VIRUS * math.exp(after[row, 4] * LN10)
+            REWARD_VIRUS * exp(after[row, 4] * LN10)
             + REWARD_RTI * rti**2
             + REWARD_PI * pi**2
-            + REWARD_IMMUNE * math.exp(after[row, 5] * LN10)
+            + REWARD_IMMUNE * exp(after[row, 5] * LN10)
         )
 
 
@@ -225,12 +224,25 @@ def _observe(state: Array) -> Observations:
     return np.clip(state, OBSERVED_LOW, OBSERVED_HIGH).astype(np.float32)
 
 
+@compiled
+def _log10(populations: Array) -> Array:
+    logs = np.empty_like(populations)
+    for row in range(populations.shape[0]):
+        for i in range(populations.shape[1]):
+            logs[row, i] = log(populations[row, i]) / LN10
+    return logs
+
+
 def from_raw(populations: Array) -> Array:
     """State[n, 6], log10 with floor and ceiling, of populations[n, 6]."""
-    return np.log10(np.clip(populations, LEAST, MOST))
+    return _log10(np.clip(populations, LEAST, MOST))
 
 
-_START = tuple(math.log10(population) for population in START)
+# log10 of START, written out: a C library's log10 may differ in its last bit.
+_START = (
+    *(5.213711618903007, 0.6989700043360189, 4.077186154085897),
+    *(1.662757831681574, 4.805629971908577, 1.380211241711606),
+)
 
 HIV = Dynamics(
     name="hiv",

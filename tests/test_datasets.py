@@ -51,10 +51,11 @@ def test_a_card_says_what_the_dataset_holds() -> None:
         cards.check_recipe(data, recipe)
         with pytest.raises(SystemExit, match="delete the file"):
             cards.check_recipe(data, dataclasses.replace(recipe, behaviour="replay"))
-        card = cards.make_card(data, "random")
+        card = cards.make_card(data, "random", {"sept-offline collect x": "abc"})
         assert card.startswith("# navigation2d\n")
         assert data.content_hash in card and f"{data.num_steps:,}" in card
         assert "`random`: 40 random episodes" in card
+        assert "| `sept-offline collect x` | `abc` |" in card
         for instance in data.instances:
             total = [episode.rewards.sum() for episode in data.episodes(instance=instance)]
             mean = f"{sum(total) / len(total):,.4g}"

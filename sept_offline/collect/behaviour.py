@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sept_offline.agent.networks import Network
+from sept_offline.collect.portable import portable
 from sept_offline.errors import ConfigError
 
 Floats = NDArray[np.float64]
@@ -46,6 +48,11 @@ class Snapshot:
     network: Network
     epsilon: float
 
+    @cached_property
+    def values(self) -> Callable[[NDArray[np.float32]], NDArray[np.float32]]:
+        """The network as a function whose bits do not depend on the processor."""
+        return portable(self.network)
+
 
 @dataclass(frozen=True)
 class EpsilonGreedy:
@@ -66,7 +73,7 @@ class EpsilonGreedy:
         for index in np.unique(chosen):
             snapshot = self.snapshots[index]
             mine = np.flatnonzero(chosen == index)
-            values = snapshot.network(inputs[mine])
+            values = snapshot.values(inputs[mine])
             num_actions = values.shape[1]
             if rows is None:
                 rows = np.empty((len(observations), num_actions))

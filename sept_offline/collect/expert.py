@@ -72,8 +72,9 @@ class Expert:
     @classmethod
     def restore(cls, state: StageState) -> Expert:
         """What `state` returned."""
+        # Shipped experts keep their weights in half precision.
         arrays = {
-            name: tensor.numpy()
+            name: (tensor.float() if tensor.is_floating_point() else tensor).numpy()
             for name, tensor in state.tensors.items()
             if name.startswith(("snapshot.", "features."))
         }
@@ -107,8 +108,8 @@ class ExpertStage:
         self.total = config.rounds
         self.done = 0
         instances = family.instances("train")
-        copies = max(1, config.environments // len(instances))
-        self.hiddens: Sequence[Hidden] = [h for h in instances for _ in range(copies)]
+        self.copies = max(1, config.environments // len(instances))
+        self.hiddens: Sequence[Hidden] = [h for h in instances for _ in range(self.copies)]
         self.hidden = hidden_rows(self.hiddens)
         self.observation_dim, self.num_actions = spaces(family)
         width = self.observation_dim + self.hidden.shape[1]
@@ -121,6 +122,8 @@ class ExpertStage:
             terminals=torch.zeros(capacity),
         )
         self.stored = 0
+        self.ends: list[list[int]] = [[] for _ in instances]
+        """Places in the memory of the steps that ended an episode, by instance."""
         self.learner = Learner(config.control, width, self.num_actions, integer(seed, "weights"))
         self.features: Features | None = None
         self.snapshots: list[Snapshot] = []
@@ -213,12 +216,22 @@ class ExpertStage:
         prepared = prepare_rewards(reward[rows], done, rows, self.config.control)
         memory.rewards[here] = torch.from_numpy(prepared.astype(np.float32))
         memory.terminals[here] = torch.from_numpy(done.astype(np.float32))
+        for place in np.flatnonzero(done).tolist():
+            self.ends[rows[place] // self.copies].append(self.stored + place)
         self.stored += len(rows)
 
     def _sample(self, rng: np.random.Generator) -> Batch:
         import torch
 
-        rows = torch.from_numpy(rng.integers(self.stored, size=self.config.control.batch_size))
+        places = rng.integers(self.stored, size=self.config.control.batch_size)
+        # The goal of an instance that is hard to reach is a few steps among many thousands, most of
+        # them another instance's: drawn evenly, it is learned late or never.
+        known = [ends for ends in self.ends if ends]
+        if known:
+            count = round(self.config.end_share * len(places))
+            chosen = rng.integers(len(known), size=count)
+            places[:count] = [known[one][rng.integers(len(known[one]))] for one in chosen]
+        rows = torch.from_numpy(places)
         memory = self.memory
         return Batch(
             inputs=memory.inputs[rows],
@@ -230,10 +243,14 @@ class ExpertStage:
 
     def state(self) -> StageState:
         """Learner, memory, scalers and snapshots between two rounds."""
+        import torch
+
         learner = self.learner.state()
         tensors = {f"learner.{name}": tensor for name, tensor in learner.tensors.items()}
         for field in MEMORY:
             tensors[f"memory.{field}"] = getattr(self.memory, field)[: self.stored]
+        for instance, ends in enumerate(self.ends):
+            tensors[f"ends.{instance}"] = torch.tensor(ends, dtype=torch.int64)
         values = {"done": self.done, "stored": self.stored, "learner": learner.values}
         if self.features is not None:
             expert = self.result().state()
@@ -253,6 +270,7 @@ class ExpertStage:
         self.stored = int(state.values["stored"])
         for field in MEMORY:
             getattr(self.memory, field)[: self.stored] = state.tensors[f"memory.{field}"]
+        self.ends = [state.tensors[f"ends.{i}"].tolist() for i in range(len(self.ends))]
         if "expert" in state.values:
             expert = Expert.restore(StageState(state.tensors, state.values["expert"]))
             self.features = expert.features

@@ -6,6 +6,7 @@ import functools
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,7 @@ from sept_offline.data.writer import written_by
 from sept_offline.engines import check_engine, run_tasks
 from sept_offline.errors import ConfigError, DataError, FamilyError
 from sept_offline.family import Family, Hidden, load_family
-from sept_offline.files import load_state, save_state
+from sept_offline.files import load_state, save_state, write_atomically
 from sept_offline.progress import Progress, Silent
 from sept_offline.seeding import integer
 
@@ -87,12 +88,26 @@ class Collection:
         extra: dict[str, Any] = {"latent_dim": self.record.latent_dim}
         if isinstance(self.family, str) and ":" in self.family:
             extra["family_object"] = self.family
+        if self.needs_expert:
+            extra["expert"] = "shipped" if self.is_portable else "trained here"
         return extra
 
     @property
     def needs_expert(self) -> bool:
         """Whether an expert must be trained first."""
         return any(name in ("replay", "medium", "expert") for name in self.behaviours)
+
+    @cached_property
+    def is_portable(self) -> bool:
+        """Whether nothing is trained here, so that the bits depend on no processor.
+
+        That holds for the shipped families; what a user's own environment computes is theirs.
+        """
+        from sept_offline.collect.shipped import shipped_expert
+
+        if not self.needs_expert:
+            return True
+        return shipped_expert(self.record, self.recipe.expert, self.seed) is not None
 
     def plan(self) -> dict[str, Any]:
         """What a resumed collection must agree with."""
@@ -172,6 +187,11 @@ def collect_dataset(
         workers=workers,
         progress=progress or Silent(),
     )
+    if not collection.is_portable:
+        collection.progress.message(
+            "No trained expert comes with this recipe and seed, so one is trained here: on another "
+            "processor the data will differ in their last bits."
+        )
     if directory:
         return _collect_parts(collection, target, resume, restart)
     return _collect_file(collection, Path(str(target)), resume, restart)
@@ -398,11 +418,19 @@ def _run(
 def train_expert(
     family: Family, recipe: Recipe, seed: int, folder: Path, progress: Progress
 ) -> Path:
-    """The file of the trained expert in `folder`; training continues where it was interrupted."""
-    from sept_offline.collect.expert import ExpertStage
+    """The file of the trained expert in `folder`; training continues where it was interrupted.
 
-    finished, unfinished = folder / "expert.safetensors", folder / "expert-training.safetensors"
+    An expert that comes with the family is copied there instead of trained.
+    """
+    from sept_offline.collect.expert import ExpertStage
+    from sept_offline.collect.shipped import shipped_expert
+
+    finished, unfinished = folder / EXPERT, folder / "expert-training.safetensors"
     if finished.exists():
+        return finished
+    shipped = shipped_expert(family, recipe.expert, seed)
+    if shipped is not None:
+        write_atomically(finished, lambda path: path.write_bytes(shipped.read_bytes()))
         return finished
     stage = ExpertStage(
         family, recipe.expert, family.train_steps, integer(seed, "collect", family.name, "expert")

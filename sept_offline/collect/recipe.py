@@ -30,6 +30,8 @@ class ExpertConfig:
     epsilon_end: float = 0.1
     epsilon_fraction: float = 0.6
     """Share of the training over which epsilon falls."""
+    end_share: float = 0.125
+    """Share of a minibatch drawn from steps that ended an episode, from every instance equally."""
     snapshots: int = 20
     """Networks kept along the way; `replay` walks through them, `medium` is the middle one."""
     behaviour_epsilon: float = 0.1
@@ -41,7 +43,13 @@ class ExpertConfig:
         counts = ("environments", "updates_per_step", "snapshots")
         check_range(self, counts, "expert", least=1)
         check_range(self, ("rounds",), "expert", least=2)
-        shares = ("epsilon_start", "epsilon_end", "epsilon_fraction", "behaviour_epsilon")
+        shares = (
+            "epsilon_start",
+            "epsilon_end",
+            "epsilon_fraction",
+            "end_share",
+            "behaviour_epsilon",
+        )
         check_range(self, shares, "expert", least=0, most=1)
         if self.control.reward_form == "instance":
             raise ConfigError(

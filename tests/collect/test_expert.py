@@ -51,7 +51,10 @@ def test_seeds_differ() -> None:
 
 
 def test_the_final_expert_solves_navigation() -> None:
-    """A few seconds of training on a narrowed task reach what random behaviour does not."""
+    """A few seconds of training solve both modes, though the goal of one may be found late.
+
+    Without `end_share` one seed in four never learns the second mode: 30 steps and more.
+    """
     family = simulators.family("navigation2d")
     config = build(
         ExpertConfig,
@@ -81,4 +84,4 @@ def test_the_final_expert_solves_navigation() -> None:
             starts.append(Start(hidden, behaviour, 0.5, row, rng.random(50)))
         lengths[name] = np.mean([len(e.actions) for e in run_shard(family, starts, 50, 0)])
     assert lengths["random"] > 45
-    assert lengths["trained"] < 20
+    assert lengths["trained"] < 14

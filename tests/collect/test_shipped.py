@@ -1,0 +1,89 @@
+"""Shipped experts stand in for training, and give the same data on every processor."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+import sept_offline as so
+from sept_offline.collect import expert as expert_module
+from sept_offline.collect import load_recipe
+from sept_offline.collect.jobs import load_expert
+from sept_offline.collect.shipped import ship_expert, shipped_expert
+from sept_offline.progress import Silent
+
+FAMILIES = ("navigation2d", "navigation2d-switch", "acrobot", "hiv")
+EPISODES = {"hiv": 80}
+"""One of each behaviour for each instance at least."""
+
+# Content hashes of small collections by the shipped recipes, seed 1: `collect FAMILY --seed 1
+# --episodes N`, and of random behaviour. They hold on every processor.
+RECIPES = {
+    "navigation2d": "2e8b841b56da45881e0d4289e2c0cd5692d9f4176cf8f5655b692ac029fd19e8",
+    "navigation2d-switch": "67d7ec4f63fbc749bef89b91929aadb17e86394f4e2ad89ff36751459095fb7a",
+    "acrobot": "515214ce4e013c1a996478a36a514e3f990715460bca52a0de94d8b35398e2d4",
+    "hiv": "ef0504143bfea9ef3575afdeeb1d3c3a315fc1cbd6eb233dc325027a7bd1754d",
+}
+RANDOM = {
+    "navigation2d": "4e075cb83fee49f5348b9055c8c28b8ece8cd4738cbcfdd8d474ff1881dc5681",
+    "navigation2d-switch": "39bf13c505aad35559e48e094a858686a1093a078fad9f30d2ec80febf3d6b3b",
+    "acrobot": "ce7be1fe3db67c08a64553288e60ad8a52cd9d41b25eaae91c78634e618ac7b0",
+    "hiv": "3531c2e2fccddff42cc16abb6378de594bda0a30b7b2858964f1c159800fd176",
+}
+
+
+def refuse(*_: object, **__: object) -> None:
+    raise AssertionError("An expert was trained.")
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("behaviour", ["recipe", "random"])
+def test_a_small_collection_has_the_same_bits_on_every_processor(
+    family: str, behaviour: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(expert_module, "ExpertStage", refuse)
+    overrides = {"episodes": EPISODES.get(family, 32)}
+    if behaviour == "random":
+        overrides["behaviour"] = "random"
+    with so.collect_dataset(family, tmp_path / "x.h5", overrides=overrides, seed=1) as data:
+        assert data.metadata.extra.get("expert") == (None if behaviour == "random" else "shipped")
+        expected = RANDOM if behaviour == "random" else RECIPES
+        assert data.content_hash == expected[family]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_both_seeds_of_every_recipe_are_shipped_and_no_other(family: str) -> None:
+    record = so.load_family(family)
+    config = load_recipe(record).expert
+    assert shipped_expert(record, config, 0) is not None
+    assert shipped_expert(record, config, 1) is not None
+    assert shipped_expert(record, config, 2) is None
+    changed = dataclasses.replace(config, rounds=config.rounds + 1)
+    assert shipped_expert(record, changed, 0) is None
+
+
+def test_another_seed_is_trained_here_and_says_so(tmp_path: Path) -> None:
+    said: list[str] = []
+
+    class Listener(Silent):
+        def message(self, text: str) -> None:
+            said.append(text)
+
+    few = {"rounds": 2, "environments": 2, "snapshots": 2, "control": {"hidden": [4]}}
+    overrides = {"behaviour": "replay", "episodes": 4, "max_steps": 5, "expert": few}
+    with so.collect_dataset(
+        "navigation2d", tmp_path / "x.h5", overrides=overrides, seed=2, progress=Listener()
+    ) as data:
+        assert data.metadata.extra["expert"] == "trained here"
+    assert any("trained here" in text for text in said)
+
+
+def test_an_expert_that_was_shipped_acts_as_the_rounded_one(tmp_path: Path) -> None:
+    record = so.load_family("navigation2d")
+    config = load_recipe(record).expert
+    expert = load_expert(record.experts / "0.safetensors")
+    again = tmp_path / "0.safetensors"
+    ship_expert(expert, record, config, 0, again)
+    assert again.read_bytes() == (record.experts / "0.safetensors").read_bytes()
