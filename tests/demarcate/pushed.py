@@ -67,8 +67,10 @@ class Case:
     found: Demarcation
 
 
-def case(folder: Path, strengths: tuple[float, ...], per: int, apart: float, kind: str) -> Case:
+def case(
+    folder: Path, strengths: tuple[float, ...], per: int, apart: float, kind: str, seed: int
+) -> Case:
     source, target = folder / "logs.h5", folder / "labelled.h5"
     group, behaviour = write_logs(source, strengths, per, apart=apart, instances=kind)
-    found = demarcate_dataset(source, target, QUICK, seed=0)
+    found = demarcate_dataset(source, target, QUICK, seed=seed)
     return Case(source, target, group, behaviour, found)
