@@ -355,6 +355,16 @@ def test_an_angle_is_found_and_goes_the_short_way_round() -> None:
     assert float(moved[0]) == pytest.approx(20 / 399, abs=1e-4)
 
 
+def test_a_column_that_always_changes_alike_goes_on(steps: Steps) -> None:
+    """A clock: there is nothing to predict of it, and in fiction it must not stand still."""
+    pairs = np.stack([np.arange(6.0), np.zeros(6), np.random.default_rng(0).normal(size=6)], axis=1)
+    clock = replace(steps, observations=pairs.astype(np.float32), row=np.arange(5))
+    reader = Reader(Columns.fit(clock))
+    assert reader.varies.tolist() == [0, 0, 1]
+    reached = reader.after(torch.tensor([[2.0, 0.0, 0.1]]), torch.full((1, 3), 9.0))
+    assert reached[0, :2].tolist() == [3, 0]
+
+
 def test_standardised_columns_are_not_angles_and_fast_joints_are() -> None:
     rng = np.random.default_rng(0)
     column = np.clip(rng.normal(size=(2000, 1)), -3, 3).astype(np.float32)
