@@ -9,18 +9,18 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from pushed import Case, case
+from pushed import FEWER, Case, case
 
 
 @pytest.fixture(scope="session")
 def two(tmp_path_factory: pytest.TempPathFactory, training_seed: int) -> Case:
-    return case(tmp_path_factory.mktemp("two"), (-0.5, 0.5), 60, 0.5, "one", training_seed)
+    return case(tmp_path_factory.mktemp("two"), (-0.5, 0.5), 60, 0.5, "one", training_seed, FEWER)
 
 
 @pytest.fixture(scope="session")
 def three(tmp_path_factory: pytest.TempPathFactory, training_seed: int) -> Case:
     strengths = (-0.5, 0.0, 0.5)
-    return case(tmp_path_factory.mktemp("three"), strengths, 80, 0.5, "each", training_seed)
+    return case(tmp_path_factory.mktemp("three"), strengths, 120, 0.5, "each", training_seed)
 
 
 @pytest.fixture(scope="session")

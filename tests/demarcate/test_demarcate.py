@@ -124,6 +124,7 @@ def test_unsure_episodes_can_be_left_out(tmp_path: Path) -> None:
         assert np.array_equal(after.episode_index.instance, group[after.episode_index.seed])
 
 
+@pytest.mark.long
 def test_what_the_pages_demarcate_is_supported(
     tmp_path: Path, training_seed: int, margin: Margins
 ) -> None:

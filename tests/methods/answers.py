@@ -16,9 +16,13 @@ def check_answer(
     returns: tuple[float, float],
     margin: Margins,
     name: str = "return",
+    episodes: int = 4,
 ) -> None:
-    """The mean return lies in these bounds; where the answer is certain, in every episode."""
-    results = so.evaluate(agent, family, episodes_per_instance=4)
+    """The mean return lies in these bounds; where the answer is certain, in every episode.
+
+    episodes: of each instance.
+    """
+    results = so.evaluate(agent, family, episodes_per_instance=episodes)
     mean = np.mean([episode.total for episode in results.episodes])
     low, high = returns
     if low == high == 1.0:

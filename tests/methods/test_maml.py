@@ -211,14 +211,20 @@ def plain(config: ControlConfig) -> dict[str, Any]:
     return {name: getattr(config, name) for name in names if getattr(config, name) is not None}
 
 
+@pytest.fixture(scope="module")
+def paid(tmp_path_factory: pytest.TempPathFactory, training_seed: int) -> Agent:
+    """Fitted where the first step pays."""
+    path = log_two_step(tmp_path_factory.mktemp("maml") / "x.h5", telling=True)
+    return so.fit(path, "maml", SMALL, seed=training_seed)
+
+
 def test_rewards_that_say_nothing_do_not_help(
-    tmp_path: Path, training_seed: int, margin: Margins
+    paid: Agent, tmp_path: Path, training_seed: int, margin: Margins
 ) -> None:
     """Unpaid, the first step leaves the guess at chance; paid, the second guess is always right."""
     returns = {}
-    for telling in (False, True):
-        path = log_two_step(tmp_path / f"{telling}.h5", telling=telling)
-        agent = so.fit(path, "maml", SMALL, seed=training_seed)
+    unpaid = so.fit(log_two_step(tmp_path / "x.h5"), "maml", SMALL, seed=training_seed)
+    for telling, agent in ((False, unpaid), (True, paid)):
         results = so.evaluate(agent, two_step(telling=telling), episodes_per_instance=4)
         assert results.learns and results.needs == ("reward",)
         returns[telling] = np.mean([episode.rewards[-1] for episode in results.episodes])
@@ -226,10 +232,8 @@ def test_rewards_that_say_nothing_do_not_help(
     margin("paid", returns[True], at_least=1.0)
 
 
-def test_without_its_step_it_guesses(tmp_path: Path, training_seed: int, margin: Margins) -> None:
-    path = log_two_step(tmp_path / "x.h5", telling=True)
-    agent = so.fit(path, "maml", SMALL, seed=training_seed)
-    results = so.evaluate(unadapted(agent), two_step(telling=True), episodes_per_instance=4)
+def test_without_its_step_it_guesses(paid: Agent, margin: Margins) -> None:
+    results = so.evaluate(unadapted(paid), two_step(telling=True), episodes_per_instance=4)
     guesses = [episode.rewards[-1] for episode in results.episodes]
     margin("right", float(np.mean(guesses)), below=0.8)
 
