@@ -78,8 +78,10 @@ def read(path: Path) -> list[Line]:
 
 def shown(values: list[float], sign: str) -> str:
     """The worst and the mean."""
+    if not values:
+        return "–"
     worst = max(values) if sign in ("<", "<=") else min(values)
-    return f"{worst:.3g} / {mean(values):.3g}" if values else "–"
+    return f"{worst:.3g} / {mean(values):.3g}"
 
 
 def deviations(values: list[float], sign: str, bound: float) -> float:
@@ -109,7 +111,7 @@ def table(lines: Iterable[Line]) -> str:
         missed = sum(misses(line, name, sign) for line in own)
         gap = deviations(everything, sign, bound)
         # one that no seed moves off its best value has no spread to compare with
-        away = "–" if gap == float("inf") else f"{gap:.1f}"
+        away = "–" if gap == float("inf") else "> 10" if gap > 10 else f"{gap:.1f}"
         if missed or gap < THIN:
             away = f"**{away}**"
         cells = [shown(found.get(setting, []), sign) for setting in settings]

@@ -148,5 +148,5 @@ def test_totalvar_does_not_look_for_the_instance(
     uninformed, agent = probe_of("totalvar", path, training_seed)
     margin("informed", informed, above=0.9)
     margin("uninformed", uninformed, above=0.3, below=0.7)
-    # shown in half of the episodes, guessed in the others: 3/4
-    check_answer(agent, two_step(shy=True), (0.6, 0.9), margin)
+    # shown in half of the episodes, guessed in the others: 3/4, give or take 0.02 in 400 episodes
+    check_answer(agent, two_step(shy=True), (0.6, 0.9), margin, episodes=20)
