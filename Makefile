@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup demo test test-long lint docs pictures notebooks bench clean
+.PHONY: setup demo test test-long learning-generic learning-compatible lint docs pictures notebooks bench clean
 
 setup: $(READY)
 
@@ -37,6 +37,15 @@ test: lint
 
 test-long: lint
 	$(BIN)/pytest -n 2 --dist worksteal
+	$(MAKE) learning-generic learning-compatible
+
+# What was trained must hold on every processor: these make torch, MKL and NumPy take plainer kernels.
+LEARNING := $(BIN)/pytest -n 2 --dist loadfile -m "learning and not long"
+learning-generic: setup
+	ATEN_CPU_CAPABILITY=default OPENBLAS_CORETYPE=Prescott $(LEARNING)
+
+learning-compatible: setup
+	MKL_CBWR=COMPATIBLE NPY_DISABLE_CPU_FEATURES=X86_V3 $(LEARNING)
 
 # Strict: a warning is an error. From nothing, so that the same pages give the same bytes.
 docs: setup

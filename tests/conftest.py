@@ -1,11 +1,70 @@
-"""What tests of several folders need: a server that speaks S3."""
+"""What tests of several folders need: margins of learned quantities, a server that speaks S3."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
+
+from tests.margins import Margins, append
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("learning")
+    group.addoption(
+        "--training-seed", type=int, default=0, help="seed with which learning tests train"
+    )
+    group.addoption(
+        "--margins", type=Path, metavar="FILE", help="append each learning test's margins to FILE"
+    )
+
+
+# First, so that `-m learning` finds the marker.
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "margin" in getattr(item, "fixturenames", ()):
+            item.add_marker("learning")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    path: Path | None = item.config.getoption("--margins")
+    # a set-up that fails has trained in vain: that is an outcome too
+    decided = report.when == "call" or (report.when == "setup" and report.failed)
+    if path is not None and decided and item.get_closest_marker("learning"):
+        margins: Any = getattr(item, "funcargs", {}).get("margin", Margins())
+        append(
+            path,
+            test=item.nodeid,
+            seed=item.config.getoption("--training-seed"),
+            outcome=report.outcome,
+            seconds=report.duration,
+            records=margins.records,
+        )
+    return report
+
+
+@pytest.fixture(scope="session")
+def training_seed(pytestconfig: pytest.Config) -> int:
+    """The seed of everything that a learning test trains; `benchmarks/margins.py` varies it."""
+    seed: int = pytestconfig.getoption("--training-seed")
+    return seed
+
+
+@pytest.fixture
+def margin() -> Margins:
+    """Called instead of `assert` on a learned quantity; whoever asks for it is marked `learning`.
+
+    margin("steps", steps, below=14)
+    """
+    return Margins()
 
 
 @pytest.fixture(scope="module")

@@ -12,16 +12,15 @@ import pytest
 import sept_offline as so
 from sept_offline.agent import Agent
 from sept_offline.methods import sept
+from tests.margins import Margins
 from tests.methods.check_method import SMALL as SMALL_TWO_STEP
 from tests.methods.navigation import SMALL, log_navigation
 from tests.methods.two_step import log_two_step, two_step
 
 STEPS = 16.0
 """With the hidden mode known from the first step about 13.2 are possible, without it some 50."""
-
-
-class NotLearned(Exception):
-    """A check of learning has failed."""
+SHOWN, RIGHT = 0.9, 0.95
+"""Where one action alone shows the mode, it is taken, and every guess after it is right."""
 
 
 @pytest.fixture(scope="module")
@@ -34,24 +33,20 @@ def shy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return log_two_step(tmp_path_factory.mktemp("learning") / "shy.h5", shy=True)
 
 
-def check_navigation(path: Path) -> None:
-    """Every test episode of 2D navigation is solved, in few steps."""
-    agent = so.fit(path, "sept", SMALL, seed=1)
+def walked(path: Path, seed: int) -> tuple[float, float]:
+    """The share of test episodes of 2D navigation that are solved, and their steps."""
+    agent = so.fit(path, "sept", SMALL, seed=seed)
     found = so.evaluate(agent, "navigation2d", episodes_per_instance=4).summary()
-    steps = found["steps_to_solve"]["mean"]
-    if found["solved"] < 1 or steps > STEPS:
-        raise NotLearned(f"solved {found['solved']}, steps {steps}")
+    return found["solved"], found["steps_to_solve"]["mean"]
 
 
-def check_probing(path: Path) -> Agent:
-    """Where one action alone shows the mode, it is taken, and every guess after it is right."""
-    agent = so.fit(path, "sept", SMALL_TWO_STEP, seed=1)
+def probed(path: Path, seed: int) -> tuple[float, float, Agent]:
+    """How often the one action that shows the mode is taken, and how often the guess is right."""
+    agent = so.fit(path, "sept", SMALL_TWO_STEP, seed=seed)
     results = so.evaluate(agent, two_step(shy=True), episodes_per_instance=4)
     shown = np.mean([e.actions[0] for e in results.episodes])
     right = np.mean([e.total for e in results.episodes])
-    if shown < 0.9 or right < 0.95:
-        raise NotLearned(f"shown in {shown} of the episodes, right in {right}")
-    return agent
+    return float(shown), float(right), agent
 
 
 def breaking_control(monkeypatch: pytest.MonkeyPatch, name: str, change: Any) -> None:
@@ -65,46 +60,65 @@ def breaking_control(monkeypatch: pytest.MonkeyPatch, name: str, change: Any) ->
     monkeypatch.setattr(sept, "control_stage", broken)
 
 
-def test_the_learner_learns(navigation: Path) -> None:
-    check_navigation(navigation)
+def test_the_learner_learns(navigation: Path, training_seed: int, margin: Margins) -> None:
+    solved, steps = walked(navigation, training_seed)
+    margin("solved", solved, at_least=1)
+    margin("steps", steps, below=STEPS)
 
 
 def test_latents_permuted_among_instances_fail(
-    navigation: Path, monkeypatch: pytest.MonkeyPatch
+    navigation: Path, training_seed: int, margin: Margins, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     breaking_control(monkeypatch, "context_instance", np.random.default_rng(0).permutation)
-    with pytest.raises(NotLearned, match="solved 0"):
-        check_navigation(navigation)
+    solved, steps = walked(navigation, training_seed)
+    margin("solved", solved, below=1)
+    margin("steps", steps, above=STEPS)
 
 
 def test_a_control_that_ignores_the_latent_fails(
-    navigation: Path, monkeypatch: pytest.MonkeyPatch
+    navigation: Path, training_seed: int, margin: Margins, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     breaking_control(monkeypatch, "contexts", np.zeros_like)
-    with pytest.raises(NotLearned, match="solved 0"):
-        check_navigation(navigation)
+    solved, steps = walked(navigation, training_seed)
+    margin("solved", solved, below=1)
+    margin("steps", steps, above=STEPS)
 
 
-def test_the_probe_probes(shy: Path) -> None:
-    assert check_probing(shy).record["probe_accepted"]
+def test_the_probe_probes(shy: Path, training_seed: int, margin: Margins) -> None:
+    shown, right, agent = probed(shy, training_seed)
+    margin("shown", shown, at_least=SHOWN)
+    margin("right", right, at_least=RIGHT)
+    assert agent.record["probe_accepted"]
 
 
-def test_a_probe_with_inverted_reward_fails(shy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_probe_with_inverted_reward_fails(
+    shy: Path, training_seed: int, margin: Margins, monkeypatch: pytest.MonkeyPatch
+) -> None:
     real = sept.segment_rewards
     monkeypatch.setattr(sept, "segment_rewards", lambda *given: -real(*given))
-    with pytest.raises(NotLearned):
-        check_probing(shy)
+    shown, right, _ = probed(shy, training_seed)
+    margin("shown", shown, below=SHOWN)
+    margin("right", right, below=RIGHT)
 
 
-def check_recipe(family: str, path: Path) -> None:
-    """By the shipped recipe and preset, on test instances, the last weights: as good as said."""
-    agent = so.fit(path, "sept", seed=1)
+def judge_recipe(family: str, path: Path, seed: int, margin: Margins, fails: bool = False) -> None:
+    """By the shipped recipe and preset, on test instances, the last weights: as good as said.
+
+    fails: the very same bounds must be missed, though not each of them.
+    """
+    agent = so.fit(path, "sept", seed=seed)
     found = so.evaluate(agent, family, episodes_per_instance=EACH[family]).summary()
     if family == "hiv":
-        if found["normalised"]["mean"] < SHARE:
-            raise NotLearned(f"share {found['normalised']['mean']}")
-    elif found["steps_to_solve"]["mean"] > LIMITS[family] or found["solved"] < 0.99:
-        raise NotLearned(f"{found['steps_to_solve']} steps, {found['solved']} solved")
+        share = found["normalised"]["mean"]
+        if fails:
+            margin("share", share, below=SHARE)
+        else:
+            margin("share", share, at_least=SHARE)
+    elif fails:
+        margin("steps", found["steps_to_solve"]["mean"], above=LIMITS[family])
+    else:
+        margin("steps", found["steps_to_solve"]["mean"], at_most=LIMITS[family])
+        margin("solved", found["solved"], at_least=0.99)
 
 
 LIMITS = {"navigation2d": 14.2, "acrobot": 90.0}
@@ -124,14 +138,15 @@ def recipe(
 
 
 @pytest.mark.long
-def test_every_family_is_learned_by_its_recipe(recipe: tuple[str, Path]) -> None:
-    check_recipe(*recipe)
+def test_every_family_is_learned_by_its_recipe(
+    recipe: tuple[str, Path], training_seed: int, margin: Margins
+) -> None:
+    judge_recipe(*recipe, training_seed, margin)
 
 
 @pytest.mark.long
 def test_no_family_is_learned_with_permuted_latents(
-    recipe: tuple[str, Path], monkeypatch: pytest.MonkeyPatch
+    recipe: tuple[str, Path], training_seed: int, margin: Margins, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     breaking_control(monkeypatch, "context_instance", np.random.default_rng(0).permutation)
-    with pytest.raises(NotLearned):
-        check_recipe(*recipe)
+    judge_recipe(*recipe, training_seed, margin, fails=True)

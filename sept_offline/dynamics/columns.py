@@ -19,8 +19,8 @@ from sept_offline.latent.arrays import Floats, StepsLike, fit_scaling, varying
 class Columns:
     """What is known of each observed column; all `[d]`, float32.
 
-    mean, scale: of states; change_mean, change_scale: of s′ − s; varies: 1 unless the column never
-    changes; angle: 1 where the column is an angle; low, high: the range in the logs.
+    mean, scale: of states; change_mean, change_scale: of s′ − s; varies: 1 unless s′ − s is the same
+    in all steps; angle: 1 where the column is an angle; low, high: the range in the logs.
     """
 
     mean: Floats
@@ -118,7 +118,8 @@ class Reader:
 
     def after(self, states: Tensor, change: Tensor) -> Tensor:
         """The states that standardised changes lead to, kept in the range of the logs."""
-        moved = self.varies * (change * self._change_scale + self._change_mean)
+        # a clock's change is always the same: nothing to predict, but it does move
+        moved = self.varies * change * self._change_scale + self._change_mean
         reached = states + moved
         if self._round:
             reached = torch.where(self._angle, self._wound(reached), reached)

@@ -14,6 +14,7 @@ from sept_offline.agent.networks import MLP, Constrained, Ensemble
 from sept_offline.control import ALGORITHMS, Batch, ControlConfig, Learner
 from sept_offline.control.algorithms import SingleCritic, encoder_factory
 from sept_offline.errors import ConfigError, TrainingError
+from tests.margins import Margins
 
 SMALL = ControlConfig(hidden=(16, 24), batch_size=8, learning_rate=1e-2)
 
@@ -87,8 +88,9 @@ def test_critics_and_members_act_by_their_mean() -> None:
     np.testing.assert_allclose(network(rows.numpy()), learner.q_values(rows).numpy(), atol=1e-5)
 
 
-def test_bcq_exports_what_acts_as_d3rlpy_does() -> None:
-    learner = Learner(replace(SMALL, algorithm="discrete_bcq", bcq_beta=0.0), 5, 3, seed=2)
+def test_bcq_exports_what_acts_as_d3rlpy_does(training_seed: int, margin: Margins) -> None:
+    config = replace(SMALL, algorithm="discrete_bcq", bcq_beta=0.0)
+    learner = Learner(config, 5, 3, seed=training_seed)
     for _ in range(150):
         # action 2 is never logged, so that the imitator learns to forbid it
         learner.update(replace(batch(0, size=32), actions=torch.arange(32) % 2))
@@ -97,7 +99,7 @@ def test_bcq_exports_what_acts_as_d3rlpy_does() -> None:
     rows = batch(0, size=32).inputs
     expected = learner.members[0].impl.inner_predict_best_action(rows).numpy()
     assert (network(rows.numpy()).argmax(axis=1) == expected).all()
-    assert (expected != 2).all()
+    margin("forbidden", (expected == 2).sum(), at_most=0)
 
 
 def test_single_critic_is_d3rlpys_forwarder() -> None:
@@ -174,10 +176,10 @@ def test_weights_come_from_the_seed_alone() -> None:
     assert not same(weights(first), weights(other))
 
 
-def test_learns_a_task_whose_answer_is_known() -> None:
+def test_learns_a_task_whose_answer_is_known(training_seed: int, margin: Margins) -> None:
     # one step: action 1 pays 1 where the input is positive, action 0 pays 1 where it is not
-    learner = Learner(replace(SMALL, batch_size=64), 1, 2, seed=0)
-    draws = torch.Generator().manual_seed(0)
+    learner = Learner(replace(SMALL, batch_size=64), 1, 2, seed=training_seed)
+    draws = torch.Generator().manual_seed(training_seed)
     for _ in range(200):
         state = torch.rand(64, 1, generator=draws) * 2 - 1
         action = torch.randint(2, (64,), generator=draws)
@@ -185,8 +187,9 @@ def test_learns_a_task_whose_answer_is_known() -> None:
         learner.update(Batch(state, action, reward, state, torch.ones(64)))
     rows = np.array([[-0.8], [-0.3], [0.3], [0.8]], dtype=np.float32)
     values = learner.averaged()(rows)
-    assert values.argmax(axis=1).tolist() == [0, 0, 1, 1]
-    np.testing.assert_allclose(values.max(axis=1), 1, atol=0.15)
+    best, other = values[[0, 1, 2, 3], [0, 0, 1, 1]], values[[0, 1, 2, 3], [1, 1, 0, 0]]
+    margin("better by", (best - other).min(), above=0)
+    margin("value error", np.abs(best - 1).max(), below=0.15)
 
 
 def test_wrong_settings_are_named() -> None:

@@ -9,20 +9,21 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from pushed import Case, case
+from pushed import FEWER, Case, case
 
 
 @pytest.fixture(scope="session")
-def two(tmp_path_factory: pytest.TempPathFactory) -> Case:
-    return case(tmp_path_factory.mktemp("two"), (-0.5, 0.5), 60, 0.5, "one")
+def two(tmp_path_factory: pytest.TempPathFactory, training_seed: int) -> Case:
+    return case(tmp_path_factory.mktemp("two"), (-0.5, 0.5), 60, 0.5, "one", training_seed, FEWER)
 
 
 @pytest.fixture(scope="session")
-def three(tmp_path_factory: pytest.TempPathFactory) -> Case:
-    return case(tmp_path_factory.mktemp("three"), (-0.5, 0.0, 0.5), 80, 0.5, "each")
+def three(tmp_path_factory: pytest.TempPathFactory, training_seed: int) -> Case:
+    strengths = (-0.5, 0.0, 0.5)
+    return case(tmp_path_factory.mktemp("three"), strengths, 120, 0.5, "each", training_seed)
 
 
 @pytest.fixture(scope="session")
-def one(tmp_path_factory: pytest.TempPathFactory) -> Case:
+def one(tmp_path_factory: pytest.TempPathFactory, training_seed: int) -> Case:
     """One dynamics, and two behaviours that start far apart."""
-    return case(tmp_path_factory.mktemp("one"), (0.3,), 120, 2.0, "one")
+    return case(tmp_path_factory.mktemp("one"), (0.3,), 120, 2.0, "one", training_seed)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +12,8 @@ from sept_offline.demarcate import DemarcateConfig, Demarcation, demarcate_datas
 from sept_offline.latent.arrays import Integers
 
 QUICK = DemarcateConfig(updates=500, refining=300, rounds=2, hidden=48, episodes=32, window=12)
+FEWER = replace(QUICK, updates=250, refining=150)
+"""Two groups need no more; by more updates half of their episodes are overfit, and unstable."""
 STEPS = 30
 
 
@@ -67,8 +69,16 @@ class Case:
     found: Demarcation
 
 
-def case(folder: Path, strengths: tuple[float, ...], per: int, apart: float, kind: str) -> Case:
+def case(
+    folder: Path,
+    strengths: tuple[float, ...],
+    per: int,
+    apart: float,
+    kind: str,
+    seed: int,
+    config: DemarcateConfig = QUICK,
+) -> Case:
     source, target = folder / "logs.h5", folder / "labelled.h5"
     group, behaviour = write_logs(source, strengths, per, apart=apart, instances=kind)
-    found = demarcate_dataset(source, target, QUICK, seed=0)
+    found = demarcate_dataset(source, target, config, seed=seed)
     return Case(source, target, group, behaviour, found)

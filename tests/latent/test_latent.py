@@ -23,6 +23,7 @@ from sept_offline.latent.instance import Balanced
 from sept_offline.latent.windows import all_windows
 from sept_offline.stage import StageState
 from tests.latent.tiny import ACTIONS, cut, episodes
+from tests.margins import Margins
 
 STEPS, ALL = episodes(per=100, length=12, seed=0)
 _, HELD_OUT = episodes(per=50, length=12, seed=1)
@@ -43,8 +44,8 @@ def stage(
 
 
 @pytest.fixture(scope="module")
-def model() -> LatentModel:
-    learner = stage()
+def model(training_seed: int) -> LatentModel:
+    learner = stage(seed=training_seed)
     learner.advance(10_000)
     return learner.result()
 
@@ -60,7 +61,7 @@ def informative(segments: Segments) -> np.ndarray:
     return (segments.actions == 1).any(axis=1)
 
 
-def test_instances_are_told_apart_on_fresh_episodes(model: LatentModel) -> None:
+def test_instances_are_told_apart_on_fresh_episodes(model: LatentModel, margin: Margins) -> None:
     keep = informative(FRESH)
     asked = Segments(
         FRESH.observations[keep],
@@ -73,21 +74,26 @@ def test_instances_are_told_apart_on_fresh_episodes(model: LatentModel) -> None:
     )
     found = identify(model, SEGMENTS, asked)
     # Posterior means are drawn to the middle: nearness to the instances' own is the weakest.
-    assert found.nearest > 2 * found.chance, found
-    assert min(found.neighbours, found.linear) > 0.93, found
+    margin("nearest", found.nearest, above=2 * found.chance)
+    margin("neighbours", found.neighbours, above=0.93)
+    margin("linear", found.linear, above=0.93)
 
 
-def test_latents_of_permuted_instances_identify_nothing() -> None:
+def test_latents_of_permuted_instances_identify_nothing(
+    training_seed: int, margin: Margins
+) -> None:
     shuffled = np.random.default_rng(3).permutation(SEGMENTS.instance)
-    broken = stage(segments=dataclasses.replace(SEGMENTS, instance=shuffled))
+    broken = stage(seed=training_seed, segments=dataclasses.replace(SEGMENTS, instance=shuffled))
     broken.advance(10_000)
-    assert identify(broken.result(), SEGMENTS, FRESH).nearest < 0.5
+    found = identify(broken.result(), SEGMENTS, FRESH)
+    margin("nearest", found.nearest, below=0.5)
 
 
-def test_unsure_where_nothing_was_pushed(model: LatentModel) -> None:
+def test_unsure_where_nothing_was_pushed(model: LatentModel, margin: Margins) -> None:
     _, log_variance = model.encode(FRESH)
     pushed = informative(FRESH)
-    assert log_variance[~pushed].mean() > log_variance[pushed].mean() + 1
+    more = log_variance[~pushed].mean() - log_variance[pushed].mean()
+    margin("log variance more", more, above=1)
 
 
 def test_only_the_first_steps_are_read(model: LatentModel) -> None:
@@ -104,14 +110,14 @@ def test_only_the_first_steps_are_read(model: LatentModel) -> None:
     assert not np.allclose(touched, model.encode(HELD_OUT)[0])
 
 
-def test_elbo_falls_for_dynamics_never_seen(model: LatentModel) -> None:
+def test_elbo_falls_for_dynamics_never_seen(model: LatentModel, margin: Margins) -> None:
     turned = FRESH.observations.copy()
     turned[..., :2] = turned[..., 1::-1]
     floor = np.quantile(model.elbo(SEGMENTS), 0.01)
-    assert (model.elbo(FRESH) < floor).mean() < 0.05
+    margin("known below the floor", (model.elbo(FRESH) < floor).mean(), below=0.05)
     pushed = informative(FRESH)
     strange = model.elbo(dataclasses.replace(FRESH, observations=turned))
-    assert (strange[pushed] < floor).mean() > 0.9
+    margin("strange below the floor", (strange[pushed] < floor).mean(), above=0.9)
 
 
 def test_a_row_does_not_depend_on_its_batch(model: LatentModel) -> None:
@@ -180,11 +186,11 @@ def test_the_seed_decides(config: LatentConfig) -> None:
     assert torch.equal(before, torch.get_rng_state())
 
 
-def test_the_paper_vae_improves() -> None:
-    learner = stage(dataclasses.replace(PAPER, updates=150, learning_rate=5e-3))
+def test_the_paper_vae_improves(training_seed: int, margin: Margins) -> None:
+    learner = stage(dataclasses.replace(PAPER, updates=150, learning_rate=5e-3), training_seed)
     first = learner.advance(10)["log_likelihood"]
     learner.advance(130)
-    assert learner.advance(10)["log_likelihood"] > first + 1
+    margin("log likelihood more", learner.advance(10)["log_likelihood"] - first, above=1)
 
 
 def test_weighted_segments_are_drawn_by_their_weights() -> None:

@@ -17,10 +17,10 @@ SMALL: dict[str, Any] = {
     "latent": {"dim": 2, "updates": 300, "hidden": 48, "transitions": 256, "segments": 64},
     "probe": {"steps": 60},
     "control": {
-        "hidden": [128, 128],
-        "updates": 3000,
+        "hidden": [64, 64],
+        "updates": 2000,
         "batch_size": 128,
-        "learning_rate": 1e-3,
+        "learning_rate": 2e-3,
         "target_rate": 0.02,
         "average_decay": 0.99,
         "gamma": 0.95,
@@ -30,7 +30,7 @@ SMALL: dict[str, Any] = {
         "members": 1,
     },
 }
-"""Settings that learn navigation well enough in some ten seconds."""
+"""Settings that learn navigation well enough in some five seconds."""
 
 
 def way(observation: NDArray[Any], z: float, against_the_wall: bool) -> int:

@@ -18,7 +18,9 @@ from sept_offline.errors import DataError
 from sept_offline.latent import LatentConfig, LatentModel, WindowLatentStage
 from sept_offline.latent.windows import all_windows
 from sept_offline.methods.dynasept import relabel, running_doubt, total_rewards
-from tests.methods.check_method import SMALL, check_answer
+from tests.margins import Margins
+from tests.methods.answers import check_answer
+from tests.methods.check_method import SMALL
 from tests.methods.navigation import log_navigation
 from tests.methods.two_step import log_two_step, two_step
 
@@ -141,12 +143,14 @@ def test_offline_and_online_contexts_agree(tmp_path: Path) -> None:
                     tracker.took(int(episode.actions[time]))
 
 
-def test_a_window_tells_the_mode_and_control_needs_it(tmp_path: Path) -> None:
+def test_a_window_tells_the_mode_and_control_needs_it(
+    tmp_path: Path, training_seed: int, margin: Margins
+) -> None:
     path = log_two_step(tmp_path / "x.h5")
-    agent = so.fit(path, "dynasept", SMALL, seed=3)
-    check_answer(agent, two_step(), (1.0, 1.0))
+    agent = so.fit(path, "dynasept", SMALL, seed=training_seed)
+    check_answer(agent, two_step(), (1.0, 1.0), margin)
     assert agent.needs == frozenset() and not agent.learns
-    check_answer(blinded(agent), two_step(), (0.2, 0.8))
+    check_answer(blinded(agent), two_step(), (0.2, 0.8), margin, "blind return")
 
 
 def blinded(agent: Agent) -> Agent:

@@ -18,6 +18,7 @@ from sept_offline.data import Dataset, DatasetWriter
 from sept_offline.errors import ConfigError, TrainingError
 from sept_offline.latent.identification import linear
 from simulators.families import acrobot, navigation2d
+from tests.margins import Margins
 from tests.methods.navigation import SMALL, log_navigation
 
 QUICK = merge(SMALL, {"held_out": 0.3, "control": {"updates": 40, "hidden": [16]}})
@@ -36,8 +37,8 @@ def data(path: Path) -> Dataset:
 
 
 @pytest.fixture(scope="module")
-def agent(data: Dataset) -> Agent:
-    return so.fit(data, "sept", QUICK, seed=0)
+def agent(data: Dataset, training_seed: int) -> Agent:
+    return so.fit(data, "sept", QUICK, seed=training_seed)
 
 
 def flagged(agent: Agent, env: Any, episodes: int, seed: int, turn: int = 0) -> float:
@@ -62,39 +63,40 @@ def fresh_navigation(agent: Agent, episodes: int, turn: int) -> float:
     return float(np.mean(shares))
 
 
-def test_known_instances_are_not_flagged(agent: Agent) -> None:
-    assert fresh_navigation(agent, 400, turn=0) <= 0.05
+def test_known_instances_are_not_flagged(agent: Agent, margin: Margins) -> None:
+    margin("flagged", fresh_navigation(agent, 400, turn=0), at_most=0.05)
 
 
-def test_a_navigation_turned_by_a_right_angle_is_flagged(agent: Agent) -> None:
-    assert fresh_navigation(agent, 200, turn=1) >= 0.9
+def test_a_navigation_turned_by_a_right_angle_is_flagged(agent: Agent, margin: Margins) -> None:
+    margin("flagged", fresh_navigation(agent, 200, turn=1), at_least=0.9)
 
 
 @pytest.mark.long
 def test_known_navigation_is_flagged_about_once_in_a_hundred(
-    tmp_path_factory: pytest.TempPathFactory,
+    tmp_path_factory: pytest.TempPathFactory, training_seed: int, margin: Margins
 ) -> None:
     path = log_navigation(tmp_path_factory.mktemp("novelty") / "many.h5", episodes=6000)
-    agent = so.fit(path, "sept", QUICK, seed=0)
-    assert fresh_navigation(agent, 2_000, turn=1) >= 0.9
-    assert 0.003 <= fresh_navigation(agent, 10_000, turn=0) <= 0.03
+    agent = so.fit(path, "sept", QUICK, seed=training_seed)
+    margin("flagged, turned", fresh_navigation(agent, 2_000, turn=1), at_least=0.9)
+    known = fresh_navigation(agent, 10_000, turn=0)
+    margin("flagged, known", known, at_least=0.003, at_most=0.03)
 
 
 @pytest.mark.long
-def test_a_strange_acrobot_is_flagged(tmp_path: Path) -> None:
+def test_a_strange_acrobot_is_flagged(tmp_path: Path, training_seed: int, margin: Margins) -> None:
     data = so.collect_dataset(
         "acrobot", tmp_path / "acrobot.h5", overrides={"behaviour": "random", "episodes": 2000}
     )
     settings = {"held_out": 0.3, "control": {"updates": 40, "hidden": [16]}}
-    agent = so.fit(data, "sept", settings, seed=0)
+    agent = so.fit(data, "sept", settings, seed=training_seed)
     shares = [
         flagged(agent, acrobot.make(hidden), 1000, 10_000) for hidden in acrobot.instances("train")
     ]
-    assert 0.003 <= np.mean(shares) <= 0.03, shares
+    margin("flagged, known", float(np.mean(shares)), at_least=0.003, at_most=0.03)
     names = acrobot.instances("train")[0]
     for delta in (-0.8, 0.8):
         strange = acrobot.make(dict.fromkeys(names, delta))
-        assert flagged(agent, strange, 300, 10_000) >= 0.9, delta
+        margin(f"flagged, {delta}", flagged(agent, strange, 300, 10_000), at_least=0.9)
 
 
 def test_the_latent_comes_from_the_first_steps_only(agent: Agent, data: Dataset) -> None:
@@ -114,7 +116,7 @@ def test_the_latent_comes_from_the_first_steps_only(agent: Agent, data: Dataset)
         assert np.array_equal(*latents)
 
 
-def test_the_latent_does_not_tell_who_acted(agent: Agent, data: Dataset) -> None:
+def test_the_latent_does_not_tell_who_acted(agent: Agent, data: Dataset, margin: Margins) -> None:
     assert isinstance(agent.context, SegmentContext)
     segments = data.segments(1)
     latent, _ = agent.context.encoder.encode(segments.observations, segments.actions)
@@ -125,7 +127,8 @@ def test_the_latent_does_not_tell_who_acted(agent: Agent, data: Dataset) -> None
         order = np.random.default_rng(instance).permutation(len(own))
         fitted, asked = np.array_split(order, 2)
         guessed = linear(latent[own[fitted]], labels[fitted], latent[own[asked]])
-        assert abs((guessed == labels[asked]).mean() - 0.5) < 0.13
+        right = (guessed == labels[asked]).mean()
+        margin(f"from chance, instance {instance}", abs(right - 0.5), below=0.13)
 
 
 def test_logs_without_probabilities(

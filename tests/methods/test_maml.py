@@ -22,6 +22,7 @@ from sept_offline.control.meta import MetaLearner, MetaMember, Tasks, divide
 from sept_offline.control.rewards import common_form
 from sept_offline.errors import AgentError, ConfigError, DataError
 from sept_offline.methods.maml import TaskReplay
+from tests.margins import Margins
 from tests.methods.check_method import SMALL
 from tests.methods.two_step import log_two_step, two_step
 
@@ -210,23 +211,31 @@ def plain(config: ControlConfig) -> dict[str, Any]:
     return {name: getattr(config, name) for name in names if getattr(config, name) is not None}
 
 
-def test_rewards_that_say_nothing_do_not_help(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def paid(tmp_path_factory: pytest.TempPathFactory, training_seed: int) -> Agent:
+    """Fitted where the first step pays."""
+    path = log_two_step(tmp_path_factory.mktemp("maml") / "x.h5", telling=True)
+    return so.fit(path, "maml", SMALL, seed=training_seed)
+
+
+def test_rewards_that_say_nothing_do_not_help(
+    paid: Agent, tmp_path: Path, training_seed: int, margin: Margins
+) -> None:
     """Unpaid, the first step leaves the guess at chance; paid, the second guess is always right."""
     returns = {}
-    for telling in (False, True):
-        path = log_two_step(tmp_path / f"{telling}.h5", telling=telling)
-        agent = so.fit(path, "maml", SMALL, seed=2)
+    unpaid = so.fit(log_two_step(tmp_path / "x.h5"), "maml", SMALL, seed=training_seed)
+    for telling, agent in ((False, unpaid), (True, paid)):
         results = so.evaluate(agent, two_step(telling=telling), episodes_per_instance=4)
         assert results.learns and results.needs == ("reward",)
         returns[telling] = np.mean([episode.rewards[-1] for episode in results.episodes])
-    assert 0.3 < returns[False] < 0.7 and returns[True] == 1.0
+    margin("unpaid", returns[False], above=0.3, below=0.7)
+    margin("paid", returns[True], at_least=1.0)
 
 
-def test_without_its_step_it_guesses(tmp_path: Path) -> None:
-    path = log_two_step(tmp_path / "x.h5", telling=True)
-    agent = so.fit(path, "maml", SMALL, seed=2)
-    results = so.evaluate(unadapted(agent), two_step(telling=True), episodes_per_instance=4)
-    assert np.mean([episode.rewards[-1] for episode in results.episodes]) < 0.8
+def test_without_its_step_it_guesses(paid: Agent, margin: Margins) -> None:
+    results = so.evaluate(unadapted(paid), two_step(telling=True), episodes_per_instance=4)
+    guesses = [episode.rewards[-1] for episode in results.episodes]
+    margin("right", float(np.mean(guesses)), below=0.8)
 
 
 def unadapted(agent: Agent) -> Agent:

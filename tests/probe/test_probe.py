@@ -28,6 +28,7 @@ from sept_offline.probe.stage import combined, split
 from sept_offline.probe.weights import balance, diagnose, effective, estimate, normalised, taken
 from sept_offline.stage import StageState
 from tests.latent.tiny import ACTIONS, cut, episodes
+from tests.margins import Margins
 
 _, ALL = episodes(per=150, length=3, seed=0)
 SEGMENTS = cut(ALL, 2)
@@ -113,32 +114,35 @@ def test_the_estimate_agrees_with_enumeration() -> None:
     assert abs(float(rewards.mean()) - exact) > 10 * error, "the behaviour itself must differ"
 
 
-def test_it_learns_and_an_inverted_reward_unlearns() -> None:
+def test_it_learns_and_an_inverted_reward_unlearns(training_seed: int, margin: Margins) -> None:
     results = {}
-    for sign in (1, -1):
-        stage = probe(reward=sign * REWARD)
+    for sign, name in ((1, "learned"), (-1, "unlearned")):
+        stage = probe(reward=sign * REWARD, seed=training_seed)
         stage.advance(1000)
-        results[sign] = stage.result()
-    assert results[1].accepted and results[-1].accepted
-    assert pushes(results[1].policy) > 0.6
-    assert pushes(results[-1].policy) < 0.1
-    assert results[1].weights.sum() == pytest.approx(1)
-    assert results[1].weights @ REWARD > REWARD.mean() + 0.4
+        results[name] = found = stage.result()
+        margin(f"errors {name}", found.improvement / found.error, above=CONFIG.margin)
+        assert found.accepted
+    margin("pushes learned", pushes(results["learned"].policy), above=0.6)
+    margin("pushes unlearned", pushes(results["unlearned"].policy), below=0.1)
+    weights = results["learned"].weights
+    assert weights.sum() == pytest.approx(1)
+    margin("reward more", weights @ REWARD - REWARD.mean(), above=0.4)
 
 
 @pytest.mark.parametrize("floor", [0.15, 0.5, 1.0])
-def test_the_floor_holds_at_every_update(floor: float) -> None:
-    stage = probe(dataclasses.replace(CONFIG, ess_floor=floor))
+def test_the_floor_holds_at_every_update(floor: float, training_seed: int, margin: Margins) -> None:
+    stage = probe(dataclasses.replace(CONFIG, ess_floor=floor), seed=training_seed)
     stage.advance(1000)
     assert len(stage.history) == CONFIG.steps
     assert min(entry.ess_share for entry in stage.history) >= floor - 1e-6
     if floor == 0.15:
-        assert stage.history[-1].ess_share < 0.5, "there must have been something to hold"
+        # there must have been something to hold
+        margin("share", stage.history[-1].ess_share, below=0.5)
 
 
-def test_noise_is_not_mistaken_for_a_reward() -> None:
+def test_noise_is_not_mistaken_for_a_reward(training_seed: int, margin: Margins) -> None:
     kept = 0
-    for seed in range(5):
+    for seed in range(5 * training_seed, 5 * training_seed + 5):
         noise = np.random.default_rng(seed).normal(size=len(REWARD))
         stage = probe(dataclasses.replace(CONFIG, margin=2.0), noise, seed)
         stage.advance(1000)
@@ -150,17 +154,17 @@ def test_noise_is_not_mistaken_for_a_reward() -> None:
                 result.policy.probabilities(SEGMENTS.observations[:, 0]), 1 / ACTIONS
             )
             assert np.allclose(result.weights, 1 / len(REWARD))
-    assert kept <= 1
+    margin("kept", kept, at_most=1)
 
 
-def test_progress_can_tip_the_scales() -> None:
+def test_progress_can_tip_the_scales(training_seed: int, margin: Margins) -> None:
     bonus = (SEGMENTS.actions == 2).sum(axis=1).astype(np.float64)
     pure, mixed = (
         ProbeStage(
             SEGMENTS,
             REWARD,
             dataclasses.replace(CONFIG, progress_weight=weight),
-            0,
+            training_seed,
             num_actions=ACTIONS,
             bonus=bonus,
         )
@@ -168,18 +172,22 @@ def test_progress_can_tip_the_scales() -> None:
     )
     pure.advance(1000)
     mixed.advance(1000)
-    assert pushes(pure.result().policy) > 0.6 > 0.2 > pushes(mixed.result().policy)
+    margin("pushes without", pushes(pure.result().policy), above=0.6)
+    margin("pushes with", pushes(mixed.result().policy), below=0.2)
 
 
-def test_it_starts_from_a_behaviour_that_is_not_uniform() -> None:
+def test_it_starts_from_a_behaviour_that_is_not_uniform(
+    training_seed: int, margin: Margins
+) -> None:
     _, logged = episodes(per=150, length=2, seed=0, policy=skewed)
-    stage = ProbeStage(logged, np.zeros(len(logged.actions)), CONFIG, 0, num_actions=ACTIONS)
+    nothing = np.zeros(len(logged.actions))
+    stage = ProbeStage(logged, nothing, CONFIG, training_seed, num_actions=ACTIONS)
     stage.advance(1000)
     result = stage.result()
     assert not result.accepted
     seen = logged.observations[:, 0]
-    assert np.abs(result.policy.probabilities(seen) - skewed(seen)).mean() < 0.06
-    assert result.history[-1].ess_share > 0.8
+    margin("error", np.abs(result.policy.probabilities(seen) - skewed(seen)).mean(), below=0.06)
+    margin("share", result.history[-1].ess_share, above=0.8)
 
 
 def test_resuming_gives_the_same_bits() -> None:
@@ -215,22 +223,25 @@ def test_the_paper_loop_resumes_exactly_and_keeps_its_floor() -> None:
     assert not torch.equal(tracked, unbroken.vae.network.state_dict()["decoder_head.0.weight"])
 
 
-def test_a_behaviour_is_estimated_and_calibrated() -> None:
+def test_a_behaviour_is_estimated_and_calibrated(training_seed: int, margin: Margins) -> None:
     _, logged = episodes(per=400, length=2, seed=0, policy=skewed)
     blind = dataclasses.replace(logged, propensities=None)
-    guess = estimate_behaviour(blind, ACTIONS, seed=0)
+    guess = estimate_behaviour(blind, ACTIONS, seed=training_seed)
     assert guess.estimated and guess.ece is not None and guess.nll is not None
-    assert np.abs(guess.probabilities - logged.propensities).mean() < 0.06
-    assert guess.ece < 0.08
+    margin("error", np.abs(guess.probabilities - logged.propensities).mean(), below=0.06)
+    margin("calibration error", guess.ece, below=0.08)
     stage = ProbeStage(blind, np.arange(len(blind.actions)) * 1.0, CONFIG, 0, num_actions=ACTIONS)
     assert stage.learner.floor == pytest.approx(2 * CONFIG.ess_floor)
     stage.advance(1)
     assert stage.result().estimated
 
 
-def test_a_behaviour_that_looks_at_nothing_is_given_its_frequencies() -> None:
-    guess = estimate_behaviour(dataclasses.replace(SEGMENTS, propensities=None), ACTIONS, seed=0)
-    assert np.abs(guess.probabilities - 1 / ACTIONS).max() < 0.1
+def test_a_behaviour_that_looks_at_nothing_is_given_its_frequencies(
+    training_seed: int, margin: Margins
+) -> None:
+    blind = dataclasses.replace(SEGMENTS, propensities=None)
+    guess = estimate_behaviour(blind, ACTIONS, seed=training_seed)
+    margin("largest error", np.abs(guess.probabilities - 1 / ACTIONS).max(), below=0.1)
 
 
 def test_unknown_rows_alone_are_estimated() -> None:
