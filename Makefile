@@ -32,15 +32,25 @@ lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-test: lint
-	$(BIN)/pytest -n 2 --dist worksteal -m "not long"
+# A file stays with one worker, which makes once what its tests share; the longest files come first
+# (tests/conftest.py).
+PYTEST := $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
+
+# The types are checked beside the tests, and what is said of them comes after theirs.
+test: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	@mkdir -p build; $(BIN)/mypy >build/mypy.txt 2>&1 & types=$$!; \
+	echo '$(PYTEST) -m "not long"'; $(PYTEST) -m "not long"; tests=$$?; \
+	wait $$types; typed=$$?; echo $(BIN)/mypy; cat build/mypy.txt; \
+	test $$tests = 0 -a $$typed = 0
 
 test-long: lint
-	$(BIN)/pytest -n 2 --dist worksteal
+	$(PYTEST)
 	$(MAKE) learning-generic learning-compatible
 
 # What was trained must hold on every processor: these make torch, MKL and NumPy take plainer kernels.
-LEARNING := $(BIN)/pytest -n 2 --dist loadfile -m "learning and not long"
+LEARNING := $(PYTEST) -m "learning and not long"
 learning-generic: setup
 	ATEN_CPU_CAPABILITY=default OPENBLAS_CORETYPE=Prescott $(LEARNING)
 

@@ -1,4 +1,4 @@
-"""What tests of several folders need: margins of learned quantities, a server that speaks S3."""
+"""The order of the tests, margins of what they learn, and a server that speaks S3."""
 
 from __future__ import annotations
 
@@ -10,6 +10,26 @@ from typing import Any
 import pytest
 
 from tests.margins import Margins, append
+
+FIRST = (
+    "test_docs",
+    "report/test_browser",
+    "bench/test_bench",
+    "methods/test_methods",
+    "test_site",
+    "demarcate/test_demarcate",
+    "test_learning",
+    "test_notebooks",
+    "methods/test_fit",
+    "collect/test_ray",
+    "report/test_page",
+    "collect/test_kill",
+    "test_results_page",
+    "own_family/test_cartpole",
+    "methods/test_kill",
+    "test_csv_to_agent",
+)
+"""Files that take longest, the longest first: two workers that begin with them end together."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -25,9 +45,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 # First, so that `-m learning` finds the marker.
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark learning tests; put the files of `FIRST` before all others, each as it stands."""
     for item in items:
         if "margin" in getattr(item, "fixturenames", ()):
             item.add_marker("learning")
+    here = Path(__file__).parent
+
+    def place(item: pytest.Item) -> int:
+        name = item.path.relative_to(here).with_suffix("").as_posix()
+        return FIRST.index(name) if name in FIRST else len(FIRST)
+
+    items.sort(key=place)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -9,9 +9,6 @@ from __future__ import annotations
 
 import csv
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +16,8 @@ import numpy as np
 import pytest
 
 import sept_offline as so
+from tests import processes
 
-ROOT = Path(__file__).parents[1]
 COLUMNS = ["T1", "T2", "T1s", "T2s", "V", "E"]
 TREATMENTS = ["both", "none", "pi", "rti"]
 PATIENTS, STAYS, DAYS = 12, 5, 25
@@ -63,15 +60,7 @@ finally:
 
 
 def run(folder: Path, code: str, *arguments: object, given: str | None = None) -> str:
-    done = subprocess.run(
-        [sys.executable, "-c", code, *map(str, arguments)],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
-        input=given,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    done = processes.run(*arguments, code=code, cwd=folder, given=given)
     assert done.returncode == 0, (arguments, done.stderr)
     return done.stdout
 

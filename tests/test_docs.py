@@ -18,6 +18,7 @@ from click.testing import CliRunner
 
 import sept_offline
 from sept_offline.cli.main import cli
+from tests import processes
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -34,6 +35,19 @@ FENCED = re.compile(r"^```(?P<kind>[^\n]*)\n(?P<code>.*?)^```", re.DOTALL | re.M
 SAVED = re.compile(r"[Ss]ave this as\s+`(\S+)`:\n\n```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 SITE = {"{toctree}", "{eval-rst}"}
 """Blocks that Sphinx reads; tests/test_site.py builds them."""
+LEFT_BY_COMMANDS = {
+    "nav.h5",
+    "nav.parquet",
+    "labelled.h5",
+    "labelled.card.md",
+    "runs",
+    "results.parquet",
+    "agent.onnx",
+    "agent",
+    "quick",
+    "report.html",
+}
+"""What the page of commands leaves behind, and nothing beside it."""
 OWN = re.compile(r"`((?:sept_offline|simulators|tests|benchmarks|datasets|docs)/[\w./-]*)`")
 
 
@@ -61,33 +75,50 @@ def blocks(page: Path, kind: str) -> list[str]:
     return [found["code"] for found in FENCED.finditer(text) if found["kind"].strip() == kind]
 
 
-def commands(page: Path) -> list[str]:
-    """Full commands of a page: in shell blocks and in indented lines."""
+def shell_lines(page: Path) -> list[str]:
+    """Full lines for a shell of a page: in its blocks and in indented lines."""
     text = page.read_text(encoding="utf-8")
     plain = FENCED.sub("", text)
     lines = [line.strip() for line in plain.splitlines() if line.startswith("    ")]
     for kind in ("bash", "bash run"):
         lines += [line.strip() for block in blocks(page, kind) for line in block.splitlines()]
-    return [line for line in lines if line.startswith("sept-offline ") and "…" not in line]
+    return [line for line in lines if "…" not in line]
 
 
-def run(words: list[str], cwd: Path) -> None:
-    program = Path(sys.executable).with_name("sept-offline")
-    command = [str(program), *words[1:]] if words[0] == "sept-offline" else words
-    done = subprocess.run(
-        command,
-        cwd=cwd,
-        env={
-            **os.environ,
-            "PATH": f"{program.parent}{os.pathsep}{os.environ['PATH']}",
-            "PYTHONPATH": str(ROOT),
-            "OMP_NUM_THREADS": "1",
-        },
-        capture_output=True,
-        text=True,
-        timeout=300,
+def commands(page: Path) -> list[str]:
+    """Those that are commands of ours and nothing else."""
+    return [line for line in shell_lines(page) if line.startswith("sept-offline ")]
+
+
+def environment() -> dict[str, str]:
+    folder = Path(sys.executable).parent
+    return {
+        **os.environ,
+        "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT),
+        "OMP_NUM_THREADS": "1",
+    }
+
+
+def run_fresh(command: list[str], cwd: Path) -> subprocess.CompletedProcess[str]:
+    """By an interpreter that starts from nothing, as a user's does."""
+    return subprocess.run(
+        command, cwd=cwd, env=environment(), capture_output=True, text=True, timeout=300
     )
-    assert done.returncode == 0, (words, done.stderr)
+
+
+def run_line(line: str, cwd: Path) -> None:
+    """A line of a shell, whose programs are ours; something may be handed to the last of them."""
+    *before, last = line.split(" | ")
+    given = None
+    if before:
+        shell = ["bash", "-o", "pipefail", "-c", " | ".join(before)]
+        given = subprocess.run(shell, cwd=cwd, capture_output=True, text=True, check=True).stdout
+    program, *words = shlex.split(last, comments=True)
+    assert program == "sept-offline", line
+    done = processes.run(*words, given=given, cwd=cwd, env=environment())
+    assert done.returncode == 0, (line, done.stderr)
+    assert done.stdout, f"{line} says nothing"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=named)
@@ -101,11 +132,30 @@ def test_the_code_of_a_page_runs(page: Path, tmp_path: Path) -> None:
         if kind == "python":
             script = tmp_path / "page.py"
             script.write_text("\n".join(blocks(page, kind)), encoding="utf-8")
-            run([sys.executable, str(script)], tmp_path)
+            done = processes.run(script=script, cwd=tmp_path, env=environment())
+            assert done.returncode == 0, (named(page), done.stderr)
             continue
         for line in "".join(blocks(page, kind)).splitlines():
-            piped = ["bash", "-o", "pipefail", "-c", line]
-            run(piped if " | " in line else shlex.split(line, comments=True), tmp_path)
+            if line.partition("#")[0].strip():
+                run_line(line, tmp_path)
+    if page.stem == "commands":
+        assert {path.name for path in tmp_path.iterdir()} == LEFT_BY_COMMANDS
+
+
+def test_code_and_commands_run_where_nothing_is_loaded_yet(tmp_path: Path) -> None:
+    """One page and one line as they are: Python's own start, the installed program, the shell."""
+    script = tmp_path / "page.py"
+    script.write_text("\n".join(blocks(ROOT / "README.md", "python")), encoding="utf-8")
+    done = run_fresh([sys.executable, str(script)], tmp_path)
+    assert done.returncode == 0, done.stderr
+    folder = tmp_path / "runs" / "nav"
+    few = "--set latent.updates=5 --set probe.steps=2 --set control.updates=5"
+    fit = f"sept-offline fit readme.h5 {few} --quiet -o {folder}"
+    (piped,) = (line for line in shell_lines(ROOT / "docs" / "commands.md") if " | " in line)
+    for line in (fit, piped):
+        done = run_fresh(["bash", "-o", "pipefail", "-c", line], tmp_path)
+        assert done.returncode == 0 and done.stderr == "", (line, done.stderr)
+    assert json.loads(done.stdout)["episode"] == "a"
 
 
 @pytest.mark.parametrize("page", LINKED, ids=named)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
+
+from tests import processes
 
 ROOT = Path(__file__).parent.parent
 
 
 def test_the_tables_are_those_of_the_kept_study() -> None:
     """`python benchmarks/pages.py` writes them."""
-    command = [sys.executable, "benchmarks/pages.py", "--check"]
-    assert subprocess.run(command, cwd=ROOT, check=False).returncode == 0
+    done = processes.run("--check", script=ROOT / "benchmarks" / "pages.py", cwd=ROOT)
+    assert done.returncode == 0, done.stderr

@@ -88,7 +88,8 @@ def fit(
 
     \b
     Example:
-      sept-offline fit nav.h5 --hold-out 0.2 --set control.updates=500 -o runs/nav
+      sept-offline fit nav.h5 --hold-out 0.2 --set latent.updates=200 --set control.updates=300
+        -o runs/nav
     """
     check_dataset(dataset)
     from sept_offline.config import merge, parse_settings, read_toml

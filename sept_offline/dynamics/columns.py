@@ -19,8 +19,8 @@ from sept_offline.latent.arrays import Floats, StepsLike, fit_scaling, varying
 class Columns:
     """What is known of each observed column; all `[d]`, float32.
 
-    mean, scale: of states; change_mean, change_scale: of s′ − s; varies: 1 unless s′ − s is the same
-    in all steps; angle: 1 where the column is an angle; low, high: the range in the logs.
+    mean, scale: of states; change_mean, change_scale: of s′ − s; varies: 1 unless s′ − s is
+    the same in all steps; angle: 1 where the column is an angle; low, high: the range in the logs.
     """
 
     mean: Floats

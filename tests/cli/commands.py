@@ -14,15 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from sept_offline.cli import main
+from tests import processes
 
 ROOT = Path(__file__).parents[2]
-# A test runner in the background ignores interrupts, and its children would inherit that.
-CALL = (
-    "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
-    "from sept_offline.cli import main; main()"
-)
-
-
 TERMINAL = {"TERM": "xterm-256color", "COLUMNS": "120"}
 ASKED = ("NO_COLOR", "FORCE_COLOR", "TERM", "COLUMNS")
 """What the tests of terminals set themselves."""
@@ -33,22 +27,21 @@ def environment() -> dict[str, str]:
     return {**kept, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
 
 
-def start(*arguments: object, cwd: Path, **variables: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-c", CALL, *map(str, arguments)],
-        cwd=cwd,
-        env={**environment(), **variables},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+def start(*arguments: object, cwd: Path, **variables: str) -> processes.Process:
+    return processes.start(*arguments, cwd=cwd, env={**environment(), **variables})
 
 
 def run_alone(*arguments: object, cwd: Path, **variables: str) -> subprocess.CompletedProcess[str]:
     """In a process of its own."""
-    with start(*arguments, cwd=cwd, **variables) as process:
-        out, err = process.communicate(timeout=300)
-    return subprocess.CompletedProcess(arguments, process.returncode, out, err)
+    return processes.run(*arguments, cwd=cwd, env={**environment(), **variables})
+
+
+def run_fresh(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """In an interpreter of its own, so that nothing that is imported on the way goes unheard."""
+    command = [sys.executable, "-c", processes.COMMAND, *map(str, arguments)]
+    return subprocess.run(
+        command, cwd=cwd, env=environment(), capture_output=True, text=True, timeout=300
+    )
 
 
 def run(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -64,19 +57,27 @@ def run(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 
 def run_on_terminal(
-    *arguments: object, cwd: Path, **variables: str
+    *arguments: object, cwd: Path, fresh: bool = False, **variables: str
 ) -> subprocess.CompletedProcess[str]:
-    """In a process of its own, whose standard output and error are a terminal each."""
+    """In a process of its own, whose standard output and error are a terminal each.
+
+    fresh: in an interpreter of its own as well, whose modules the variables may change.
+    """
     said: dict[str, bytes] = {}
     (out, out_end), (err, err_end) = pty.openpty(), pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-c", CALL, *map(str, arguments)],
-        cwd=cwd,
-        env={**environment(), **TERMINAL, **variables},
-        stdin=subprocess.DEVNULL,
-        stdout=out_end,
-        stderr=err_end,
-    )
+    how: dict[str, Any] = {
+        "cwd": cwd,
+        "env": {**environment(), **TERMINAL, **variables},
+        "stdin": subprocess.DEVNULL,
+        "stdout": out_end,
+        "stderr": err_end,
+    }
+    process: subprocess.Popen[bytes] | processes.Process
+    if fresh:
+        command = [sys.executable, "-c", processes.COMMAND, *map(str, arguments)]
+        process = subprocess.Popen(command, **how)
+    else:
+        process = processes.start(*arguments, **how)
     os.close(out_end)
     os.close(err_end)
 

@@ -13,9 +13,10 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
-from commands import environment, refused, run, run_alone, run_json, start
+from commands import environment, refused, run, run_fresh, run_json, start
 
 import sept_offline as so
+from tests.processes import Process
 
 LONG = ("collect", "hiv", "--behaviour", "random", "--episodes", "20000", "-o", "long.h5")
 
@@ -32,8 +33,7 @@ def test_collect_says_what_it_made(tmp_path: Path) -> None:
     assert "10 episodes" in told.stdout and made["content_hash"][:16] in told.stdout
     assert "episodes: 10/10" in told.stderr
     assert run(*arguments, "-o", "c.h5", "--quiet", cwd=tmp_path).stderr == ""
-    # Alone, so that nothing that is imported on the way goes unheard.
-    alone = run_alone(*arguments, "-o", "d.h5", "--quiet", "--json", cwd=tmp_path)
+    alone = run_fresh(*arguments, "-o", "d.h5", "--quiet", "--json", cwd=tmp_path)
     assert alone.stderr == "" and json.loads(alone.stdout)["episodes"] == 10
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "a.h5",
@@ -110,7 +110,7 @@ def test_fit_and_evaluate(made: Path, tmp_path: Path) -> None:
         assert {"mean", "se"} <= set(evaluated[key])
     assert {"solved", "steps_to_solve", "act_microseconds"} <= set(evaluated)
     assert len(so.load_results(tmp_path / "all.parquet").episodes) == 10
-    table = run_alone("evaluate", "run", "--quiet", cwd=tmp_path)
+    table = run_fresh("evaluate", "run", "--quiet", cwd=tmp_path)
     assert table.returncode == 0 and table.stderr == ""
     assert "needs nothing but observations" in table.stdout
 
@@ -247,7 +247,7 @@ def test_help_is_quick_and_loads_nothing_heavy(tmp_path: Path) -> None:
     assert float(seconds) < 0.5
 
 
-def _wait_for(condition: object, process: subprocess.Popen[str]) -> None:
+def _wait_for(condition: object, process: Process) -> None:
     assert callable(condition)
     until = time.monotonic() + 60
     while not condition():

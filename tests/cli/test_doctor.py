@@ -73,7 +73,7 @@ def test_broken_libraries_are_told_and_not_met(tmp_path: Path) -> None:
         (shadow / name).mkdir(parents=True)
         (shadow / name / "__init__.py").write_text(line)
     home = {"HOME": str(tmp_path), "PYTHONPATH": f"{shadow}:{ROOT}"}
-    done = run_on_terminal("doctor", cwd=tmp_path, **home)
+    done = run_on_terminal("doctor", cwd=tmp_path, fresh=True, **home)
     said = done.stdout.replace("\r\n", "\n")
     assert done.returncode == 1, said
     assert "Traceback" not in said + done.stderr and "noise" not in said

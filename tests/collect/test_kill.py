@@ -5,13 +5,13 @@ from __future__ import annotations
 import random
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
 import sept_offline as so
+from tests import processes
 
 RECIPE = """
 behaviour = "random:0.5,replay:0.5"
@@ -28,14 +28,15 @@ batch_size = 16
 """
 
 
-def command(recipe: Path, out: Path, *more: str) -> list[str]:
-    program = "from sept_offline.cli import main; main()"
-    arguments = ["collect", "navigation2d", "--recipe", str(recipe), "--seed", "5", "--quiet"]
-    return [sys.executable, "-c", program, *arguments, "-o", str(out), *more]
+def start(recipe: Path, out: Path, *more: str) -> processes.Process:
+    arguments = ["collect", "navigation2d", "--recipe", recipe, "--seed", "5", "--quiet"]
+    return processes.start(
+        *arguments, "-o", out, *more, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
 
 
 def run_and_kill(recipe: Path, out: Path, seconds: float) -> bool:
-    process = subprocess.Popen(command(recipe, out), stdout=subprocess.DEVNULL)
+    process = start(recipe, out)
     try:
         process.wait(seconds)
     except subprocess.TimeoutExpired:
@@ -49,7 +50,7 @@ def kill_and_resume(tmp_path: Path, kills: int) -> int:
     recipe.write_text(RECIPE)
     whole = tmp_path / "whole.h5"
     began = time.monotonic()
-    subprocess.run(command(recipe, whole), check=True, stdout=subprocess.DEVNULL)
+    assert start(recipe, whole).wait() == 0
     lasts = time.monotonic() - began
     rng = random.Random(0)
     killed = 0
@@ -60,7 +61,7 @@ def kill_and_resume(tmp_path: Path, kills: int) -> int:
         killed += run_and_kill(recipe, out, moment)
         if out.exists():
             assert out.read_bytes() == whole.read_bytes()
-        subprocess.run(command(recipe, out, "--resume"), check=True, stdout=subprocess.DEVNULL)
+        assert start(recipe, out, "--resume").wait() == 0
         assert out.read_bytes() == whole.read_bytes()
         assert so.validate(out).ok
         left = {path.name for path in tmp_path.iterdir()}

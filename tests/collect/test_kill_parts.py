@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import random
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -13,15 +11,15 @@ import pytest
 
 import sept_offline as so
 from sept_offline.errors import DataError
+from tests import processes
 
 EPISODES, STEPS, SEED = 3000, 20, 5
 
 
-def start(out: Path, *more: str) -> subprocess.Popen[bytes]:
-    program = "from sept_offline.cli import main; main()"
+def start(out: Path, *more: str) -> processes.Process:
     numbers = ["--episodes", str(EPISODES), "--max-steps", str(STEPS), "--seed", str(SEED)]
     arguments = ["collect", "navigation2d", "--behaviour", "random", *numbers, "-o", str(out)]
-    return subprocess.Popen([sys.executable, "-c", program, *arguments, "--quiet", *more])
+    return processes.start(*arguments, "--quiet", *more, stdout=None, stderr=None)
 
 
 def finish(out: Path, resume: bool) -> None:

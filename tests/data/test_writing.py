@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import re
 import resource
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -18,6 +15,7 @@ import pytest
 import sept_offline as so
 from sept_offline.data import DatasetWriter
 from sept_offline.errors import DataError
+from tests.processes import run, start
 
 
 def test_equal_content_gives_equal_bytes(
@@ -195,12 +193,7 @@ def test_a_killed_writer_leaves_the_old_file_or_none(
     path = tmp_path / f"a.{suffix}"
     rng = np.random.default_rng(0)
     for delay in rng.uniform(0, 0.06, size=2):
-        child = subprocess.Popen(
-            [sys.executable, "-c", CHILD, str(path)],
-            stdout=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
-        )
+        child = start(path, code=CHILD, stderr=None)
         assert child.stdout is not None
         while child.stdout.readline().strip() != moment:
             pass
@@ -211,7 +204,7 @@ def test_a_killed_writer_leaves_the_old_file_or_none(
         if path.exists():
             assert so.validate(path).ok
             path.unlink()
-    subprocess.run([sys.executable, "-c", CHILD, str(path)], check=True, stdout=subprocess.DEVNULL)
+    assert run(path, code=CHILD).returncode == 0
     assert so.validate(path).ok
     assert list(tmp_path.iterdir()) == [path], "the next writer clears leftovers away"
 

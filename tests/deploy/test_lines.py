@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -20,8 +18,8 @@ from sept_offline.agent import AdaptedContext
 from sept_offline.agent.rewards import RewardForm
 from sept_offline.deploy import Lines, lines
 from sept_offline.seeding import integer
+from tests import processes
 
-ROOT = Path(__file__).parents[2]
 STATE = [0.1, 0.2, 0.3, 0.4]
 
 
@@ -198,16 +196,9 @@ def test_what_an_agent_needs_is_given_in_its_lines(builders: ModuleType) -> None
         assert found["action"] == alone.act(np.array(STATE), float(reward))
 
 
-def start(fitted: Path) -> subprocess.Popen[str]:
-    code = "from sept_offline.cli import main; main()"
-    return subprocess.Popen(
-        [sys.executable, "-c", code, "act", str(fitted / "runs" / "nav"), "--seed", "2"],
-        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+def start(fitted: Path) -> processes.Process:
+    words = ("act", fitted / "runs" / "nav", "--seed", "2")
+    return processes.start(*words, stdin=subprocess.PIPE)
 
 
 def test_a_process_answers_each_line_at_once(fitted: Path) -> None:

@@ -100,26 +100,34 @@ def check_repeats(name: str, path: Path, config: Mapping[str, Any], folder: Path
 
 
 def check_resumes(name: str, path: Path, config: Mapping[str, Any], folder: Path) -> None:
-    """Stopped after every epoch and resumed in a fresh object, it ends with the same bits."""
-    short = shortened(config)
-    run = folder / "resumed"
-    so.fit(path, name, short, seed=1, out=folder / "whole")
+    """Stopped in and after each stage and resumed in a fresh object, it ends with the same bits.
+
+    `folder / "a"` holds the same fit, unbroken. A stage is stopped once in its middle, not after
+    each of its epochs: what a snapshot lacks, every epoch after it shows. The middle is an odd
+    number of updates, and inside a chunk of minibatches.
+    """
+    run, whole = folder / "resumed", folder / "a"
     with so.load_dataset(path) as data:
-        settled = resolve_config(data, "default", short)
-        restored = 0
+        settled = resolve_config(data, "default", shortened(config))
+        stops: list[tuple[str, int]] = []
         while True:
             directory = RunDirectory(run, checkpoint_seconds=0)
             directory.open({"name": name}, resume=run.exists(), restart=False)
             try:
-                work = Fitter(data, name, settled, seed=1, run=directory)
-                if next(iter(work), None) is None:
+                for epoch in Fitter(data, name, settled, seed=1, run=directory):
+                    # the seventh of twenty epochs, and the last
+                    middle = epoch.done // -(-epoch.total // 20) == 7
+                    if middle or epoch.done == epoch.total:
+                        stops.append((epoch.stage, epoch.done))
+                        break
+                else:
                     break
-                restored += 1
             finally:
                 directory.close()
-    assert restored >= 20
-    assert weights(run) == weights(folder / "whole")
-    assert (run / "metrics.csv").read_text() == (folder / "whole" / "metrics.csv").read_text()
+    stages = {stage for stage, _ in stops}
+    assert len(stops) == 2 * len(stages) == len(set(stops)), stops
+    assert weights(run) == weights(whole)
+    assert (run / "metrics.csv").read_text() == (whole / "metrics.csv").read_text()
 
 
 def check_refusals(name: str, path: Path, config: Mapping[str, Any], folder: Path) -> None:

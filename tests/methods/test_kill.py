@@ -6,8 +6,6 @@ import csv
 import os
 import random
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -16,6 +14,7 @@ import pytest
 from sept_offline.cli import main
 from tests.methods.check_method import weights
 from tests.methods.navigation import log_navigation
+from tests.processes import Process, start
 
 DRIVER = Path(__file__).parent / "drive_fit.py"
 SETTINGS = (
@@ -52,17 +51,13 @@ class Runs:
             main(["fit", *self.arguments(out, *more)])
         return int(end.value.code or 0)
 
-    def start(self, out: Path, mark: str, *more: str, waits: bool = False) -> subprocess.Popen[str]:
+    def start(self, out: Path, mark: str, *more: str, waits: bool = False) -> Process:
         """A process of its own, returned when it has written this mark, at which it may wait."""
         marks = self.folder / f"{out.name}.marks"
         marks.unlink(missing_ok=True)
-        process = subprocess.Popen(
-            [sys.executable, str(DRIVER), str(marks), *self.arguments(out, *more)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=os.environ | ({"SEPT_TESTS_WAIT_AT": mark} if waits else {}),
-        )
+        waiting = {"SEPT_TESTS_WAIT_AT": mark} if waits else {}
+        arguments = self.arguments(out, *more)
+        process = start(marks, *arguments, script=DRIVER, env=os.environ | waiting)
         until = time.monotonic() + LONGEST
         while process.poll() is None and time.monotonic() < until:
             if marks.exists() and mark in marks.read_text().splitlines():

@@ -6,8 +6,6 @@ import importlib.util
 import json
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -15,6 +13,7 @@ from typing import Any
 import pytest
 
 import sept_offline as so
+from tests import processes
 from tests.margins import Margins
 
 HERE = Path(__file__).parent
@@ -93,16 +92,9 @@ def test_the_same_by_command(tmp_path: Path) -> None:
     assert again["return"] == found["return"]
 
 
-def run(cwd: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
-    """As a user does: the installed command, with the family's file where the user is."""
-    program = Path(sys.executable).with_name("sept-offline")
-    return subprocess.run(
-        [str(program), *map(str, arguments)], cwd=cwd, capture_output=True, text=True
-    )
-
-
 def command(cwd: Path, *arguments: object) -> dict[str, Any]:
-    done = run(cwd, *arguments, "--json")
+    """As a user does, with the family's file where the user is."""
+    done = processes.run(*arguments, "--json", cwd=cwd)
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
     return found

@@ -58,6 +58,11 @@ def both(navigation: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
     return page(tmp_path_factory.mktemp("both"), navigation / "sept", navigation / "avg")
 
 
+@pytest.fixture(scope="session")
+def benched(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return page(tmp_path_factory.mktemp("benched"), BENCH)
+
+
 def test_a_run_is_shown_from_its_logs_to_its_episodes(both: str) -> None:
     charts = embedded(both, "charts")
     assert isinstance(charts, dict)
@@ -77,9 +82,9 @@ def test_a_run_is_shown_from_its_logs_to_its_episodes(both: str) -> None:
     assert "avg − sept" in shown
 
 
-def test_every_chart_is_one_that_plotly_knows(both: str, tmp_path: Path) -> None:
+def test_every_chart_is_one_that_plotly_knows(both: str, benched: str) -> None:
     """Plotly's own objects refuse a property that does not exist or a value of another kind."""
-    every = [embedded(both, "charts"), embedded(page(tmp_path, BENCH), "charts")]
+    every = [embedded(both, "charts"), embedded(benched, "charts")]
     count = 0
     for charts in every:
         assert isinstance(charts, dict)
@@ -130,8 +135,8 @@ def test_the_page_asks_for_nothing(both: str) -> None:
     assert not re.findall(r"""(?:src|href)\s*=\s*["'](?!#)""", visible(both))
 
 
-def test_a_bench_is_shown_with_its_tables(tmp_path: Path) -> None:
-    text = visible(page(tmp_path, BENCH))
+def test_a_bench_is_shown_with_its_tables(benched: str) -> None:
+    text = visible(benched)
     for words in ("navigation2d: test episodes", "paired by seed and instance", "acrobot"):
         assert words in text
     assert "cannot be played" in text

@@ -1,0 +1,312 @@
+"""Processes of their own that begin at once: forked from one that has loaded torch already.
+
+An interpreter takes four seconds of a core to load torch and d3rlpy; a hundred of them were half of
+the time of all tests. What `start` gives can be killed, interrupted and led by pipes as any other
+process, with an environment, a folder and modules of its own. Only what it means to load the
+library does not show in it: tests of that start a real interpreter.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import functools
+import importlib
+import json
+import os
+import runpy
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import traceback
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any
+
+ROOT = Path(__file__).parents[1]
+LOADED = (
+    "numba",
+    "onnx",
+    "plotly",
+    "safetensors.torch",
+    "sept_offline.agent.kernels",
+    "sept_offline.bench.figures",
+    "sept_offline.collect",
+    "sept_offline.demarcate.clusters",
+    "sept_offline.deploy.graphs",
+    "sept_offline.methods",
+    "sept_offline.ope",
+    "sept_offline.report.building",
+    # torch's optimisers load it when they are first asked for
+    "torch._dynamo",
+)
+"""What commands load when they are asked to work, but for the simulators: some tests do without."""
+COMMAND = "from sept_offline.cli import main; main()"
+WHOLE = 300.0
+"""Seconds after which a process that was to end by itself has failed."""
+
+
+class Process:
+    """One process, with the part of `subprocess.Popen` that tests use."""
+
+    def __init__(self, line: socket.socket, pipes: dict[str, IO[str] | None]) -> None:
+        self._line = line
+        self._said = b""
+        self.returncode: int | None = None
+        self.stdin, self.stdout, self.stderr = (pipes[n] for n in ("stdin", "stdout", "stderr"))
+        self.pid = int(self._hear(WHOLE))
+
+    def _hear(self, timeout: float | None) -> str:
+        """The next line of the one that waits for the process."""
+        self._line.settimeout(timeout)
+        while b"\n" not in self._said:
+            more = self._line.recv(64)
+            if not more:
+                raise RuntimeError("The server of the tests' processes has gone.")
+            self._said += more
+        first, _, self._said = self._said.partition(b"\n")
+        return first.decode()
+
+    def poll(self) -> int | None:
+        """The exit code, if it has ended."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.wait(0.0)
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """The exit code, negative for a signal."""
+        if self.returncode is None:
+            try:
+                self.returncode = int(self._hear(timeout))
+            except (TimeoutError, BlockingIOError):
+                raise subprocess.TimeoutExpired("process", timeout or 0.0) from None
+            self._line.close()
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        """Unless it has ended."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """At once."""
+        self.send_signal(signal.SIGKILL)
+
+    def communicate(self, given: str | None = None, timeout: float = WHOLE) -> tuple[str, str]:
+        """What it says on both ways until it ends."""
+        said = {"stdout": "", "stderr": ""}
+
+        def listen(name: str, stream: IO[str]) -> None:
+            said[name] = stream.read()
+
+        listeners = [
+            threading.Thread(target=listen, args=(name, stream), daemon=True)
+            for name, stream in (("stdout", self.stdout), ("stderr", self.stderr))
+            if stream is not None and not stream.closed
+        ]
+        for listener in listeners:
+            listener.start()
+        if self.stdin is not None:
+            with contextlib.suppress(BrokenPipeError):
+                self.stdin.write(given or "")
+                self.stdin.close()
+        until = time.monotonic() + timeout
+        for listener in listeners:
+            listener.join(max(until - time.monotonic(), 0.0))
+        self.wait(max(until - time.monotonic(), 0.001))
+        return said["stdout"], said["stderr"]
+
+    def __enter__(self) -> Process:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None
+    ) -> None:
+        for stream in (self.stdout, self.stderr):
+            if stream is not None:
+                stream.close()
+        if self.stdin is not None:
+            with contextlib.suppress(BrokenPipeError):
+                self.stdin.close()
+        if kind is not None:
+            self.kill()
+        self.wait(WHOLE)
+
+
+def start(
+    *arguments: object,
+    code: str = COMMAND,
+    script: Path | None = None,
+    cwd: Path | str = ".",
+    env: dict[str, str] | None = None,
+    stdin: int | None = subprocess.DEVNULL,
+    stdout: int | None = subprocess.PIPE,
+    stderr: int | None = subprocess.PIPE,
+) -> Process:
+    """`python -c CODE ARGUMENTS`, or `python SCRIPT ARGUMENTS`; the command line by default.
+
+    Streams are PIPE, DEVNULL or a descriptor, as for `subprocess.Popen`; None is inherited.
+    """
+    request = {
+        "arguments": [str(argument) for argument in arguments],
+        "code": code,
+        "script": None if script is None else str(script),
+        "cwd": str(Path(cwd).absolute()),
+        "env": dict(os.environ) if env is None else env,
+    }
+    pipes: dict[str, IO[str] | None] = {"stdin": None, "stdout": None, "stderr": None}
+    ends, ours = [], []
+    for number, (name, given) in enumerate(
+        (("stdin", stdin), ("stdout", stdout), ("stderr", stderr))
+    ):
+        if given == subprocess.PIPE:
+            read, write = os.pipe()
+            here, there = (write, read) if name == "stdin" else (read, write)
+            pipes[name] = os.fdopen(here, "w" if name == "stdin" else "r", encoding="utf-8")
+            ours.append(there)
+        elif given == subprocess.DEVNULL:
+            there = os.open(os.devnull, os.O_RDWR)
+            ours.append(there)
+        else:
+            there = number if given is None else given
+        ends.append(there)
+    line = socket.socket(socket.AF_UNIX)
+    line.connect(str(server()))
+    data = json.dumps(request).encode()
+    socket.send_fds(line, [len(data).to_bytes(4, "little")], ends)
+    line.sendall(data)
+    for end in ours:
+        os.close(end)
+    return Process(line, pipes)
+
+
+def run(
+    *arguments: object, given: str | None = None, **how: Any
+) -> subprocess.CompletedProcess[str]:
+    """The same, to its end."""
+    if given is not None:
+        how["stdin"] = subprocess.PIPE
+    with start(*arguments, **how) as process:
+        out, err = process.communicate(given)
+    return subprocess.CompletedProcess(arguments, process.returncode or 0, out, err)
+
+
+@functools.cache
+def server() -> Path:
+    """The socket of this process's own server, which is started when it is first asked for."""
+    folder = tempfile.TemporaryDirectory(prefix="tests-")
+    address = Path(folder.name) / "socket"
+    process = subprocess.Popen(
+        [sys.executable, "-c", "from tests.processes import main; main()", str(address)],
+        cwd=ROOT,
+        # one thread: what has threads cannot be forked
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"ready\n"
+
+    def end() -> None:
+        process.communicate()
+        folder.cleanup()
+
+    atexit.register(end)
+    return address
+
+
+def main() -> None:
+    """The server's life, and in a process that it forked, that one's."""
+    line = socket.socket(socket.AF_UNIX)
+    line.bind(sys.argv[1])
+    line.listen()
+    for name in LOADED:
+        # an extra that is not installed is some test's to miss
+        with contextlib.suppress(ModuleNotFoundError):
+            importlib.import_module(name)
+    assert "simulators" not in sys.modules
+    threads = [(task / "comm").read_text().strip() for task in Path("/proc/self/task").iterdir()]
+    # pyarrow's allocator knows how to be forked
+    others = [name for name in threads[1:] if name != "jemalloc_bg_thd"]
+    assert not others, f"threads cannot be forked: {others}"
+    print("ready", flush=True)
+    while True:
+        ready, _, _ = select.select([line, 0], [], [])
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        if 0 in ready:
+            # closed by the tests' own end, however that came
+            sys.exit(0)
+        asked, _ = line.accept()
+        if os.fork():
+            asked.close()
+            continue
+        line.close()
+        request, ends = _receive(asked)
+        child = os.fork()
+        if child:
+            for end in ends:
+                os.close(end)
+            with contextlib.suppress(OSError):
+                asked.sendall(f"{child}\n".encode())
+            _, status = os.waitpid(child, 0)
+            with contextlib.suppress(OSError):
+                asked.sendall(f"{os.waitstatus_to_exitcode(status)}\n".encode())
+            os._exit(0)
+        asked.close()
+        break
+    _become(request, ends)
+
+
+def _receive(line: socket.socket) -> tuple[dict[str, Any], list[int]]:
+    size, ends, _, _ = socket.recv_fds(line, 4, 3)
+    left = int.from_bytes(size, "little")
+    data = b""
+    while len(data) < left:
+        data += line.recv(left - len(data))
+    return json.loads(data), ends
+
+
+def _become(request: dict[str, Any], ends: list[int]) -> None:
+    """What an interpreter does before and after it runs what it is given."""
+    for number, end in enumerate(ends):
+        os.dup2(end, number)
+    for end in ends:
+        if end > 2:
+            os.close(end)
+    os.environ.clear()
+    os.environ.update(request["env"])
+    os.chdir(request["cwd"])
+    sys.stdin = sys.__stdin__ = os.fdopen(0, encoding="utf-8")  # type: ignore[misc]
+    sys.stdout = sys.__stdout__ = _writer(1)  # type: ignore[misc]
+    sys.stderr = sys.__stderr__ = _writer(2)  # type: ignore[misc]
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    sys.argv = [request["script"] or "-c", *request["arguments"]]
+    try:
+        if request["script"] is None:
+            exec(compile(request["code"], "<string>", "exec"), {"__name__": "__main__"})
+        else:
+            sys.path[0] = str(Path(request["script"]).parent)
+            runpy.run_path(request["script"], run_name="__main__")
+    except SystemExit:
+        raise
+    except BaseException:
+        traceback.print_exc()
+        sys.exit(1)
+
+
+def _writer(number: int) -> IO[str]:
+    terminal = os.isatty(number)
+    return os.fdopen(
+        number,
+        "w",
+        buffering=1 if terminal or number == 2 else -1,
+        encoding="utf-8",
+        errors="backslashreplace" if number == 2 else "strict",
+    )

@@ -1,0 +1,49 @@
+"""Files are whole or absent, whatever happens while they are written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sept_offline.errors import DataError
+from sept_offline.files import load_state, save_state, write_atomically
+from sept_offline.stage import StageState
+
+
+def test_a_write_that_breaks_off_leaves_what_was_there(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("old")
+
+    def half(temporary: Path) -> None:
+        temporary.write_text("ne")
+        raise RuntimeError("the power is gone")
+
+    with pytest.raises(RuntimeError):
+        write_atomically(path, half)
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_whoever_reads_meanwhile_reads_what_was_there(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("old")
+    seen = []
+
+    def slowly(temporary: Path) -> None:
+        temporary.write_text("ne")
+        seen.append(path.read_text())
+        temporary.write_text("new")
+
+    write_atomically(path, slowly)
+    assert (seen, path.read_text()) == (["old"], "new")
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_snapshot_that_was_cut_off_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "0-control.safetensors"
+    save_state(path, StageState(values={"done": 3}))
+    assert load_state(path, DataError).values == {"done": 3}
+    path.write_bytes(path.read_bytes()[:-4])
+    with pytest.raises(DataError, match=r"0-control\.safetensors is damaged"):
+        load_state(path, DataError)
