@@ -24,18 +24,14 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-Line = dict[str, Any]
 ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+
+from tests.processors import SETTINGS  # noqa: E402
+
+Line = dict[str, Any]
 RESULTS = Path(__file__).parent / "results" / "margins.jsonl"
 LEARNING = "learning and not long"
-SETTINGS = {
-    "none": {},
-    "generic": {"ATEN_CPU_CAPABILITY": "default", "OPENBLAS_CORETYPE": "Prescott"},
-    "compatible": {"MKL_CBWR": "COMPATIBLE", "NPY_DISABLE_CPU_FEATURES": "X86_V3"},
-    "libm": {"GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX2,-FMA"},
-}
-"""Of the environment: nothing; torch's and OpenBLAS' plainest kernels; MKL's and NumPy's; sin, cos
-and exp without fused multiplication."""
 THIN = 2.0
 """A bound that lies within so many standard deviations of the mean is one that luck decides."""
 

@@ -19,20 +19,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+
+from tests.processors import SETTINGS  # noqa: E402
+
 CARDS = ROOT / "datasets" / "cards"
-SETTINGS: Mapping[str, Mapping[str, str]] = {
-    "none": {},
-    "generic": {"ATEN_CPU_CAPABILITY": "default", "OPENBLAS_CORETYPE": "Prescott"},
-    "compatible": {"MKL_CBWR": "COMPATIBLE", "NPY_DISABLE_CPU_FEATURES": "X86_V3"},
-    "libm": {"GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX2,-FMA"},
-    "numba": {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": ""},
-}
-"""Nothing; torch's and OpenBLAS' plainest kernels; MKL's and NumPy's; the C library without fused
-multiplication; compiled code for any x86-64 processor."""
 
 
 def card_commands(card: Path) -> dict[str, str]:

@@ -7,6 +7,7 @@ import importlib.util
 import re
 import shlex
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from click.testing import CliRunner
@@ -17,6 +18,16 @@ from sept_offline.collect import Recipe
 
 ROOT = Path(__file__).parents[1]
 SAMPLE = ROOT / "datasets" / "sample.h5"
+
+
+def load_script(name: str) -> ModuleType:
+    """A script of `benchmarks/` as a module."""
+    path = ROOT / "benchmarks" / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(f"benchmarks_{name}", path)
+    assert spec is not None and spec.loader is not None
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    return script
 
 
 def test_the_documented_command_makes_the_sample_again(tmp_path: Path) -> None:
@@ -42,10 +53,7 @@ def test_the_sample_is_small_and_sound() -> None:
 
 
 def test_a_card_says_what_the_dataset_holds() -> None:
-    spec = importlib.util.spec_from_file_location("cards", ROOT / "benchmarks" / "cards.py")
-    assert spec is not None and spec.loader is not None
-    cards = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(cards)
+    cards = load_script("cards")
     recipe = Recipe(behaviour="random", episodes=40)
     with so.load_dataset(SAMPLE) as data:
         cards.check_recipe(data, recipe)
@@ -68,3 +76,14 @@ def test_cards_that_are_shipped_belong_to_a_family() -> None:
         text = card.read_text(encoding="utf-8")
         assert text.startswith(f"# {family.name}\n")
         assert re.search(r"content hash \| `[0-9a-f]{64}`", text)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("setting", ["generic", "compatible", "libm", "numba"])
+@pytest.mark.parametrize(
+    "card", sorted((ROOT / "datasets" / "cards").glob("*.md")), ids=lambda card: card.stem
+)
+def test_the_cards_hashes_hold_on_other_processors(card: Path, setting: str) -> None:
+    portability = load_script("portability")
+    for command, expected in portability.card_commands(card).items():
+        assert portability.content_hash(command, setting) == expected, command
