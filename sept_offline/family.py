@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import importlib
 import importlib.metadata
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -105,6 +107,12 @@ def load_object(spec: str, what: str) -> Any:
     return found
 
 
+@functools.lru_cache(maxsize=8)
+def _registered(_: tuple[str, ...]) -> dict[str, importlib.metadata.EntryPoint]:
+    """By name, what is registered along a path; asking every package takes tens of milliseconds."""
+    return {p.name: p for p in importlib.metadata.entry_points(group=ENTRY_POINTS)}
+
+
 def load_family(spec: str | Family) -> Family:
     """A family by its registered name or as `package.module:object`; a record is returned as is."""
     if isinstance(spec, Family):
@@ -112,7 +120,7 @@ def load_family(spec: str | Family) -> Family:
     if ":" in spec:
         found = load_object(spec, "family")
     else:
-        points = {p.name: p for p in importlib.metadata.entry_points(group=ENTRY_POINTS)}
+        points = _registered(tuple(sys.path))
         if spec not in points:
             raise FamilyError(
                 f"There is no family {spec!r}{suggest(spec, points)}; "

@@ -55,8 +55,10 @@ def hidden_explained(
     asked = [row for row in episodes if row["latent"] is not None and row["instance"] in truths]
     if not known or not asked:
         return None
-    names = list(json.loads(known[0]["hidden"]))
-    targets = np.array([[json.loads(row["hidden"])[name] for name in names] for row in known])
+    # an instance has many segments, and one text
+    read = {text: json.loads(text) for text in dict.fromkeys(row["hidden"] for row in known)}
+    names = list(read[known[0]["hidden"]])
+    targets = np.array([[read[row["hidden"]][name] for name in names] for row in known])
     truth = np.array([[truths[row["instance"]].get(name, 0.0) for name in names] for row in asked])
     varied = (targets.std(axis=0) > 0) & (truth.std(axis=0) > 0)
     if not varied.any():

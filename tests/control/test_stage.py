@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sept_offline.control import ControlConfig, ControlStage, Replay, prepare_rewards
+from sept_offline.control import Batch, ControlConfig, ControlStage, Replay, prepare_rewards
 from sept_offline.control.rewards import compress, scale_by_instance, shift_by_goal
 from sept_offline.errors import TrainingError
 
@@ -18,7 +19,7 @@ EPISODES, LENGTH, INSTANCES = 6, 4, 3
 CONFIG = ControlConfig(hidden=(16, 16), batch_size=8, updates=150)
 
 
-def make_replay(**changes: object) -> Replay:
+def make_replay(kind: type[Replay] = Replay, **changes: object) -> Replay:
     """Observation (episode, time), so that every gathered row says where it came from."""
     count = EPISODES * LENGTH
     episode = np.repeat(np.arange(EPISODES), LENGTH)
@@ -34,7 +35,7 @@ def make_replay(**changes: object) -> Replay:
         "contexts": np.array([[2, 20], [0, 0], [1, 10], [2, 21], [0, 1], [1, 11], [1, 12]]),
         "context_instance": np.array([2, 0, 1, 2, 0, 1, 1]),
     }
-    return Replay(**{**columns, **changes})  # type: ignore[arg-type]  # columns by name
+    return kind(**{**columns, **changes})  # type: ignore[arg-type]  # columns by name
 
 
 def test_transitions_and_contexts_belong_together() -> None:
@@ -63,6 +64,27 @@ def test_contexts_are_drawn_by_weight() -> None:
 def test_without_contexts_the_state_is_all() -> None:
     for contexts in (None, np.empty((7, 0))):
         assert make_replay(contexts=contexts).input_dim == 2
+
+
+def test_another_seed_draws_other_minibatches() -> None:
+    """Weights that begin otherwise would differ in the end even if these were the same."""
+
+    class Watched(Replay):
+        drawn: torch.Tensor
+
+        def minibatches(self, *given: Any) -> list[Batch]:
+            found = super().minibatches(*given)
+            self.drawn = torch.cat([batch.inputs for batch in found])
+            return found
+
+    drawn = []
+    for seed in (1, 1, 2):
+        replay = make_replay(kind=Watched)
+        assert isinstance(replay, Watched)
+        ControlStage(replay, CONFIG, seed, num_actions=2).advance(1)
+        drawn.append(replay.drawn)
+    assert torch.equal(drawn[0], drawn[1])
+    assert not torch.equal(drawn[0], drawn[2])
 
 
 def test_an_instance_without_context_is_named() -> None:

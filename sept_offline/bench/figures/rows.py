@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,17 @@ class Study:
 
     def at(self, variant: str) -> Bench:
         """The rows of a variant."""
-        return self.rows.part(variant=variant)
+        return self._by_variant.get(variant) or Bench([], [], [], [])
+
+    @cached_property
+    def _by_variant(self) -> dict[str, Bench]:
+        """All rows, gone through once: there are many of them, and many figures."""
+        found: dict[str, Bench] = {}
+        for field in fields(Bench):
+            for row in getattr(self.rows, field.name):
+                own = found.setdefault(row["variant"], Bench([], [], [], []))
+                getattr(own, field.name).append(row)
+        return found
 
     @property
     def name(self) -> str:
