@@ -55,7 +55,8 @@ def exp(x: float) -> float:
     count = np.int64(whole)
     root = ROOTS[count & (PARTS - 1)]
     power = np.int64(((count >> PARTS_BITS) + EXPONENT_BIAS) << EXPONENT_BITS).view(np.float64)
-    return (root + root * (r + s * tail)) * power
+    result: float = (root + root * (r + s * tail)) * power
+    return result
 
 
 @compiled

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from sept_offline.family import Family, Hidden
 from simulators import scenes
@@ -55,7 +56,7 @@ def _shipped(path: str) -> Path | None:
     return next((place for place in places if place.exists()), None)
 
 
-def _files(name: str) -> dict[str, Path | None]:
+def _files(name: str) -> dict[str, Any]:
     """The files of the family `name`, by the fields of its record."""
     return {
         "recipe": _shipped(f"recipes/{name}.toml"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import shutil
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -430,7 +431,7 @@ def train_expert(
         return finished
     shipped = shipped_expert(family, recipe.expert, seed)
     if shipped is not None:
-        write_atomically(finished, lambda path: path.write_bytes(shipped.read_bytes()))
+        write_atomically(finished, lambda path: shutil.copyfile(shipped, path))
         return finished
     stage = ExpertStage(
         family, recipe.expert, family.train_steps, integer(seed, "collect", family.name, "expert")
