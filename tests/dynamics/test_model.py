@@ -184,7 +184,7 @@ def test_tuning_moves_the_network_of_the_episode_alone(
             return float(torch.stack([belief._energy() for _ in range(50)]).mean())
 
     untuned = energy()
-    belief.tune(60, 2e-3)
+    belief.tune(60, 1e-2)
     assert all(
         not torch.equal(part, one) for part, one in zip(belief._weights, before, strict=True)
     )

@@ -350,13 +350,17 @@ def test_an_instance_of_few_episodes_does_not_spoil_the_others(
                 truncated=True,
                 propensities=np.full((2, 2), 0.5),
             )
+    seeds = range(3 * training_seed, 3 * training_seed + 3)
     with so.load_dataset(tmp_path / "few.h5") as logs:
-        found = so.judge(stubborn(1), logs, replace(QUICK, updates=300), seed=training_seed)
-    # the mean over five instances, two of which earn 20
+        config = replace(QUICK, updates=300)
+        found = [so.judge(stubborn(1), logs, config, seed=seed).estimators for seed in seeds]
+    # the mean over five instances, two of which earn 20; the mean of three judgements, since how a
+    # Q fills in what it hardly knows is a matter of its first weights
     for name in ("fqe", "dm", "dr"):
-        margin(f"error of {name}", abs(found.estimators[name].mean - 8.0), at_most=off)
-    dr = found.estimators["dr"]
-    margin("width of dr", dr.high - dr.low, below=4)
+        error = np.mean([abs(each[name].mean - 8.0) for each in found])
+        margin(f"error of {name}", float(error), at_most=off)
+    width = np.mean([each["dr"].high - each["dr"].low for each in found])
+    margin("width of dr", float(width), below=4)
 
 
 def test_a_single_episode_cannot_be_divided_and_that_is_said(tmp_path: Path) -> None:
