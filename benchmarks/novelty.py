@@ -19,6 +19,7 @@ import numpy as np  # noqa: E402
 
 import sept_offline as so  # noqa: E402
 from sept_offline.agent import Agent  # noqa: E402
+from sept_offline.family import known_family  # noqa: E402
 
 EPISODES = 1000
 UNTRAINED = {"control": {"updates": 10}}
@@ -59,7 +60,7 @@ def main() -> None:
     arguments = parser.parse_args()
     for path in arguments.datasets:
         with so.load_dataset(path) as data:
-            family = so.load_family(data.metadata.family or "")
+            family = known_family(data.metadata.family or "")
             for seed in range(arguments.seeds):
                 agent = so.fit(data, "sept", UNTRAINED, seed)
                 known = [flagged(agent, family.make(hidden)) for hidden in family.instances()]

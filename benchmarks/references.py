@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import json
 import sys
 import time
 from collections.abc import Sequence
@@ -29,7 +30,8 @@ from sept_offline.collect.recipe import ExpertConfig, load_recipe
 from sept_offline.collect.rollout import Start, run_shard, spaces
 from sept_offline.errors import FamilyError
 from sept_offline.family import Family, Hidden, load_family
-from sept_offline.files import read_json, write_json
+from sept_offline.files import write_text
+from sept_offline.seals import read_json
 from sept_offline.seeding import generator, integer
 from sept_offline.threads import one_thread
 
@@ -250,7 +252,7 @@ def make(job: str, attempt: int) -> None:
             if before is not None and before["reference"] >= entry["reference"]:
                 entry = before | {"attempts": attempt + 1}
         entries[index] = entry
-        write_json(path, content)
+        write_text(path, json.dumps(content, indent=2) + "\n")
 
 
 def _known(

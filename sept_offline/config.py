@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import operator
 import tomllib
@@ -13,8 +14,11 @@ from typing import Any, TypeVar
 
 from sept_offline.errors import ConfigError
 from sept_offline.family import suggest
+from sept_offline.limits import read_whole
 
 Record = TypeVar("Record")
+TOML_BYTES = 16 << 20
+"""Settings are written by people: no file of them is larger."""
 
 
 def build(cls: type[Record], values: Mapping[str, Any], where: str = "") -> Record:
@@ -57,7 +61,7 @@ def _convert(value: Any, hint: Any, path: str) -> Any:
             return value
         listed = ", ".join(map(repr, choices))
         raise ConfigError(
-            f"Setting {path} is {value!r}{suggest(str(value), map(str, choices))}; "
+            f"Setting {path} is {value!r:.120}{suggest(str(value), map(str, choices))}; "
             f"expected one of {listed}."
         )
     elif origin is tuple:
@@ -74,14 +78,15 @@ def _convert(value: Any, hint: Any, path: str) -> Any:
             return build(hint, value, path)
     elif hint is float:
         if isinstance(value, int | float) and not isinstance(value, bool):
-            return float(value)
+            with contextlib.suppress(OverflowError):
+                return float(value)
     elif hint is int:
-        if isinstance(value, int) and not isinstance(value, bool):
+        if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63:
             return value
     elif isinstance(hint, type) and isinstance(value, hint):
         return value
     name = getattr(hint, "__name__", str(hint))
-    raise ConfigError(f"Setting {path} is {value!r}; expected {name}.")
+    raise ConfigError(f"Setting {path} is {value!r:.120}; expected {name}.")
 
 
 def check_range(
@@ -137,7 +142,7 @@ def parse_settings(settings: Iterable[str]) -> dict[str, Any]:
             raise ConfigError(f"Setting {setting!r} is not of the form name=value.")
         try:
             value = tomllib.loads(f"value = {text.strip()}")["value"]
-        except tomllib.TOMLDecodeError:
+        except (ValueError, RecursionError):  # not TOML, or a number that nobody can mean
             value = text.strip()
         nested: dict[str, Any] = {}
         inner = nested
@@ -153,11 +158,11 @@ def parse_settings(settings: Iterable[str]) -> dict[str, Any]:
 def read_toml(path: Path) -> dict[str, Any]:
     """The content of a TOML file, or a ConfigError that names it."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"Cannot read {path}: {error.strerror or error}.") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is not valid TOML: {error}.") from error
+        return tomllib.loads(read_whole(path, ConfigError, TOML_BYTES).decode())
+    except RecursionError as error:
+        raise ConfigError(f"{path} is not valid TOML: it is nested too deeply.") from error
+    except ValueError as error:  # of TOML, of UTF-8, or of a number of thousands of digits
+        raise ConfigError(f"{path} is not valid TOML: {' '.join(str(error).split())}.") from error
 
 
 def to_plain(record: Any) -> Any:

@@ -114,20 +114,60 @@ def _registered(_: tuple[str, ...]) -> dict[str, importlib.metadata.EntryPoint]:
 
 
 def load_family(spec: str | Family) -> Family:
-    """A family by its registered name or as `package.module:object`; a record is returned as is."""
-    if isinstance(spec, Family):
-        return spec
-    if ":" in spec:
-        found = load_object(spec, "family")
-    else:
-        points = _registered(tuple(sys.path))
-        if spec not in points:
-            raise FamilyError(
-                f"There is no family {spec!r}{suggest(spec, points)}; "
-                f"known are {', '.join(sorted(points)) or 'none'}, "
-                "or name your own as package.module:object."
-            )
-        found = points[spec].load()
+    """A family by its registered name or as `package.module:object`; a record is returned as is.
+
+    `package.module:object` imports code: hand in only what the user typed. A name that was read
+    from a file goes through `known_family`.
+    """
+    if isinstance(spec, str) and ":" not in spec:
+        return registered_family(spec)
+    found = load_object(spec, "family") if isinstance(spec, str) else spec
+    _check_record(spec, found)
+    _handed_in[found.name] = found
+    return found
+
+
+def known_family(name: str, recorded: object = None) -> Family:
+    """A family by a name that stands in a file: nothing that the name says is imported.
+
+    Registered names are looked up, then families that the user has named in this process.
+    `recorded` is the `package.module:object` that the file names, for the sentence alone.
+    """
+    if not isinstance(name, str):
+        raise FamilyError(f"A family's name is text, found {name!r:.80}.")
+    if name not in family_names() and name in _handed_in:
+        return _handed_in[name]
+    try:
+        return registered_family(name)
+    except FamilyError as error:
+        if name in family_names():
+            raise
+        hint = f" (the file names {recorded!r:.120})" if recorded else ""
+        raise FamilyError(
+            f"The family {name!r:.120} is not registered here, and a file may not import "
+            f"code{hint}; if you trust its module, name it: --family my_module:my_family."
+        ) from error
+
+
+_handed_in: dict[str, Family] = {}
+"""Families that are not registered and that the user named in this process, by their names."""
+
+
+def registered_family(name: str) -> Family:
+    """The family that an installed package has registered under `name`."""
+    points = _registered(tuple(sys.path))
+    if name not in points:
+        raise FamilyError(
+            f"There is no family {name!r}{suggest(name, points)}; "
+            f"known are {', '.join(sorted(points)) or 'none'}, "
+            "or name your own as package.module:object."
+        )
+    found = points[name].load()
+    _check_record(name, found)
+    record: Family = found
+    return record
+
+
+def _check_record(spec: object, found: object) -> None:
     if not isinstance(found, Family):
         raise FamilyError(f"{spec!r} is a {type(found).__name__}, not a sept_offline.Family.")
-    return found

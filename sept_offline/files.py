@@ -1,18 +1,21 @@
-"""Files that are whole or absent: atomic writes, and stage snapshots without pickle."""
+"""Files that are whole or absent, and folders in which only what is ours is ever deleted."""
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import fcntl
-import json
 import os
-import shutil
-from collections.abc import Callable
+import re
+import uuid
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
-from sept_offline.errors import SeptError
-from sept_offline.stage import StageState
+from sept_offline.errors import DataError, SeptError
+
+TEMPORARY = re.compile(r"\.(?P<name>.+)\.\d+\.tmp")
+"""What `write_atomically` leaves beside a file when it is killed."""
 
 
 def sync_directory(path: Path) -> None:
@@ -24,75 +27,64 @@ def sync_directory(path: Path) -> None:
         os.close(descriptor)
 
 
+def sync_file(path: Path) -> None:
+    """Make the content of a file survive a power cut."""
+    with path.open("rb") as handle:
+        os.fsync(handle.fileno())
+
+
+def behind_links(path: Path) -> Path:
+    """Where a path leads: whoever links an output to another place wants it written there."""
+    return path.resolve() if path.is_symlink() else path
+
+
+@contextlib.contextmanager
+def writing(path: Path | str) -> Iterator[None]:
+    """Answer whatever goes wrong while `path` is written with one sentence that names it."""
+    try:
+        yield
+    except OSError as problem:
+        words = " ".join((problem.strerror or str(problem)).split())
+        raise DataError(f"Cannot write {path}: {words}.") from problem
+
+
 def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
     """Let `write` fill a temporary file beside `path`, sync it, and rename it into place."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        write(temporary)
-        with temporary.open("rb") as handle:
-            os.fsync(handle.fileno())
-        temporary.replace(path)
-        sync_directory(path.parent)
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            temporary.unlink()
+    target = behind_links(path)
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    with writing(path):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            write(temporary)
+            sync_file(temporary)
+            temporary.replace(target)
+            sync_directory(target.parent)
+        finally:
+            with contextlib.suppress(OSError):
+                temporary.unlink()
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a whole file or nothing."""
+    write_atomically(path, lambda temporary: temporary.write_bytes(content))
 
 
 def write_text(path: Path, text: str) -> None:
     """Write a whole text file or nothing."""
-    write_atomically(path, lambda temporary: _write_text(temporary, text))
-
-
-def _write_text(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8")
-
-
-def write_json(path: Path, value: Any) -> None:
-    """Write a whole JSON file or nothing; keys keep their order."""
-    write_text(path, json.dumps(value, indent=2) + "\n")
-
-
-def read_json(path: Path, error: type[SeptError]) -> Any:
-    """The content of a JSON file, or `error` with a sentence that names the file."""
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except OSError as problem:
-        raise error(f"Cannot read {path}: {problem.strerror or problem}.") from problem
-    except (json.JSONDecodeError, UnicodeDecodeError) as problem:
-        raise error(f"{path} is damaged: it is not valid JSON ({problem}).") from problem
-
-
-def save_state(path: Path, state: StageState) -> None:
-    """Write a snapshot as one safetensors file, its values as JSON in the header."""
-    from safetensors.torch import save_file
-
-    tensors = {name: tensor.contiguous() for name, tensor in state.tensors.items()}
-    values = {"values": json.dumps(state.values)}
-    write_atomically(path, lambda temporary: save_file(tensors, temporary, metadata=values))
-
-
-def load_state(path: Path, error: type[SeptError]) -> StageState:
-    """A snapshot that `save_state` wrote, or `error` with a sentence that names the file."""
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with safe_open(path, framework="pt") as handle:
-            values = json.loads((handle.metadata() or {})["values"])
-            tensors = {name: handle.get_tensor(name) for name in handle.keys()}  # noqa: SIM118
-    except (OSError, SafetensorError, KeyError, ValueError) as problem:
-        raise error(f"The snapshot {path} is damaged ({problem}); delete it.") from problem
-    return StageState(tensors=tensors, values=values)
+    write_bytes(path, text.encode())
 
 
 def lock_file(path: Path, refusal: SeptError) -> IO[str]:
     """Hold `path` open and locked until it is closed, or raise `refusal` if another process does.
 
-    The kernel drops the lock of a killed process, so a leftover never blocks.
+    The kernel drops the lock of a killed process, so a leftover never blocks. A lock is empty: a
+    file of that name that holds anything is somebody's, and is neither emptied nor removed.
     """
     while True:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle = path.open("w")
+        if path.is_dir() or (path.exists() and path.stat().st_size):
+            raise DataError(f"{path} is not a lock of sept-offline; move it away.")
+        handle = path.open("a")
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             # The holder before us may have removed the file between our open and our lock.
@@ -111,10 +103,122 @@ def lock_file(path: Path, refusal: SeptError) -> IO[str]:
 
 def unlock_file(path: Path, handle: IO[str]) -> None:
     """Remove a file that `lock_file` holds, while nobody else can hold it, and let go of it."""
-    path.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):
+        path.unlink(missing_ok=True)
     handle.close()
 
 
-def remove_tree(path: Path) -> None:
-    """Delete a directory of ours, if it is there."""
-    shutil.rmtree(path, ignore_errors=True)
+def is_ours(entry: Path, ours: re.Pattern[str]) -> bool:
+    """Whether an entry of a folder is a file that we make there, or an unfinished one."""
+    begun = TEMPORARY.fullmatch(entry.name)
+    named = ours.fullmatch(entry.name) or (begun and ours.fullmatch(begun["name"]))
+    return bool(named) and (entry.is_symlink() or not entry.is_dir())
+
+
+def refuse_foreign(folder: Path, ours: re.Pattern[str], error: type[SeptError] = DataError) -> None:
+    """Raise if a folder that is going to be replaced holds anything that we did not make."""
+    if not folder.is_dir():
+        if folder.exists():
+            raise error(f"{folder} is a file that sept-offline did not make; move it away.")
+        return
+    for entry in sorted(folder.iterdir()):
+        if not is_ours(entry, ours):
+            raise error(
+                f"{folder} holds {entry.name}, which sept-offline did not make, and nothing of it "
+                "is deleted; move it away, or choose another place."
+            )
+
+
+def remove_ours(folder: Path, ours: re.Pattern[str], last: str | None = None) -> None:
+    """Delete the files that are ours, `last` after the others, and the folder if it is empty then.
+
+    Whatever else is in it stays, and so does what cannot be deleted.
+    """
+    if not folder.is_dir():
+        return
+    entries = [entry for entry in folder.iterdir() if is_ours(entry, ours)]
+    # Python's own copy of a module of ours that has been imported from there.
+    remove_ours(folder / "__pycache__", re.compile(r".+\.pyc"))
+    with contextlib.suppress(OSError):
+        for entry in sorted(entries, key=lambda entry: entry.name == last):
+            entry.unlink(missing_ok=True)
+        folder.rmdir()
+
+
+def replace_folder(
+    target: Path,
+    contents: Mapping[str, bytes],
+    ours: re.Pattern[str],
+    check: Callable[[Path], Mapping[str, bytes]] | None = None,
+) -> None:
+    """Put a folder of whole files in the place of an older one, at once or not at all.
+
+    `check` is shown the folder before it is put there, and gives files that are written last.
+    """
+    place = behind_links(target)
+    staged, lock = _beside(place), place.with_name(f".{place.name}.lock")
+    with writing(target):
+        busy = DataError(f"Another process is writing {target}; wait for it to end.")
+        held = lock_file(lock, busy)
+        try:
+            clear_beside(place, ours)
+            staged.mkdir()
+            _fill(staged, contents)
+            if check is not None:
+                _fill(staged, check(staged))
+            sync_directory(staged)
+            _swap(staged, place)
+            sync_directory(place.parent)
+        finally:
+            clear_beside(place, ours)
+            unlock_file(lock, held)
+
+
+def clear_beside(place: Path, ours: re.Pattern[str]) -> None:
+    """Mend what a kill left beside a folder: an older one that lost its place gets it back."""
+    left = [
+        entry
+        for entry in place.parent.iterdir()
+        if (named := _BESIDE.fullmatch(entry.name)) and named["name"] == place.name
+    ]
+    for entry in left:
+        if entry.name.endswith(_OLD) and not place.exists():
+            entry.rename(place)
+        remove_ours(entry, ours)
+
+
+_OLD = ".old"
+_BESIDE = re.compile(r"\.(?P<name>.+)-[0-9a-f]{32}(\.old)?")
+
+
+def _beside(target: Path) -> Path:
+    """A hidden name of its own in the same folder, so that a rename stays on one file system."""
+    return target.with_name(f".{target.name}-{uuid.uuid4().hex}")
+
+
+def _fill(folder: Path, contents: Mapping[str, bytes]) -> None:
+    for name, content in contents.items():
+        with (folder / name).open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def _swap(staged: Path, place: Path) -> None:
+    """Rename `staged` to `place`; what stood there is left beside it."""
+    if not place.exists():
+        staged.rename(place)
+    elif not _exchange(staged, place):
+        old = staged.with_name(staged.name + _OLD)
+        place.rename(old)
+        staged.rename(place)
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Let two folders change places at once, where the system can: no moment is without either."""
+    try:
+        rename = ctypes.CDLL(None).renameat2
+    except (AttributeError, OSError):
+        return False
+    here, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+    return bool(rename(here, os.fsencode(one), here, os.fsencode(other), exchange) == 0)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import shutil
-import uuid
+import re
 from pathlib import Path
 from typing import Any
 
@@ -22,16 +20,21 @@ from sept_offline.agent.control import Control
 from sept_offline.agent.networks import Standardiser, network_from_arrays, take
 from sept_offline.agent.reading import field, strings
 from sept_offline.errors import AgentError
+from sept_offline.files import refuse_foreign, replace_folder
+from sept_offline.limits import read_whole
+from sept_offline.seals import JSON_BYTES, parse_json, sealed_json, unsealed
 
 FORMAT = 1
 DESCRIPTION, WEIGHTS = "agent.json", "weights.safetensors"
 LEARNED_FROM = "record.learned_from"
+OURS = re.compile(r"agent\.json|weights\.safetensors")
+"""The files of an agent's folder; one that holds others is not replaced."""
 
 
 def save_agent(agent: Agent, directory: str | Path) -> Path:
-    """Write `agent` as the folder `directory`, in place of what stood there."""
+    """Write `agent` as the folder `directory`, in place of an agent that stood there."""
     target = Path(directory)
-    target.parent.mkdir(parents=True, exist_ok=True)
+    refuse_foreign(target, OURS, AgentError)
     arrays = agent_arrays(agent)
     if agent.learned_from is not None:
         # eight bytes an episode: too long for a description that people read
@@ -40,21 +43,7 @@ def save_agent(agent: Agent, directory: str | Path) -> Path:
         {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     )
     text = _dump(_describe(agent, weights))
-    staged = _beside(target)
-    try:
-        staged.mkdir()
-        _write(staged / WEIGHTS, weights)
-        _write(staged / DESCRIPTION, text)
-        old = None
-        if target.exists():
-            old = _beside(target)
-            target.rename(old)
-        staged.rename(target)
-        if old is not None:
-            shutil.rmtree(old)
-    except BaseException:
-        shutil.rmtree(staged, ignore_errors=True)
-        raise
+    replace_folder(target, {WEIGHTS: weights, DESCRIPTION: text.encode()}, OURS)
     return target
 
 
@@ -110,42 +99,34 @@ def _describe(agent: Agent, weights: bytes) -> dict[str, Any]:
     }
 
 
-def _dump(description: dict[str, Any]) -> bytes:
+def _dump(description: dict[str, Any]) -> str:
     """Canonical JSON with a checksum of itself, so that a flipped bit cannot pass for a setting."""
     try:
-        body = json.dumps(description, indent=2, sort_keys=True, allow_nan=False)
+        json.dumps(description, allow_nan=False)
+        return sealed_json(description, sort_keys=True)
     except (TypeError, ValueError) as error:
         raise AgentError(f"The agent's record cannot be written as JSON: {error}.") from error
-    checksum = hashlib.sha256(body.encode()).hexdigest()
-    signed = {**description, "checksum": checksum}
-    return (json.dumps(signed, indent=2, sort_keys=True, allow_nan=False) + "\n").encode()
 
 
 def _read_description(path: Path) -> dict[str, Any]:
-    try:
-        content = path.read_bytes()
-        description = json.loads(content)
-    except (OSError, ValueError, RecursionError) as error:
-        raise AgentError(f"{path} cannot be read as JSON: {error}.") from error
-    if not isinstance(description, dict):
+    raw = read_whole(path, AgentError, JSON_BYTES)
+    content = parse_json(raw, path, AgentError)
+    if not isinstance(content, dict):
         raise AgentError(f"{path} does not describe an agent.")
-    version = description.get("format")
+    version = content.get("format")
     if version != FORMAT:
         raise AgentError(
             f"{path} has format {version!r}, this library reads {FORMAT}; "
             "fit the agent again, or use the library version that wrote it."
         )
-    body = {name: value for name, value in description.items() if name != "checksum"}
-    if content != _dump(body):
-        raise AgentError(f"{path} does not match its own checksum: it is damaged or was edited.")
+    body = unsealed(content, path, AgentError, required=True)
+    if raw != _dump(body).encode():
+        raise AgentError(f"{path} is not spelled as it was written: it is damaged or was edited.")
     return body
 
 
 def _read_weights(path: Path, sha256: str) -> dict[str, NDArray[Any]]:
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise AgentError(f"{path} cannot be read: {error}.") from error
+    content = read_whole(path, AgentError)
     if hashlib.sha256(content).hexdigest() != sha256:
         raise AgentError(f"{path} does not match its checksum in {DESCRIPTION}: it is damaged.")
     try:
@@ -194,15 +175,3 @@ def _control(arrays: dict[str, NDArray[Any]], name: str) -> Control:
         Standardiser.from_arrays(arrays, f"{name}.scaler"),
         network_from_arrays(arrays, f"{name}.network"),
     )
-
-
-def _write(path: Path, content: bytes) -> None:
-    with path.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _beside(target: Path) -> Path:
-    """A hidden name of its own in the same folder, so that a rename stays on one file system."""
-    return target.with_name(f".{target.name}-{uuid.uuid4().hex}")

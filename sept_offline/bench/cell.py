@@ -101,7 +101,7 @@ def run_cell(task: CellTask) -> float:
     import torch  # noqa: F401  # loaded here, so that `one_thread` can hold it
 
     began = time.monotonic()
-    with one_thread(), load_dataset(task.logs) as data:
+    with one_thread(), load_dataset(task.logs, check=True) as data:
         write_cell(task.target, make_cell(task, data))
     return time.monotonic() - began
 

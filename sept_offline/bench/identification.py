@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sept_offline.errors import FamilyError
-from sept_offline.family import load_family
+from sept_offline.family import known_family
 from sept_offline.latent.identification import explained, vote
 
 Row = Mapping[str, Any]
@@ -47,7 +47,7 @@ def hidden_explained(
     None where the hidden parameters are not known, or do not vary.
     """
     try:
-        record = load_family(family)
+        record = known_family(family)
         truths = dict(zip(record.instance_ids(split), record.instances(split), strict=True))
     except FamilyError:
         return None

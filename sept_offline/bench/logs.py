@@ -18,7 +18,7 @@ from sept_offline.config import to_plain
 from sept_offline.data import Dataset, DatasetWriter, load_dataset
 from sept_offline.errors import DataError
 from sept_offline.family import load_family
-from sept_offline.files import read_json, write_json
+from sept_offline.seals import read_sealed, write_json
 from sept_offline.seeding import generator
 
 
@@ -67,7 +67,7 @@ def provided(logs: Logs) -> bool:
     record = logs.path.with_suffix(".json")
     if not (logs.path.exists() and record.exists()):
         return False
-    changed = differences(read_json(record, DataError), _describe(logs))
+    changed = differences(read_sealed(record, DataError), _describe(logs))
     if changed:
         raise DataError(
             f"{logs.path} was collected with another {', '.join(changed[:3])}; choose another "
@@ -93,7 +93,7 @@ def provide(logs: Logs) -> None:
             resume=True,
         ).close()
     else:
-        with load_dataset(logs.whole.path) as data:
+        with load_dataset(logs.whole.path, check=True) as data:
             thin(data, logs.path, logs.data, logs.seed)
     write_json(logs.path.with_suffix(".json"), _describe(logs))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from sept_offline.bench.store import (
     gather,
     read_identity,
     read_table,
+    refuse_other,
     scatter,
     set_aside,
 )
@@ -24,7 +26,7 @@ from sept_offline.bench.tables import Table, make_tables, markdown
 from sept_offline.data import load_dataset
 from sept_offline.engines import check_engine, run_tasks
 from sept_offline.errors import DataError
-from sept_offline.files import lock_file, write_json, write_text
+from sept_offline.files import TEMPORARY, lock_file, write_text, writing
 from sept_offline.progress import Progress, Silent
 
 GATHER_SECONDS = 30.0
@@ -70,13 +72,16 @@ def run_bench(
     """
     progress, folder, began = progress or Silent(), Path(out), time.monotonic()
     check_engine(engine)
-    folder.mkdir(parents=True, exist_ok=True)
+    refuse_other(folder)
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
     busy = DataError(f"Another bench is running in {folder}; wait for it to end.")
     with lock_file(folder / ".lock", busy):
         scatter(folder)
         (folder / "cells").mkdir(exist_ok=True)
-        for leftover in (folder / "cells").glob(".*.tmp"):
-            leftover.unlink()
+        for leftover in (folder / "cells").iterdir():
+            if TEMPORARY.fullmatch(leftover.name):
+                leftover.unlink()
         tasks = _tasks(plan, folder)
         failed = list(_provide([logs for _, logs in tasks], engine, workers, progress))
         lost = {failure.name for failure in failed}
@@ -91,7 +96,8 @@ def run_bench(
         failed += lost_cells
         gather(folder)
         write_tables(folder)
-        write_json(folder / "failures.json", [vars(failure) for failure in failed])
+        failures = [vars(failure) for failure in failed]
+        write_text(folder / "failures.json", json.dumps(failures, indent=2) + "\n")
     return Report(
         planned=len(plan.cells),
         found=len(ready) - len(missing),

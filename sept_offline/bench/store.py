@@ -18,12 +18,13 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sept_offline.errors import DataError
-from sept_offline.files import remove_tree, write_atomically
+from sept_offline.files import refuse_foreign, remove_ours
+from sept_offline.seals import read_table as read_sealed_table
+from sept_offline.seals import write_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,6 +34,24 @@ TABLES = ("results", "cells", "training", "latents")
 KEYS = ("family", "method", "preset", "variant", "seed")
 """What the rows of every table are sorted by, and told apart by."""
 UNSAFE = re.compile(r"[^A-Za-z0-9.=,_+-]")
+CELL = re.compile(r"[A-Za-z0-9.=,_+~-]+\.parquet")
+NULLABLE = (
+    "solved",
+    "steps_to_solve",
+    "normalised",
+    "latent",
+    "uncertainty",
+    "novelty",
+    "budget",
+    "identification",
+    "hidden",
+)
+"""Columns that need not have a value in every row."""
+COMPRESSION = "zstd"
+WRITTEN = ("tables.md", "figures.md", "figures", "failures.json", "replaced")
+"""What a bench writes beside its cells and tables."""
+NESTED = {"cells": ("record", "config", "versions", "identity"), "latents": ("hidden",)}
+"""Columns that hold JSON objects, or nothing."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +69,20 @@ class Finished:
     latents: list[dict[str, Any]]
 
 
+def refuse_other(out: Path) -> None:
+    """Refuse a folder that is no bench and holds files of the names that a bench writes."""
+    marks = [out / "cells", *(out / f"{name}.parquet" for name in TABLES)]
+    if marks[0].is_dir() or all(mark.is_file() for mark in marks[1:]):
+        return
+    names = (*(mark.name for mark in marks), *WRITTEN)
+    for name in names:
+        if (out / name).exists():
+            raise DataError(
+                f"{out} holds {name} and no folder of cells, so it is not a bench, and nothing in "
+                "it is replaced; choose another --out."
+            )
+
+
 def file_name(*key: Any) -> str:
     """The name of a cell's file, without its ending, by the values of `KEYS`."""
     return "~".join(UNSAFE.sub("_", str(part)) for part in key)
@@ -61,18 +94,12 @@ def write_cell(path: Path, finished: Finished) -> None:
 
     values = {f"bench.{part}": json.dumps(getattr(finished, part)) for part in PARTS}
     table = pa.Table.from_pylist(finished.results, schema=schema("results"))
-    _write(path, table.replace_schema_metadata(values))
+    write_table(path, table.replace_schema_metadata(values), COMPRESSION)
 
 
 def read_identity(path: Path) -> dict[str, Any]:
-    """What a finished cell was made from; only the file's footer is read."""
-    import pyarrow.parquet as pq
-
-    try:
-        found: dict[str, Any] = json.loads(pq.read_schema(path).metadata[b"bench.identity"])
-    except (OSError, KeyError, TypeError, ValueError) as problem:
-        raise _damaged(path, problem) from problem
-    return found
+    """What a finished cell was made from."""
+    return dict(_read_cell(path)[1]["identity"])
 
 
 def set_aside(path: Path) -> None:
@@ -85,19 +112,12 @@ def set_aside(path: Path) -> None:
 def gather(out: Path) -> dict[str, int]:
     """Write the four tables from all finished cells; the rows of each, always in one order."""
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     results: list[pa.Table] = []
     rows: dict[str, list[dict[str, Any]]] = {"cells": [], "training": [], "latents": []}
     found = []
     for path in sorted((out / "cells").glob("*.parquet")):
-        try:
-            table = pq.read_table(path)
-            parts = {
-                part: json.loads(table.schema.metadata[f"bench.{part}".encode()]) for part in PARTS
-            }
-        except (OSError, KeyError, TypeError, ValueError) as problem:
-            raise _damaged(path, problem) from problem
+        table, parts = _read_cell(path)
         found.append((tuple(parts["cell"][key] for key in KEYS), table, parts))
     for _, table, parts in sorted(found, key=lambda one: one[0]):
         results.append(table.replace_schema_metadata(None))
@@ -109,7 +129,7 @@ def gather(out: Path) -> dict[str, int]:
     empty = schema("results").empty_table()
     tables["results"] = pa.concat_tables(results) if results else empty
     for name in TABLES:
-        _write(out / f"{name}.parquet", tables[name])
+        write_table(out / f"{name}.parquet", tables[name], COMPRESSION)
     return {name: tables[name].num_rows for name in TABLES}
 
 
@@ -127,7 +147,8 @@ def scatter(out: Path) -> int:
         for row in read_table(out, name):
             rows[name].setdefault(tuple(row[key] for key in KEYS), []).append(row)
     staged = out / ".cells.tmp"
-    remove_tree(staged)
+    refuse_foreign(staged, CELL)
+    remove_ours(staged, CELL)
     staged.mkdir()
     for key, (cell,) in rows["cells"].items():
         identity = json.loads(cell.pop("identity"))
@@ -140,16 +161,10 @@ def scatter(out: Path) -> int:
 
 def read_table(out: Path, name: str) -> list[dict[str, Any]]:
     """The rows of one of the four tables."""
-    import pyarrow.parquet as pq
-
     path = out / f"{name}.parquet"
     if not path.exists():
         raise DataError(f"There is no {path}; `sept-offline bench --out {out}` writes it.")
-    try:
-        rows: list[dict[str, Any]] = pq.read_table(path).to_pylist()
-    except (OSError, ValueError) as problem:
-        raise _damaged(path, problem) from problem
-    return rows
+    return _rows(path, _table(path), name)
 
 
 def differences(found: Mapping[str, Any], wanted: Mapping[str, Any], where: str = "") -> list[str]:
@@ -231,17 +246,56 @@ def _nameless(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{key: value for key, value in row.items() if key not in names} for row in rows]
 
 
-def _write(path: Path, table: pa.Table) -> None:
-    write_atomically(path, partial(_write_table, table=table))
+def _table(path: Path) -> pa.Table:
+    try:
+        return read_sealed_table(path, DataError)
+    except DataError as problem:
+        raise DataError(f"{problem} Delete it, and the same command makes it again.") from problem
 
 
-def _write_table(path: Path, table: pa.Table) -> None:
-    import pyarrow.parquet as pq
+def _read_cell(path: Path) -> tuple[pa.Table, dict[str, Any]]:
+    """The episodes of a finished cell, and the rest of it."""
+    table = _table(path)
+    try:
+        metadata = table.schema.metadata or {}
+        parts = {part: json.loads(metadata[f"bench.{part}".encode()]) for part in PARTS}
+        if not all(isinstance(parts[part], dict) for part in ("cell", "identity")):
+            raise ValueError("it does not describe a cell")
+        missing = [key for key in (*KEYS, "data_seed") if key not in parts["cell"]]
+        if missing:
+            raise ValueError(f"it lacks {missing[0]}")
+    except (KeyError, TypeError, ValueError, RecursionError) as problem:
+        raise _damaged(path, problem) from problem
+    _check_columns(path, table, "results")
+    return table, parts
 
-    pq.write_table(table, path, compression="zstd")
+
+def _rows(path: Path, table: pa.Table, name: str) -> list[dict[str, Any]]:
+    """The rows of a table whose columns are those that were written."""
+    _check_columns(path, table, name)
+    try:
+        rows: list[dict[str, Any]] = table.to_pylist()
+        for column in NESTED.get(name, ()):
+            for text in {row[column] for row in rows}:
+                if text is not None and not isinstance(json.loads(text), dict):
+                    raise ValueError(f"{column} is not an object")
+    except (TypeError, ValueError, RecursionError) as problem:
+        raise _damaged(path, problem) from problem
+    return rows
 
 
-def _damaged(path: Path, problem: Exception) -> DataError:
+def _check_columns(path: Path, table: pa.Table, name: str) -> None:
+    for field in schema(name):
+        if field.name not in table.column_names:
+            raise _damaged(path, f"it has no column {field.name!r}")
+        if table.schema.field(field.name).type != field.type:
+            raise _damaged(path, f"its column {field.name!r} is of another type")
+        if field.name not in NULLABLE and table.column(field.name).null_count:
+            raise _damaged(path, f"its column {field.name!r} lacks values")
+
+
+def _damaged(path: Path, problem: object) -> DataError:
+    words = " ".join(str(problem).split())
     return DataError(
-        f"{path} is damaged ({problem}); delete it, and the same command makes it again."
+        f"{path} is damaged ({words:.200}); delete it, and the same command makes it again."
     )

@@ -15,7 +15,7 @@ from sept_offline.bench.store import read_table
 from sept_offline.bench.variants import BASE
 from sept_offline.config import read_toml
 from sept_offline.errors import FamilyError
-from sept_offline.family import load_family
+from sept_offline.family import known_family
 from sept_offline.methods import METHODS
 
 PAPER = Path(__file__).with_name("paper.toml")
@@ -132,7 +132,7 @@ def _published(family: str) -> dict[str, dict[str, Sequence[float | None]]]:
     if found:
         return found
     try:
-        own = load_family(family).published
+        own = known_family(family).published
     except FamilyError:
         return {}
     return {"steps_to_solve": {method: (value, None) for method, value in own.items()}}

@@ -13,6 +13,7 @@ from sept_offline.cli.completing import (
     complete_settings,
     one_of,
     several_of,
+    typed_object,
 )
 from sept_offline.cli.console import ConsoleProgress, print_json, print_table
 from sept_offline.cli.names import ENGINES, METHODS, PRESETS, SPLITS
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     "--families",
     default="",
     shell_complete=several_of(family_names),
+    callback=typed_object,
     help="Names or package.module:object; all by default.",
 )
 @click.option(
@@ -117,7 +119,10 @@ def bench(
       sept-offline bench --quick --families navigation2d --methods sept,avg --workers 1 -o quick
     """
     from sept_offline.bench import make_plan, run_bench
+    from sept_offline.family import load_family
 
+    for family in _names(families):
+        load_family(family)  # from here on tables may name it
     if figures:
         from sept_offline.bench.figures import draw_figures
 

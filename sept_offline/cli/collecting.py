@@ -8,14 +8,21 @@ from typing import Any
 
 import click
 
-from sept_offline.cli.completing import DATASET, FILE, families, one_of, several_of
+from sept_offline.cli.completing import (
+    DATASET,
+    FILE,
+    families,
+    one_of,
+    several_of,
+    typed_object,
+)
 from sept_offline.cli.console import ConsoleProgress, interrupted, print_json
 from sept_offline.cli.names import BEHAVIOURS, ENGINES, SPLITS
 from sept_offline.cli.options import json_option, quiet_option
 
 
 @click.command()
-@click.argument("family", shell_complete=families)
+@click.argument("family", shell_complete=families, callback=typed_object)
 @click.option(
     "-o",
     "--out",
@@ -36,7 +43,9 @@ from sept_offline.cli.options import json_option, quiet_option
 )
 @click.option("--max-steps", type=click.IntRange(min=1), help="Limit of an episode.")
 @click.option(
-    "--policy", help="Your own policy, package.module:object; observations to probabilities."
+    "--policy",
+    callback=typed_object,
+    help="Your own policy, package.module:object; observations to probabilities.",
 )
 @click.option("--recipe", type=FILE, help="A recipe (TOML) instead of the family's own.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)

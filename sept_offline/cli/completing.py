@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,6 +40,18 @@ class Folder(click.Path):
     ) -> list[CompletionItem]:
         """The shell's own completion of folders."""
         return [CompletionItem(incomplete, type="dir")]
+
+
+def typed_object(_: click.Context, __: click.Parameter, value: Any) -> Any:
+    """Find `package.module:object` where the user is, because the user typed it.
+
+    Only then, and last in the path: otherwise nothing that lies in the current directory, beside a
+    downloaded run for instance, is ever imported.
+    """
+    here = str(Path.cwd())
+    if value and ":" in str(value) and here not in sys.path:
+        sys.path.append(here)
+    return value
 
 
 # Whether a place can be read is told by whoever reads it, in a sentence that names the file.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sept_offline.cli.completing import FILE, FOLDER, families, one_of
+from sept_offline.cli.completing import FILE, FOLDER, families, one_of, typed_object
 from sept_offline.cli.console import ConsoleProgress, print_json, print_table
 from sept_offline.cli.names import SPLITS
 from sept_offline.cli.options import json_option, quiet_option
@@ -25,7 +25,8 @@ FEW = 24
 @click.option(
     "--family",
     shell_complete=families,
-    help="A name or package.module:object; the dataset's by default.",
+    callback=typed_object,
+    help="A registered name or package.module:object; the dataset's by default, if registered.",
 )
 @click.option(
     "--instances",
@@ -151,13 +152,13 @@ def _print_results(results: Results) -> None:
 
 def _print_comparison(every: list[Results]) -> None:
     from sept_offline.errors import FamilyError
-    from sept_offline.family import load_family
+    from sept_offline.family import known_family
 
     rows = []
     for results in every:
         summary = results.summary()
         try:
-            published = load_family(results.family).published.get(results.method)
+            published = known_family(results.family).published.get(results.method)
         except FamilyError:
             published = None
         steps, score = summary["steps_to_solve"], summary["normalised"]

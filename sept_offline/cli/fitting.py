@@ -93,7 +93,7 @@ def fit(
     """
     check_dataset(dataset)
     from sept_offline.config import merge, parse_settings, read_toml
-    from sept_offline.data import validate
+    from sept_offline.data import load_dataset, validate
     from sept_offline.data.filesystems import locate
 
     chosen = merge(read_toml(config) if config else {}, parse_settings(settings))
@@ -109,18 +109,20 @@ def fit(
     target = out or Path("runs") / f"{locate(dataset).stem}-{method}-{seed}"
     began = time.monotonic()
     try:
-        agent = learn(
-            dataset,
-            method,
-            merge(chosen, flags),
-            seed,
-            out=target,
-            preset=preset,
-            hold_out=hold_out,
-            resume=resume,
-            restart=restart,
-            progress=progress,
-        )
+        # Every byte of it has just been validated.
+        with load_dataset(dataset) as data:
+            agent = learn(
+                data,
+                method,
+                merge(chosen, flags),
+                seed,
+                out=target,
+                preset=preset,
+                hold_out=hold_out,
+                resume=resume,
+                restart=restart,
+                progress=progress,
+            )
     except KeyboardInterrupt:
         interrupted(target, progress)
     seconds = time.monotonic() - began

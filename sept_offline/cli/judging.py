@@ -76,14 +76,15 @@ def ope(
 
 def _keep(judgement: Judgement, run: Path, quiet: bool) -> None:
     """Leave the answer with the run, for a report; where that cannot be, it is said."""
-    from sept_offline.files import write_json
+    from sept_offline.errors import DataError
     from sept_offline.methods.run import JUDGED
+    from sept_offline.seals import write_json
 
     if not (run / "run.json").is_file():
         return
     try:
         write_json(run / JUDGED, judgement.summary())
-    except OSError as problem:
+    except DataError as problem:
         ConsoleProgress(quiet).message(f"The run does not keep this answer: {problem}")
 
 

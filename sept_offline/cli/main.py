@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn, TextIO
 
 import click
 
 from sept_offline.cli.benching import bench
 from sept_offline.cli.collecting import collect
+from sept_offline.cli.console import plain
 from sept_offline.cli.dataset import convert, inspect, validate
 from sept_offline.cli.demarcating import demarcate
 from sept_offline.cli.deploying import act, export
@@ -24,6 +26,7 @@ from sept_offline.cli.reporting import report
 from sept_offline.cli.shells import completion
 from sept_offline.errors import SeptError, TrainingError
 from sept_offline.family import suggest
+from sept_offline.seals import UnsealedWarning
 
 
 class SuggestingGroup(click.Group):
@@ -93,11 +96,14 @@ for command in (
 
 def main(arguments: Sequence[str] | None = None) -> Any:
     """Run the command line: 0 done, 2 wrong use or bad input, 1 anything else."""
-    # A family or policy named package.module:object may stand where the user is; last in the path,
-    # so that nothing there can take the place of an installed package.
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.append(here)
+    _open_streams()
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", UnsealedWarning)
+        warnings.showwarning = _show_warning
+        _run(arguments)
+
+
+def _run(arguments: Sequence[str] | None) -> NoReturn:
     try:
         # Outside its standalone mode click returns an early exit's code instead of raising it.
         code = cli.main(
@@ -112,10 +118,13 @@ def main(arguments: Sequence[str] | None = None) -> Any:
         click.echo("Interrupted.", err=True)
         sys.exit(1)
     except TrainingError as error:
-        click.echo(f"Error: {error}", err=True)
+        _say(str(error))
         sys.exit(1)
     except SeptError as error:
-        click.echo(f"Error: {error}", err=True)
+        _say(str(error))
+        sys.exit(2)
+    except MemoryError:
+        _say("There is not enough memory for this; use a larger machine, or less data.")
         sys.exit(2)
     except BrokenPipeError:
         # Whoever read the output has seen enough; Python must not try to write the rest at exit.
@@ -123,6 +132,39 @@ def main(arguments: Sequence[str] | None = None) -> Any:
         sys.exit(1)
     except OSError as error:
         where = f" {error.filename}" if error.filename else ""
-        click.echo(f"Error: Cannot read or write{where}: {error.strerror or error}.", err=True)
+        _say(f"Cannot read or write{where}: {error.strerror or error}.")
         sys.exit(2)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _say(sentence: str) -> None:
+    """An error on one line, whatever a library or a file has put into it."""
+    click.echo(f"Error: {plain(' '.join(sentence.splitlines()))}", err=True)
+
+
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    if issubclass(category, UnsealedWarning):
+        click.echo(f"Warning: {plain(str(message))}", err=True)
+    else:
+        text = warnings.formatwarning(message, category, filename, lineno, line)
+        click.echo(text, err=True, nl=False)
+
+
+def _open_streams() -> None:
+    """Put /dev/null where a standard stream is closed: no file of ours may get its number."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is not None:
+            continue
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest number that is free: this one
+        mode = "r" if number == 0 else "w"
+        setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from sept_offline.cli.completing import DATASET, FILE, FOLDER
+from sept_offline.cli.completing import DATASET, FILE, FOLDER, families, typed_object
 from sept_offline.cli.console import ConsoleProgress, print_json
 from sept_offline.cli.options import json_option, quiet_option
 
@@ -14,11 +14,23 @@ from sept_offline.cli.options import json_option, quiet_option
 @click.command()
 @click.argument("sources", type=FOLDER, nargs=-1, required=True)
 @click.option("--dataset", type=DATASET, help="Where the runs' logs are, if they moved.")
+@click.option(
+    "--family",
+    multiple=True,
+    shell_complete=families,
+    callback=typed_object,
+    help="A family of your own that the runs name, as package.module:object.",
+)
 @click.option("-o", "--out", type=FILE, default="report.html", show_default=True)
 @json_option
 @quiet_option
 def report(
-    sources: tuple[Path, ...], dataset: str | None, out: Path, as_json: bool, quiet: bool
+    sources: tuple[Path, ...],
+    dataset: str | None,
+    family: tuple[str, ...],
+    out: Path,
+    as_json: bool,
+    quiet: bool,
 ) -> None:
     """One page of runs and benches: what was logged, what was learned, how the one episode went.
 
@@ -31,10 +43,13 @@ def report(
       sept-offline report runs/nav -o report.html
     """
     from sept_offline.errors import DataError
+    from sept_offline.family import load_family
     from sept_offline.report import write_report
 
     if out.suffix not in (".html", ".htm"):
         raise DataError(f"Cannot write a page to {out}; end its name in .html.")
+    for name in family:
+        load_family(name)  # from here on a run may name it
     size = write_report(sources, out, dataset=dataset, progress=ConsoleProgress(quiet))
     if as_json:
         print_json({"path": str(out), "bytes": size, "sources": [str(one) for one in sources]})

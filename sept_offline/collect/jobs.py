@@ -19,7 +19,7 @@ from sept_offline.data.filesystems import Folder, Place
 from sept_offline.data.partitions import WrittenPart
 from sept_offline.errors import ConfigError, DataError
 from sept_offline.family import Family, load_family, load_object
-from sept_offline.files import load_state
+from sept_offline.seals import load_state
 from sept_offline.seeding import generator, integer
 from sept_offline.threads import one_thread
 

@@ -42,9 +42,10 @@ from sept_offline.data.source import Header
 from sept_offline.data.writer import written_by
 from sept_offline.engines import check_engine, run_tasks
 from sept_offline.errors import ConfigError, DataError, FamilyError
-from sept_offline.family import Family, Hidden, load_family
-from sept_offline.files import load_state, save_state, write_atomically
+from sept_offline.family import Family, Hidden, load_family, registered_family
+from sept_offline.files import write_atomically
 from sept_offline.progress import Progress, Silent
+from sept_offline.seals import load_state, save_state
 from sept_offline.seeding import integer
 
 __all__ = ["collect_dataset", "load_expert", "train_expert"]
@@ -452,6 +453,6 @@ def train_expert(
 
 def _is_registered(family: Family) -> bool:
     try:
-        return load_family(family.name) is family
+        return registered_family(family.name) is family
     except FamilyError:
         return False

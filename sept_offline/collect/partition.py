@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,10 +19,15 @@ from sept_offline.data.partitions import WrittenPart, publish_parts, read_part, 
 from sept_offline.data.records import HiddenTable, Int64
 from sept_offline.data.source import Header, canonical_json
 from sept_offline.errors import DataError
-from sept_offline.files import lock_file, unlock_file
+from sept_offline.files import TEMPORARY, lock_file, unlock_file, writing
 
 EXPERT = "expert.safetensors"
 LOCK = "_lock"
+OURS = re.compile(
+    r"_lock|_plan\.json|_manifest\.json|_privileged\.json|expert[\w-]*\.safetensors"
+    r"|part-\d{6}-[0-9a-f]{8}\.parquet"
+)
+"""What a collection and its dataset consist of; nothing else is ever deleted."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +99,12 @@ def check_place(folder: Folder, digest: str | None) -> None:
         )
 
 
+def _is_part(name: str) -> bool:
+    """Whether a collection makes files of that name, or leaves them when it is killed."""
+    begun = TEMPORARY.fullmatch(name)
+    return OURS.fullmatch(begun["name"] if begun else name) is not None
+
+
 class Partition:
     """A directory, local or not, that becomes a dataset when its manifest is written."""
 
@@ -115,23 +127,32 @@ class Partition:
     def _acquire(self, path: Path) -> None:
         if path.exists() and not path.is_dir():
             raise DataError(f"{path} is a file; name a directory, or end the name in .parquet.")
-        if path.is_dir() and not {PLAN, MANIFEST, LOCK} & set(self.folder.sizes()):
-            self._check_empty(set(self.folder.sizes()))
-        path.mkdir(parents=True, exist_ok=True)
-        busy = f"Another process is collecting into {path}; wait for it to end."
-        self._lock = lock_file(path / LOCK, DataError(busy))
+        self._refuse_foreign()
+        with writing(path):
+            path.mkdir(parents=True, exist_ok=True)
+            busy = f"Another process is collecting into {path}; wait for it to end."
+            self._lock = lock_file(path / LOCK, DataError(busy))
 
-    def _check_empty(self, names: set[str]) -> None:
-        if names:
-            raise DataError(
-                f"{self.place} holds other files ({min(names)}); name a new or an empty directory."
-            )
+    def _refuse_foreign(self) -> None:
+        """Nothing is deleted where anything lies that no collection makes."""
+        for name, size in sorted(self.folder.sizes().items()):
+            if size is None or not _is_part(name):
+                raise DataError(
+                    f"{self.place} holds other files ({name}), which sept-offline did not make; "
+                    "name a new or an empty directory."
+                )
 
     def _prepare(self, plan: Mapping[str, Any], resume: bool, restart: bool) -> bool:
+        self._refuse_foreign()
         names = set(self.folder.sizes()) - {LOCK}
         self._digest = plan_digest(plan)
         if not names & {PLAN, MANIFEST}:
-            self._check_empty(names)
+            whole = [name for name in names if not TEMPORARY.fullmatch(name)]
+            if whole:
+                raise DataError(
+                    f"{self.place} holds other files ({min(whole)}) and no plan of a collection; "
+                    "name a new or an empty directory."
+                )
         elif resume and not restart:
             text = self.folder.read(PLAN)
             check_plan(parse_plan(b"{}" if text is None else text, self.place), plan, self.place)
@@ -189,7 +210,8 @@ class Partition:
         check_place(self.folder, self._digest)
         kept = {PLAN, LOCK, *(one.part.name for one in parts)}
         for name in sorted(set(self.folder.sizes()) - kept):
-            self.folder.delete(name)
+            if _is_part(name):
+                self.folder.delete(name)
         publish_parts(
             self.folder,
             header,

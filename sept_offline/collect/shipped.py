@@ -14,7 +14,7 @@ from sept_offline.collect.recipe import ExpertConfig
 from sept_offline.config import to_plain
 from sept_offline.errors import DataError
 from sept_offline.family import Family
-from sept_offline.files import load_state, save_state
+from sept_offline.seals import load_state, save_state
 from sept_offline.stage import StageState
 
 

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
-from safetensors import SafetensorError
-from safetensors.numpy import load_file, save_file
 
 from sept_offline.collect.plans import check_plan, parse_plan, plan_digest
 from sept_offline.collect.rollout import Logged
 from sept_offline.errors import DataError
-from sept_offline.files import lock_file, remove_tree, write_atomically, write_json
+from sept_offline.files import lock_file, refuse_foreign, remove_ours, write_text, writing
+from sept_offline.limits import read_whole
+from sept_offline.seals import load_arrays, save_arrays
 
 ARRAYS = ("observations", "actions", "rewards", "propensities")
+PLAN = "plan.json"
+OURS = re.compile(r"lock|plan\.json|shard-\d{6}-[0-9a-f]{8}\.safetensors|expert[\w-]*\.safetensors")
+"""What an unfinished collection holds; a folder with anything else in it is not one of ours."""
 
 
 class Staging:
@@ -29,24 +34,28 @@ class Staging:
 
     def open(self, plan: Mapping[str, Any], resume: bool, restart: bool) -> None:
         """Begin, or continue what the same plan began; anything else is refused."""
+        refuse_foreign(self.path, OURS)
         busy = f"Another process is collecting into {self.dataset}; wait for it to end."
-        self._lock = lock_file(self.path / "lock", DataError(busy))
+        with writing(self.path):
+            self._lock = lock_file(self.path / "lock", DataError(busy))
         try:
+            refuse_foreign(self.path, OURS)
             self._prepare(plan, resume, restart)
         except BaseException:
             self.release()
             raise
 
     def _prepare(self, plan: Mapping[str, Any], resume: bool, restart: bool) -> None:
-        plan_file = self.path / "plan.json"
+        plan_file = self.path / PLAN
         self._digest = plan_digest(plan)
         # Without its plan nobody knows what a shard belongs to: whatever is left is worthless.
         if restart or not plan_file.exists():
             self._clear()
         if not plan_file.exists():
-            write_json(plan_file, plan)
+            write_text(plan_file, json.dumps(plan, indent=2) + "\n")
         elif resume:
-            check_plan(parse_plan(plan_file.read_bytes(), self.path), plan, self.path)
+            found = parse_plan(read_whole(plan_file, DataError), self.path)
+            check_plan(found, plan, self.path)
         else:
             raise DataError(
                 f"{self.path} holds an unfinished collection; add --resume to continue it "
@@ -68,16 +77,15 @@ class Staging:
         return {index for index in range(count) if self.shard(index).exists()}
 
     def _clear(self) -> None:
-        """Delete everything but the lock, the plan first: no shard may outlive it unnoticed."""
-        (self.path / "plan.json").unlink(missing_ok=True)
-        for leftover in self.path.iterdir():
-            if leftover.name != "lock":
-                leftover.unlink()
+        """Delete everything but the lock, the plan last: a kill leaves shards of a known plan."""
+        left = [entry for entry in self.path.iterdir() if entry.name != "lock"]
+        for entry in sorted(left, key=lambda entry: entry.name == PLAN):
+            entry.unlink()
 
     def discard(self) -> None:
         """The dataset is whole: nothing here is needed any more."""
         self._clear()
-        remove_tree(self.path)
+        remove_ours(self.path, OURS)
         self.release()
 
 
@@ -91,15 +99,14 @@ def save_shard(path: Path, episodes: Sequence[Logged]) -> None:
     columns = {name: np.concatenate([getattr(e, name) for e in episodes]) for name in ARRAYS}
     columns["length"] = np.array([len(e.actions) for e in episodes], dtype=np.int64)
     columns["terminated"] = np.array([e.terminated for e in episodes])
-    write_atomically(path, lambda temporary: save_file(columns, temporary))
+    save_arrays(path, columns)
 
 
 def load_shard(path: Path) -> list[Logged]:
     """The episodes that `save_shard` wrote."""
-    try:
-        columns = load_file(path)
-    except (OSError, SafetensorError) as error:
-        raise DataError(f"{path} is damaged ({error}); delete it and resume.") from error
+    columns = load_arrays(path, DataError)
+    if not {*ARRAYS, "length", "terminated"} <= set(columns):
+        raise DataError(f"{path} is damaged: it lacks columns; delete it and resume.")
     lengths = columns["length"]
     ends = np.cumsum(lengths)
     episodes = []

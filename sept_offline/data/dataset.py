@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
-from sept_offline.data.filesystems import Place, Remote, place_kind
+from sept_offline.data.filesystems import Folder, Place, Remote, place_kind
 from sept_offline.data.hashing import content_hash
-from sept_offline.data.hdf5 import Hdf5Source, read_hdf5_hidden
+from sept_offline.data.hdf5 import Hdf5Source, hdf5_bytes_intact, read_hdf5_hidden
+from sept_offline.data.manifest import read_manifest
 from sept_offline.data.mistaken import check_place
 from sept_offline.data.parquet import ParquetSource, read_parquet_hidden
+from sept_offline.data.parquet_writer import parquet_bytes_intact
 from sept_offline.data.publish import HDF5_SUFFIXES
 from sept_offline.data.records import (
     Episode,
@@ -32,11 +36,18 @@ if TYPE_CHECKING:
     import minari
 
 
-def load_dataset(path: str | Place) -> Dataset:
+def load_dataset(path: str | Place, *, check: bool = False) -> Dataset:
     """Open an HDF5 file, a Parquet file or a directory of Parquet files; columns are read later.
 
-    Parquet may lie on any filesystem that pyarrow knows: `s3://bucket/logs`.
+    Parquet may lie on any filesystem that pyarrow knows: `s3://bucket/logs`. With `check` every
+    byte is first compared with the checksum that the file carries; without it damage is found when
+    the damaged part is read, or by `validate`.
     """
+    if check and not bytes_intact(check_place(path)):
+        raise DataError(
+            f"{path} does not match its own checksum: it is damaged or was edited; run "
+            "`sept-offline validate` on it, then restore it or write it again."
+        )
     source, hidden = open_source(path)
     try:
         check_structure(source)
@@ -44,6 +55,21 @@ def load_dataset(path: str | Place) -> Dataset:
         source.close()
         raise
     return Dataset(source, source.index, hidden, hash_of_file=source.header.content_hash)
+
+
+def bytes_intact(path: Place) -> bool:
+    """False where a file's own digest does not fit; files without one are left to other checks."""
+    try:
+        if place_kind(path) == "directory":
+            folder = Folder(path)
+            manifest = read_manifest(folder)
+            parts = manifest.parts if manifest is not None else ()
+            return all(parquet_bytes_intact(path, folder.name(part.name)) for part in parts)
+        if isinstance(path, Path) and path.suffix.lower() in HDF5_SUFFIXES:
+            return hdf5_bytes_intact(path)
+        return parquet_bytes_intact(path) is not False
+    except (pa.ArrowException, OSError, ValueError, DataError):
+        return False
 
 
 def open_source(path: str | Place, *, scan: bool = False) -> tuple[Source, HiddenTable | None]:
@@ -155,8 +181,10 @@ class Dataset:
         back = slice(None) if sorted_already else np.argsort(order, kind="stable")
         first = index.offset[order]
         shape = (len(index), n)
-        steps = (first[:, None] + np.arange(n)).reshape(-1)
-        rows = ((first + index.number[order])[:, None] + np.arange(n + 1)).reshape(-1)
+        # Where no episode is that long there is nothing to number, however long that is.
+        times = np.arange(n + 1 if len(index) else 1)
+        steps = (first[:, None] + times[:-1]).reshape(-1)
+        rows = ((first + index.number[order])[:, None] + times).reshape(-1)
 
         def stacked(name: str) -> NDArray[Any]:
             values = self._source.take(name, steps)

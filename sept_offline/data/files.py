@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 from pathlib import Path
@@ -9,7 +10,17 @@ from types import TracebackType
 from typing import IO
 
 from sept_offline.errors import DataError
-from sept_offline.files import lock_file, sync_directory, unlock_file
+from sept_offline.files import (
+    behind_links,
+    lock_file,
+    sync_directory,
+    sync_file,
+    unlock_file,
+    writing,
+)
+
+MARK = ".sept-offline"
+"""Says that a scratch directory is ours: one without it, unless it is empty, is left alone."""
 
 
 class Workspace:
@@ -20,7 +31,7 @@ class Workspace:
     """
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        self.path = path = behind_links(path)
         self.directory = path.parent / f".{path.name}.writing"
         self._lock_path = path.parent / f".{path.name}.lock"
         if not path.parent.is_dir():
@@ -30,17 +41,39 @@ class Workspace:
         busy = DataError(
             f"Another writer is at work on {path}; wait for it to finish, or write to another path."
         )
-        try:
+        with writing(path):
             self._lock: IO[str] | None = lock_file(self._lock_path, busy)
-            shutil.rmtree(self.directory, ignore_errors=True)
-            self.directory.mkdir()
-        except OSError as error:
-            raise DataError(f"Cannot write {path}: {error.strerror or error}.") from error
+            try:
+                self._prepare()
+            except BaseException:
+                unlock_file(self._lock_path, self._lock)
+                raise
+
+    def _prepare(self) -> None:
+        """An empty scratch directory with our mark, in place of what a killed writer left."""
+        if self.directory.exists():
+            if any(self.directory.iterdir()) and not (self.directory / MARK).exists():
+                raise DataError(
+                    f"{self.directory} is not a scratch directory of this version of "
+                    f"sept-offline, and is needed to write {self.path}; move it away."
+                )
+            self._clear()
+        self.directory.mkdir()
+        (self.directory / MARK).touch()
+
+    def _clear(self) -> None:
+        """The mark goes last: what a kill leaves is still known to be ours."""
+        with contextlib.suppress(OSError):
+            for entry in sorted(self.directory.iterdir(), key=lambda one: one.name == MARK):
+                if entry.is_dir() and not entry.is_symlink():
+                    shutil.rmtree(entry)
+                else:
+                    entry.unlink()
+            self.directory.rmdir()
 
     def publish(self, finished: Path) -> None:
         """Put a finished file of the scratch directory in place of `path` at once."""
-        with finished.open("rb") as file:
-            os.fsync(file.fileno())
+        sync_file(finished)
         os.replace(finished, self.path)  # noqa: PTH105
         sync_directory(self.path.parent)
 
@@ -48,7 +81,7 @@ class Workspace:
         """Remove what lies beside the path, and let the next writer in."""
         if self._lock is None:
             return
-        shutil.rmtree(self.directory, ignore_errors=True)
+        self._clear()
         unlock_file(self._lock_path, self._lock)
         self._lock = None
 

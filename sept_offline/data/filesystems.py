@@ -85,7 +85,10 @@ def unreachable(place: Place, error: BaseException) -> DataError:
 def place_kind(place: Place) -> str:
     """'file', 'directory' or 'nothing'."""
     if isinstance(place, Path):
-        return "directory" if place.is_dir() else "file" if place.exists() else "nothing"
+        try:
+            return "directory" if place.is_dir() else "file" if place.exists() else "nothing"
+        except ValueError:  # a name that no file can have, as with a null byte in it
+            return "nothing"
     found, name = filesystem(place)
     try:
         what = found.get_file_info(name).type

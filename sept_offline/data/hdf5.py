@@ -13,6 +13,13 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
+from sept_offline.data.hdf5_objects import (
+    PatientFile,
+    array_bytes,
+    has,
+    open_hdf5,
+    stored_array,
+)
 from sept_offline.data.records import EpisodeIndex, HiddenTable, Problem
 from sept_offline.data.source import (
     DTYPES,
@@ -24,6 +31,7 @@ from sept_offline.data.source import (
     parse_header,
 )
 from sept_offline.errors import DataError
+from sept_offline.limits import check_claim, check_regular
 
 CHUNK_BYTES = 1 << 15
 """Measured in benchmarks/dataset.py; docs/dataset.md says why."""
@@ -41,30 +49,41 @@ class Hdf5Source:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.defects: Sequence[Problem] = ()
-        if not path.is_file():
+        if not path.exists():
             raise DataError(f"There is no dataset at {path}; check the path, or collect one.")
+        check_regular(path, DataError)
         try:
             if not h5py.is_hdf5(path):
                 raise DataError(
                     f"{path} is not an HDF5 file, or its beginning is damaged; name a .h5 file "
                     "that sept-offline wrote."
                 )
-            self._file = h5py.File(path, "r", rdcc_nbytes=1 << 20)
         except OSError as error:
             raise damaged(path, error) from error
+        self._file = open_hdf5(path, rdcc_nbytes=1 << 20)
         try:
-            if "header" not in self._file:
+            if not has(self._file, "header"):
                 raise DataError(
                     f"{path} is HDF5 but no sept-offline dataset (it has no 'header'); make one "
                     "of it with sept-offline import, or write one with sept_offline.DatasetWriter."
                 )
-            self.header: Header = parse_header(bytes(self._file["header"][()]), path)
-            group = self._file["episodes"]
-            self.index = EpisodeIndex(
-                *(np.asarray(group[name][()], dtype=np.int64) for name in INDEX_FIELDS)
-            )
-            self._columns = {name: self._file[name] for name in DTYPES if name in self._file}
-        except (OSError, KeyError, ValueError, RuntimeError, AttributeError) as error:
+            header = stored_array(self._file, "header", path, rank=0)
+            fields = [
+                stored_array(self._file, f"episodes/{name}", path, rank=1) for name in INDEX_FIELDS
+            ]
+            self._columns = {
+                name: stored_array(self._file, name, path)
+                for name in DTYPES
+                if has(self._file, name)
+            }
+            claimed = sum(map(array_bytes, [header, *fields, *self._columns.values()]))
+            check_claim(path, "arrays", claimed, path.stat().st_size, DataError)
+            self.header: Header = parse_header(_text(header), path)
+            for name, field in zip(INDEX_FIELDS, fields, strict=True):
+                if field.dtype.kind not in "iu" or field.shape != fields[0].shape:
+                    raise damaged(path, f"'episodes/{name}' is not a row of {fields[0].shape} ids")
+            self.index = EpisodeIndex(*(np.asarray(one[()], dtype=np.int64) for one in fields))
+        except (OSError, KeyError, TypeError, ValueError, RuntimeError, AttributeError) as error:
             self._file.close()
             raise damaged(path, error) from error
         except DataError:
@@ -83,13 +102,21 @@ class Hdf5Source:
                 slab = column[low:high]
                 whole = high - low == last - first
                 out[first:last] = slab if whole else slab[rows[first:last] - low]
-        except (OSError, RuntimeError) as error:
-            raise damaged(self.path, f"rows of {name!r} cannot be read: {error}") from error
+        except (OSError, RuntimeError, TypeError, ValueError) as error:
+            words = " ".join(str(error).split())
+            raise damaged(self.path, f"rows of {name!r} cannot be read: {words}") from error
         return out
 
     def close(self) -> None:
         """Close the file."""
         self._file.close()
+
+
+def _text(found: h5py.Dataset) -> bytes:
+    """The text of a dataset that holds one piece of it."""
+    if found.dtype.kind != "S":
+        raise TypeError(f"{found.name} holds {found.dtype}, expected text")
+    return bytes(found[()])
 
 
 def _slabs(rows: NDArray[np.int64], chunk: int) -> list[tuple[int, int]]:
@@ -106,12 +133,18 @@ def _slabs(rows: NDArray[np.int64], chunk: int) -> list[tuple[int, int]]:
 def read_hdf5_hidden(path: Path, instances: int) -> HiddenTable | None:
     """The privileged group of a file, apart from its source."""
     try:
-        with h5py.File(path, "r") as file:
-            if "privileged" not in file:
+        with open_hdf5(path) as file:
+            if not has(file, "privileged"):
                 return None
-            names = json.loads(bytes(file["privileged/names"][()]))
-            values = np.asarray(file["privileged/values"][()], dtype=np.float64)
-    except (OSError, KeyError, ValueError, RuntimeError) as error:
+            listed = stored_array(file, "privileged/names", path, rank=0)
+            table = stored_array(file, "privileged/values", path, rank=2)
+            claimed = array_bytes(listed) + array_bytes(table)
+            check_claim(path, "hidden values", claimed, path.stat().st_size, DataError)
+            names = json.loads(_text(listed))
+            if not isinstance(names, list) or table.dtype.kind != "f":
+                raise ValueError("the hidden parameters are not a table of numbers")
+            values = np.asarray(table[()], dtype=np.float64)
+    except (OSError, KeyError, TypeError, ValueError, RuntimeError, RecursionError) as error:
         raise damaged(path, error) from error
     if values.shape != (instances, len(names)):
         raise damaged(
@@ -132,9 +165,12 @@ def write_hdf5(
 ) -> None:
     """Write all that `source` holds as one HDF5 file; equal content gives equal bytes."""
     # v110 objects carry checksums and no times; fletcher32 guards the chunks.
-    with h5py.File(
-        path, "w", libver=("v110", "v110"), userblock_size=USER_BLOCK, track_order=False
-    ) as file:
+    with (
+        PatientFile(path) as sink,
+        h5py.File(
+            sink, "w", libver=("v110", "v110"), userblock_size=USER_BLOCK, track_order=False
+        ) as file,
+    ):
         file.create_dataset("header", data=np.bytes_(header.to_json().encode()), track_times=False)
         for name, dtype in DTYPES.items():
             if name not in source.columns:
@@ -156,6 +192,7 @@ def write_hdf5(
             start = 0
             for block in _whole_chunks(source, name, rows):
                 column[start : start + len(block)] = block
+                sink.check()
                 start += len(block)
                 if progress is not None:
                     progress(name, len(block))

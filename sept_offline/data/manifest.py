@@ -7,6 +7,7 @@ import hashlib
 import json
 import zlib
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,8 @@ from sept_offline.data.filesystems import Folder
 from sept_offline.data.records import EpisodeIndex, HiddenTable
 from sept_offline.data.source import INDEX_FIELDS, Header, canonical_json, damaged, parse_header
 from sept_offline.errors import DataError
+from sept_offline.limits import RATIO, VARIABLE, limit_bytes
+from sept_offline.seals import warn_unsealed
 
 MANIFEST = "_manifest.json"
 PRIVILEGED = "_privileged.json"
@@ -39,6 +42,8 @@ class Manifest:
     header: Header
     index: EpisodeIndex
     parts: tuple[Part, ...]
+    privileged: str | None = None
+    """The SHA-256 of the hidden parameters beside it; "" where there are none."""
 
 
 def pack_index(index: EpisodeIndex) -> str:
@@ -49,7 +54,15 @@ def pack_index(index: EpisodeIndex) -> str:
 
 def unpack_index(text: str) -> EpisodeIndex:
     """The index that `pack_index` packed."""
-    values = np.frombuffer(zlib.decompress(base64.b64decode(text)), dtype="<i8")
+    packed = base64.b64decode(text, validate=True)
+    unpacking, most = zlib.decompressobj(), max(limit_bytes(), RATIO * len(packed))
+    content = unpacking.decompress(packed, most)
+    if unpacking.unconsumed_tail or not unpacking.eof:
+        raise ValueError(
+            f"its index of {len(packed):,} bytes is cut short, or unpacks to more than {most:,}; "
+            f"if it is right, raise {VARIABLE}"
+        )
+    values = np.frombuffer(content, dtype="<i8")
     columns = values.reshape(len(INDEX_FIELDS), -1)
     return EpisodeIndex(*(row.astype(np.int64) for row in columns))
 
@@ -71,9 +84,11 @@ def parse_hidden(text: str | bytes, instances: int) -> HiddenTable:
 
 def write_manifest(folder: Folder, manifest: Manifest, hidden: HiddenTable | None) -> None:
     """Bring the dataset into being: from here on it can be read."""
-    if hidden is not None:
-        folder.write_text(PRIVILEGED, hidden_json(hidden))
+    text = "" if hidden is None else hidden_json(hidden)
+    if text:
+        folder.write_text(PRIVILEGED, text)
     body = {
+        "privileged": hashlib.sha256(text.encode()).hexdigest() if text else "",
         "header": json.loads(manifest.header.to_json()),
         "episodes": pack_index(manifest.index),
         "parts": [[part.name, part.bytes, list(part.groups)] for part in manifest.parts],
@@ -92,6 +107,8 @@ def find_manifest(folder: Folder) -> Manifest | None:
         return None
     try:
         stored = json.loads(text)
+        if not isinstance(stored, dict) or "sha256" not in stored:
+            raise ValueError("it has no checksum")
         if _digest({key: stored[key] for key in stored if key != "sha256"}) != stored["sha256"]:
             raise ValueError("the manifest is not the one that was written")
         return Manifest(
@@ -101,8 +118,17 @@ def find_manifest(folder: Folder) -> Manifest | None:
                 Part(str(name), int(size), tuple(int(rows) for rows in groups))
                 for name, size, groups in stored["parts"]
             ),
+            privileged=stored.get("privileged"),
         )
-    except (ValueError, KeyError, TypeError, AttributeError, zlib.error) as error:
+    except (
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        OverflowError,
+        RecursionError,
+        zlib.error,
+    ) as error:
         raise damaged(folder.place, error) from error
 
 
@@ -117,6 +143,8 @@ def read_manifest(folder: Folder) -> Manifest | None:
             )
         return None
     sizes = folder.sizes()
+    if not manifest.parts:
+        raise damaged(folder.place, "its manifest names no parts")
     for part in manifest.parts:
         if sizes.get(part.name) != part.bytes:
             found = f"has {sizes[part.name]}" if part.name in sizes else "is missing, which has"
@@ -124,12 +152,16 @@ def read_manifest(folder: Folder) -> Manifest | None:
     return manifest
 
 
-def read_privileged(folder: Folder, instances: int) -> HiddenTable | None:
+def read_privileged(folder: Folder, manifest: Manifest) -> HiddenTable | None:
     """The hidden parameters beside a manifest, apart from all else."""
-    text = folder.read(PRIVILEGED)
-    if text is None:
+    text, digest = folder.read(PRIVILEGED), manifest.privileged
+    if digest is None and text is not None and isinstance(folder.place, Path):
+        warn_unsealed(folder.place / PRIVILEGED)
+    elif digest is not None and digest != (hashlib.sha256(text).hexdigest() if text else ""):
+        raise damaged(folder.place, f"{PRIVILEGED} does not match its checksum in the manifest")
+    if not text:
         return None
     try:
-        return parse_hidden(text, instances)
-    except (ValueError, KeyError, TypeError) as error:
+        return parse_hidden(text, len(manifest.header.instances))
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise damaged(folder.place, error) from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+import os
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,8 @@ class MappedColumn:
         size = int(np.prod(shape)) * kind.itemsize
         with path.open("r+b" if writable else "rb") as file:
             if writable and path.stat().st_size < size:
-                file.truncate(size)
+                # Not a sparse file: a page that the disk has no room for would kill the process.
+                os.posix_fallocate(file.fileno(), 0, size)
             access = mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ
             self._map = mmap.mmap(file.fileno(), size, access=access)
         self.array: NDArray[Any] = np.frombuffer(self._map, dtype=kind).reshape(shape)

@@ -7,6 +7,7 @@ from pathlib import Path
 from sept_offline.data.filesystems import Place, locate, place_kind
 from sept_offline.data.publish import HDF5_SUFFIXES, PARQUET_SUFFIXES
 from sept_offline.errors import DataError
+from sept_offline.limits import check_regular
 
 TABLES = (".csv", ".tsv")
 PACKED = (".gz", ".bz2", ".zst")
@@ -23,6 +24,8 @@ def check_place(path: str | Place) -> Place:
         if isinstance(place, Path):
             _check_folder(place)
         return place
+    if isinstance(place, Path):
+        check_regular(place, DataError)
     name = str(place).lower()
     for packed in PACKED:
         name = name.removesuffix(packed)

@@ -6,6 +6,7 @@ import itertools
 import json
 import zlib
 from collections import OrderedDict
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,10 +23,11 @@ from sept_offline.data.manifest import (
     read_privileged,
     unpack_index,
 )
-from sept_offline.data.parquet_rows import RowScan, order_rows
+from sept_offline.data.parquet_rows import RowScan, disagreements, order_rows
 from sept_offline.data.records import EpisodeIndex, HiddenTable, Metadata, Problem
 from sept_offline.data.source import DTYPES, Header, damaged, parse_header
 from sept_offline.errors import DataError
+from sept_offline.limits import check_claim, check_regular
 
 HEADER_KEY = b"sept_offline.header"
 INDEX_KEY = b"sept_offline.index"
@@ -48,34 +50,65 @@ class ParquetSource:
         self, path: Place, *, scan: bool = False, manifest: Manifest | None = None
     ) -> None:
         self.path = path
+        if isinstance(path, Path) and path.exists() and not path.is_dir():
+            check_regular(path, DataError)
         self._open: OrderedDict[int, pq.ParquetFile] = OrderedDict()
         self._decoded: dict[str, tuple[int, NDArray[Any]]] = {}
         try:
             self._filesystem, _ = filesystem(path)
             if manifest is None and place_kind(path) == "directory":
                 manifest = read_manifest(Folder(path))
+            self._manifest = manifest
             self._fragments = _fragments(path, manifest)
             self._list_groups(None if scan else manifest)
             metadata = self._file(0).metadata.metadata or {}
+            self._check_size()
             self._order: NDArray[np.int64] | None = None
             self.defects: list[Problem] = []
             header = parse_header(metadata[HEADER_KEY], path) if HEADER_KEY in metadata else None
-            stored = None if scan else self._stored_index()
+            stored = self._stored_index()
             if manifest is not None:
-                header, stored = manifest.header, None if scan else manifest.index
+                header, stored = manifest.header, manifest.index
             if stored is not None and header is not None:
                 self.header: Header = header
                 self.index = stored
-            else:
+            if scan or stored is None or header is None:
                 ours = manifest is not None or place_kind(path) == "file"
                 found = order_rows(self._scan(), header, ordered=ours)
                 self._order, self.index, self.defects = found.order, found.index, found.defects
                 self.header = header or self._guess_header(found.instances, found.behaviours)
+                if stored is not None and header is not None:
+                    # Whoever opens the dataset goes by what is stored: it must say the same.
+                    self.defects += disagreements(stored, found.index)
             self.columns = {
                 name: self._stored_type(name) for name in DTYPES if name in self._schema.names
             }
-        except (pa.ArrowException, OSError, ValueError, KeyError, zlib.error) as error:
+        except (
+            pa.ArrowException,
+            OSError,
+            ValueError,
+            LookupError,
+            TypeError,
+            AttributeError,
+            OverflowError,
+            RecursionError,
+            zlib.error,
+        ) as error:
+            self.close()
             raise damaged(path, error) from error
+        except DataError:
+            self.close()
+            raise
+
+    def _check_size(self) -> None:
+        """Compare the rows that the footers claim with the bytes that are there."""
+        names = [name for name, _ in self._fragments]
+        stored = sum(info.size or 0 for info in self._filesystem.get_file_info(names))
+        width = sum(
+            kind.list_size * 8 if pa.types.is_fixed_size_list(kind) else 8
+            for kind in self._schema.types
+        )
+        check_claim(self.path, "rows", self._rows * width, stored, DataError)
 
     def take(self, name: str, rows: NDArray[np.int64]) -> NDArray[Any]:
         """The given ascending rows of a column; only the row groups they lie in are read."""
@@ -113,6 +146,12 @@ class ParquetSource:
             )
             if len(self._open) > OPEN_FILES:
                 self._open.popitem(last=False)[1].close()
+            if self._manifest is not None:
+                groups = group_rows(self._open[fragment].metadata)
+                if groups != self._manifest.parts[fragment].groups:
+                    raise damaged(
+                        self.path, f"{self._manifest.parts[fragment].name} has other rows"
+                    )
         self._open.move_to_end(fragment)
         return self._open[fragment]
 
@@ -126,7 +165,7 @@ class ParquetSource:
                 groups = group_rows(self._file(fragment).metadata)
             places += [(fragment, group) for group in range(len(groups))]
             sizes += groups
-        self._places = places
+        self._places, self._sizes = places, sizes
         self._starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)[:-1]
         self._rows = int(sum(sizes))
         self._schema = self._file(0).schema_arrow
@@ -146,8 +185,10 @@ class ParquetSource:
             column = self._read(name, group)
             width = self.columns[name][1][1:]
             values = _vectors(column, width[0]) if width else _scalars(column)
-        except (pa.ArrowException, OSError, ValueError) as error:
+        except (pa.ArrowException, OSError, ValueError, TypeError) as error:
             raise damaged(self.path, f"rows of {name!r} cannot be read: {error}") from error
+        if len(values) != self._sizes[group]:
+            raise damaged(self.path, f"rows of {name!r} are missing")
         self._decoded[name] = (group, values)
         return values
 
@@ -280,12 +321,22 @@ def _vectors(column: pa.Array, width: int) -> NDArray[Any]:
 
 def read_parquet_hidden(path: Place, instances: int) -> HiddenTable | None:
     """The hidden parameters beside a manifest or in a file's footer, apart from its source."""
-    if place_kind(path) == "directory" and read_manifest(Folder(path)) is not None:
-        return read_privileged(Folder(path), instances)
-    metadata = pq.read_metadata(_fragments(path)[0][0], filesystem=filesystem(path)[0]).metadata
-    if not metadata or HIDDEN_KEY not in metadata:
-        return None
+    if place_kind(path) == "directory":
+        manifest = read_manifest(Folder(path))
+        if manifest is not None:
+            return read_privileged(Folder(path), manifest)
     try:
+        metadata = pq.read_metadata(_fragments(path)[0][0], filesystem=filesystem(path)[0]).metadata
+        if not metadata or HIDDEN_KEY not in metadata:
+            return None
         return parse_hidden(metadata[HIDDEN_KEY], instances)
-    except (ValueError, KeyError, TypeError) as error:
+    except (
+        pa.ArrowException,
+        OSError,
+        ValueError,
+        KeyError,
+        TypeError,
+        OverflowError,
+        RecursionError,
+    ) as error:
         raise damaged(path, error) from error

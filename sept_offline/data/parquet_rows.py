@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sept_offline.data.records import Bool, EpisodeIndex, Int64, Problem
-from sept_offline.data.source import Header, number_problems
+from sept_offline.data.source import INDEX_FIELDS, Header, number_problems
 
 
 class RowScan:
@@ -89,6 +89,21 @@ def order_rows(scan: RowScan, header: Header | None, *, ordered: bool) -> RowOrd
         seed=arranged(scan.seed)[starts],
     )
     return RowOrder(order, index, names[0], names[1], defects)
+
+
+def disagreements(stored: EpisodeIndex, found: EpisodeIndex) -> list[Problem]:
+    """Where a stored index, by which a dataset is opened, differs from the rows themselves."""
+    if len(stored) != len(found):
+        message = f"the stored index has {len(stored)} episodes and the rows make {len(found)}"
+        return [Problem("index", "episodes", abs(len(stored) - len(found)), message)]
+    problems = []
+    for name in INDEX_FIELDS:
+        bad = getattr(stored, name) != getattr(found, name)
+        if bad.any():
+            where = f"episodes/{name}, episode {int(np.argmax(bad))}"
+            message = f"the stored index says another {name} than the rows"
+            problems.append(Problem("index", where, int(bad.sum()), message))
+    return problems
 
 
 def _positions(names: Sequence[str], known: Sequence[str]) -> Int64:

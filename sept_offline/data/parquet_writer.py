@@ -39,7 +39,8 @@ def write_parquet(
     schema = _schema(source, header).with_metadata(_entries(header, hidden))
     numbers = ["observations.list.element", "rewards"]
     with (
-        pa.OSFile(str(path), "wb") as sink,
+        path.open("wb", buffering=1 << 20) as raw,
+        pa.PythonFile(raw, "w") as sink,
         pq.ParquetWriter(
             sink,
             schema,

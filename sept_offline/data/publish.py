@@ -12,6 +12,7 @@ from sept_offline.data.parquet_writer import write_parquet
 from sept_offline.data.records import HiddenTable
 from sept_offline.data.source import Source
 from sept_offline.errors import DataError
+from sept_offline.files import writing
 
 HDF5_SUFFIXES = (".h5", ".hdf5")
 PARQUET_SUFFIXES = (".parquet",)
@@ -38,9 +39,7 @@ def publish(
     header = source.header.with_hash(digest)
     finished = work.directory / "finished"
     write = write_hdf5 if kind_of(work.path) == "hdf5" else write_parquet
-    try:
+    with writing(work.path):
         write(finished, source, header, hidden, progress)
         work.publish(finished)
-    except OSError as error:
-        raise DataError(f"Cannot write {work.path}: {error}.") from error
     return digest

@@ -14,6 +14,7 @@ from sept_offline.data.filesystems import Place
 from sept_offline.data.records import FORMAT, FORMAT_VERSION, EpisodeIndex, Metadata, Problem
 from sept_offline.errors import DataError
 
+MOST_STEPS = 1 << 40
 BLOCK_ROWS = 1 << 17
 """Rows a streaming pass holds at a time: a few megabytes a column, whatever the file's size."""
 
@@ -88,10 +89,11 @@ def parse_header(text: str | bytes, path: Place) -> Header:
                 f"{path} has format version {version!r}, and this library reads version "
                 f"{FORMAT_VERSION}; install the sept-offline that wrote it, or write it again."
             )
+        _check_values(values)
         return Header(
-            num_actions=int(values["num_actions"]),
-            observation_dim=int(values["observation_dim"]),
-            instances=tuple(str(name) for name in values["instances"]),
+            num_actions=values["num_actions"],
+            observation_dim=values["observation_dim"],
+            instances=tuple(values["instances"]),
             metadata=Metadata(
                 family=values["family"],
                 family_arguments=dict(values["family_arguments"]),
@@ -107,11 +109,47 @@ def parse_header(text: str | bytes, path: Place) -> Header:
             ),
             content_hash=values["content_hash"],
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
+        words = " ".join(str(error).split())
         raise DataError(
-            f"The header of {path} is damaged ({type(error).__name__}: {error}); "
+            f"The header of {path} is damaged ({type(error).__name__}: {words:.200}); "
             "restore the file from a copy or collect it again."
         ) from error
+
+
+def _check_values(values: Mapping[str, Any]) -> None:
+    """Refuse values of other kinds than a writer writes: later code counts on them."""
+    for name, kinds in HEADER_KINDS.items():
+        value = values[name]
+        if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+            raise TypeError(f"{name} is {value!r:.60}")
+    for name, least in (("num_actions", 1), ("observation_dim", 0)):
+        if not least <= values[name] < 2**31:
+            raise ValueError(f"{name} is {values[name]}")
+    for name in ("instances", "behaviours", "observation_names", "action_names"):
+        if not all(isinstance(word, str) for word in values[name] or ()):
+            raise TypeError(f"{name} holds something that is not text")
+    if values["probe_steps"] is not None and not 0 <= values["probe_steps"] < 2**31:
+        raise ValueError(f"probe_steps is {values['probe_steps']}")
+    if len(set(values["instances"])) != len(values["instances"]):
+        raise ValueError("an instance is named twice")
+
+
+HEADER_KINDS: dict[str, tuple[type, ...]] = {
+    "num_actions": (int,),
+    "observation_dim": (int,),
+    "instances": (list,),
+    "family": (str, type(None)),
+    "family_arguments": (dict,),
+    "observation_names": (list, type(None)),
+    "action_names": (list, type(None)),
+    "behaviours": (list,),
+    "root_seed": (int, type(None)),
+    "versions": (dict,),
+    "probe_steps": (int, type(None)),
+    "extra": (dict,),
+    "content_hash": (str, type(None)),
+}
 
 
 def names_or_none(names: Any) -> tuple[str, ...] | None:
@@ -178,8 +216,9 @@ def blocks(
 
 def damaged(path: Place, error: BaseException | str) -> DataError:
     """The error for a file whose bytes cannot be what a writer wrote."""
+    words = " ".join(str(error).split())
     return DataError(
-        f"{path} is damaged or incomplete ({error}); "
+        f"{path} is damaged or incomplete ({words:.300}); "
         "restore it from a copy or collect it again with the same seed."
     )
 
@@ -225,6 +264,9 @@ def _index_problems(header: Header, index: EpisodeIndex) -> list[Problem]:
     if not count:
         return [Problem("empty", "episodes", 1, "the dataset holds no episode")]
     report("length", "episodes/length", index.length < 1, "an episode has no step")
+    # Before they are added up: a sum that wraps around may look plausible.
+    huge = index.length >= MOST_STEPS
+    report("length", "episodes/length", huge, "an episode claims more steps than any file holds")
     end = np.concatenate([[0], (index.offset + index.length)[:-1]])
     report("gap", "episodes/offset", index.offset > end, "steps between episodes belong to none")
     report("overlap", "episodes/offset", index.offset < end, "steps belong to two episodes")

@@ -99,7 +99,8 @@ def inspect(data: Dataset | str | Place, probe_steps: int | None = None) -> Summ
     probe = probe_steps or data.metadata.probe_steps or DEFAULT_PROBE_STEPS
     _check(data)
     index, names = data.episode_index, data.instances
-    segments = data.segments(probe)
+    # Where no episode is that long there are no segments, however long they would be.
+    segments = data.segments(min(probe, int(index.length.max(initial=0)) + 1))
     weights = _uniform_weights(segments, data.num_actions)
     table = tuple(
         _instance(data, name, code, segments, weights)
@@ -181,7 +182,7 @@ def _instance(
     mine = segments.instance == code
     sequences = np.unique(segments.actions[mine], axis=0)
     # an integer: for long segments it is larger than any float
-    possible = data.num_actions ** segments.actions.shape[1]
+    possible = data.num_actions ** segments.actions.shape[1] if len(sequences) else 1
     return InstanceSummary(
         instance=name,
         episodes=len(index),

@@ -4,22 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from sept_offline.data.checks import SUM_TOLERANCE, only_logged
-from sept_offline.data.dataset import open_source
-from sept_offline.data.filesystems import Folder, Place, place_kind
+from sept_offline.data.dataset import bytes_intact, open_source
+from sept_offline.data.filesystems import Place
 from sept_offline.data.hashing import content_hash
-from sept_offline.data.hdf5 import hdf5_bytes_intact
-from sept_offline.data.manifest import read_manifest
 from sept_offline.data.mistaken import check_place
-from sept_offline.data.parquet_writer import parquet_bytes_intact
-from sept_offline.data.publish import HDF5_SUFFIXES
 from sept_offline.data.records import Problem
 from sept_offline.data.source import BLOCK_ROWS, DTYPES, Source, structural_problems
 from sept_offline.errors import DataError
@@ -85,7 +79,7 @@ def validate(
     """
     path = check_place(path)
     problems: list[Problem] = []
-    if not _bytes_intact(path):
+    if not bytes_intact(path):
         message = "the file's bytes are not those that were written"
         problems.append(Problem("changed bytes", "file", 1, message))
     try:
@@ -111,21 +105,6 @@ def validate(
         source.close()
 
 
-def _bytes_intact(path: Place) -> bool:
-    """False where a file's own digest does not fit; files without one are left to other checks."""
-    try:
-        if place_kind(path) == "directory":
-            folder = Folder(path)
-            manifest = read_manifest(folder)
-            parts = manifest.parts if manifest is not None else ()
-            return all(parquet_bytes_intact(path, folder.name(part.name)) for part in parts)
-        if isinstance(path, Path) and path.suffix.lower() in HDF5_SUFFIXES:
-            return hdf5_bytes_intact(path)
-        return parquet_bytes_intact(path) is not False
-    except (pa.ArrowException, OSError, DataError):
-        return False
-
-
 class _ValueCheck:
     """One pass over the steps in blocks of whole rows, counting each kind of bad value."""
 
@@ -140,6 +119,8 @@ class _ValueCheck:
         usable = self._usable()
         self._progress = progress
         index = self._source.index
+        if not usable:  # the index alone says how many steps there are, and nothing bears it out
+            return
         steps = int(index.length.sum())
         last = np.zeros(steps, dtype=np.bool_)
         ends = index.offset + index.length - 1

@@ -19,6 +19,7 @@ from sept_offline.data.publish import kind_of, publish
 from sept_offline.data.records import Episode, EpisodeIndex, Metadata, Problem
 from sept_offline.data.source import DTYPES, Header
 from sept_offline.errors import DataError
+from sept_offline.files import writing
 from sept_offline.versions import versions as library_versions
 
 COPIED = (
@@ -101,9 +102,15 @@ class DatasetWriter:
         self._rows: list[tuple[int, int, int, int]] = []
         self._knows_propensities = False
         self._work = Workspace(self.path)
-        self._files: dict[str, BinaryIO] = {
-            name: (self._work.directory / name).open("wb", buffering=1 << 20) for name in DTYPES
-        }
+        self._files: dict[str, BinaryIO] = {}
+        try:
+            with writing(self.path):
+                for name in DTYPES:
+                    spooled = self._work.directory / name
+                    self._files[name] = spooled.open("wb", buffering=1 << 20)
+        except DataError:
+            self.abort()
+            raise
 
     def append(
         self,
@@ -144,11 +151,9 @@ class DatasetWriter:
             seed=seed,
         )
         self._dim = episode.columns["observations"].shape[1]
-        try:
+        with writing(self.path):
             for name, values in episode.columns.items():
                 self._files[name].write(values.tobytes())
-        except OSError as error:
-            raise DataError(f"Cannot write {self.path}: {error.strerror or error}.") from error
         self._knows_propensities |= episode.knows_propensities
         self._rows.append(
             (
@@ -171,8 +176,9 @@ class DatasetWriter:
         if not self._files:
             return
         try:
-            for file in self._files.values():
-                file.close()
+            with writing(self.path):
+                for file in self._files.values():
+                    file.close()
             if not self._rows:
                 raise DataError(f"Nothing was written to {self.path}: no episode was appended.")
             spool = self._spool()

@@ -69,7 +69,7 @@ def demarcate_dataset(
     """
     config, progress = config or DemarcateConfig(), progress or Silent()
     if not isinstance(data, Dataset):
-        with load_dataset(data) as opened:
+        with load_dataset(data, check=True) as opened:
             return demarcate_dataset(
                 opened, out, config, seed=seed, within=within, force=force, progress=progress
             )

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import io
-import json
-import shutil
-import uuid
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -18,16 +16,22 @@ from sept_offline.data import Dataset, load_dataset
 from sept_offline.deploy import runtime
 from sept_offline.deploy.manifest import (
     MANIFEST,
+    OURS,
     check_exportable,
     describe,
     is_export,
+    read_manifest,
+    refuse_other,
     sha256,
 )
 from sept_offline.deploy.verifying import Verified, made_up, recorded, verify
 from sept_offline.errors import AgentError, ConfigError
+from sept_offline.files import replace_folder
+from sept_offline.seals import sealed_json
 
 FORMS = ("onnx", "numpy")
 OBSERVATIONS = 10_000
+LONGEST_PROBE = 100_000
 
 
 @dataclass(frozen=True)
@@ -59,71 +63,87 @@ def export(
     known = agent if isinstance(agent, Agent) else load_agent(agent)
     check_exportable(known)
     target = Path(out)
-    if target.exists() and not is_export(target):
-        raise ConfigError(f"{target} is there and holds no export; give another place.")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    staged, old = (target.with_name(f".{target.name}-{uuid.uuid4().hex}") for _ in range(2))
-    try:
-        staged.mkdir()
-        manifest = (_write_onnx if form == "onnx" else _write_numpy)(known, staged)
-        found, against = _verify(known, staged, verify_on, observations, seed)
+    refuse_other(target)
+    contents, manifest = (_onnx if form == "onnx" else _numpy)(known)
+    verified: list[Verified] = []
+
+    def check(folder: Path) -> Mapping[str, bytes]:
+        found, against = _verify(known, folder, verify_on, observations, seed)
+        verified.append(found)
         manifest["verified"] = asdict(found) | {"against": against}
-        _write_manifest(staged, manifest)
-        if target.exists():
-            target.rename(old)
-        staged.rename(target)
-    finally:
-        if old.exists() and not target.exists():
-            old.rename(target)
-        shutil.rmtree(staged, ignore_errors=True)
-        shutil.rmtree(old, ignore_errors=True)
-    return Exported(target, manifest, found)
+        return {MANIFEST: _sealed(manifest)}
+
+    replace_folder(target, {**contents, MANIFEST: _sealed(manifest)}, OURS, check)
+    return Exported(target, manifest, verified[0])
 
 
-def _write_onnx(agent: Agent, folder: Path) -> dict[str, Any]:
+def _onnx(agent: Agent) -> tuple[dict[str, bytes], dict[str, Any]]:
     from sept_offline.deploy.graphs import graphs_of
 
     manifest = describe(agent, "onnx") | {"graphs": {}, "files": {}}
+    contents = {}
     for name, graph in graphs_of(agent).items():
         content, file = graph.finished(), f"{name}.onnx"
-        (folder / file).write_bytes(content)
+        contents[file] = content
         manifest["graphs"][name] = {"file": file, **graph.signature()}
         manifest["files"][file] = sha256(content)
-    _write_manifest(folder, manifest)
-    return manifest
+    return contents, manifest
 
 
-def _write_numpy(agent: Agent, folder: Path) -> dict[str, Any]:
+def _numpy(agent: Agent) -> tuple[dict[str, bytes], dict[str, Any]]:
     weights = io.BytesIO()
     np.savez(weights, **agent_arrays(agent))  # type: ignore[arg-type]  # names are no options
     contents = {
         "runtime.py": Path(runtime.__file__).read_bytes(),
         "weights.npz": weights.getvalue(),
     }
-    for name, content in contents.items():
-        (folder / name).write_bytes(content)
     files = {name: sha256(content) for name, content in contents.items()}
-    manifest = describe(agent, "numpy") | {"files": files}
-    _write_manifest(folder, manifest)
-    return manifest
+    return contents, describe(agent, "numpy") | {"files": files}
 
 
-def _write_manifest(folder: Path, manifest: dict[str, Any]) -> None:
-    text = json.dumps(manifest, indent=2, allow_nan=False)
-    (folder / MANIFEST).write_text(text + "\n", encoding="utf-8")
+def _sealed(manifest: dict[str, Any]) -> bytes:
+    return sealed_json(manifest).encode()
 
 
 def load_export(folder: str | Path) -> Any:
-    """An export as something that acts: `begin(seed, hidden)` gives episodes with `act`."""
+    """An export as something that acts: `begin(seed, hidden)` gives episodes with `act`.
+
+    Every file of it is checked first; nothing that lies in the folder is run, the copy of the
+    runtime included.
+    """
     place = Path(folder)
     if not is_export(place):
         raise AgentError(f"{place} holds no exported agent.")
-    form = json.loads((place / MANIFEST).read_text(encoding="utf-8"))["form"]
-    if form == "numpy":
-        return runtime.load(place)
-    from sept_offline.deploy.onnx_agent import OnnxAgent
+    manifest = read_manifest(place)
+    try:
+        found: Any
+        if manifest["form"] == "numpy":
+            found = runtime.Agent(manifest, runtime.read_weights(place / "weights.npz"))
+        else:
+            from sept_offline.deploy.onnx_agent import OnnxAgent
 
-    return OnnxAgent(place)
+            found = OnnxAgent(place, manifest)
+        _try_out(found, manifest)
+        return found
+    except (AgentError, ConfigError):
+        raise
+    except Exception as problem:  # onnxruntime has classes of its own for each failure
+        words = " ".join(str(problem).split())
+        raise AgentError(
+            f"{place} is not put together as an export is ({words:.200})."
+        ) from problem
+
+
+def _try_out(found: Any, manifest: dict[str, Any]) -> None:
+    """Act once in every phase: what does not fit together shows here, not in an episode."""
+    context, probe = manifest["context"], int(manifest["probe_steps"])
+    hidden = dict.fromkeys(context["names"], 0.0) if context["kind"] == "hidden" else None
+    episode = found.begin(0, hidden)
+    row = np.zeros(len(manifest["observation_names"]), dtype=np.float32)
+    if not 0 <= probe <= LONGEST_PROBE:
+        raise AgentError(f"An export claims a probe of {probe:,} steps; it is damaged.")
+    for _ in range(probe + 1):
+        episode.act(row)
 
 
 def _verify(
@@ -134,7 +154,7 @@ def _verify(
     seed: int,
 ) -> tuple[Verified, str]:
     if data is not None and not isinstance(data, Dataset):
-        with load_dataset(data) as opened:
+        with load_dataset(data, check=True) as opened:
             return _verify(agent, folder, opened, observations, seed)
     exported = load_export(folder)
     if data is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,17 @@ from sept_offline.agent import (
     UnprobedContext,
     WindowContext,
 )
-from sept_offline.errors import AgentError
-from sept_offline.files import read_json
+from sept_offline.errors import AgentError, ConfigError
+from sept_offline.files import is_ours
+from sept_offline.limits import read_whole
+from sept_offline.seals import read_json, read_sealed
 
 FORMAT = 1
 MANIFEST = "manifest.json"
+GRAPHS = ("probe", "encoder", "control", "fallback")
+FILES = {"onnx": tuple(f"{name}.onnx" for name in GRAPHS), "numpy": ("runtime.py", "weights.npz")}
+OURS = re.compile(r"manifest\.json|runtime\.py|weights\.npz|(probe|encoder|control|fallback)\.onnx")
+"""The files of an export; a folder that holds others is not replaced."""
 PLAIN = (
     NoContext,
     HiddenContext,
@@ -86,20 +93,56 @@ def sha256(content: bytes) -> str:
 
 
 def is_export(folder: Path) -> bool:
-    """Whether an export of ours stands there."""
+    """Whether an export of ours stands there, whole or not."""
     try:
         found = read_json(folder / MANIFEST, AgentError)
     except AgentError:
         return False
-    return isinstance(found, dict) and found.get("form") in ("onnx", "numpy")
+    return isinstance(found, dict) and found.get("form") in tuple(FILES)
 
 
-def read_manifest(folder: Path, form: str) -> dict[str, Any]:
-    """The manifest of an export, whose files are checked against it."""
-    found = read_json(folder / MANIFEST, AgentError)
-    if not isinstance(found, dict) or (found.get("format"), found.get("form")) != (FORMAT, form):
-        raise AgentError(f"{folder} holds no agent exported as {form} that can be read here.")
-    for name, checksum in found["files"].items():
-        if not (folder / name).is_file() or sha256((folder / name).read_bytes()) != checksum:
-            raise AgentError(f"{folder / name} is missing or does not match its checksum.")
+def refuse_other(folder: Path) -> None:
+    """Refuse to put an export where anything else stands, or in place of what is not part of it."""
+    if not folder.exists():
+        return
+    if not is_export(folder):
+        raise ConfigError(f"{folder} is there and holds no export; give another place.")
+    for entry in sorted(folder.iterdir()):
+        # Python leaves its own copy of runtime.py where that has been imported.
+        if not is_ours(entry, OURS) and entry.name != "__pycache__":
+            raise ConfigError(
+                f"{folder} holds {entry.name} beside an older export, and nothing of yours is "
+                "deleted; move it away, or give another place."
+            )
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """The manifest of an export, whose files are checked against it, each by its own name."""
+    found = read_sealed(folder / MANIFEST, AgentError)
+    form, files = found.get("form"), found.get("files")
+    if found.get("format") != FORMAT or not isinstance(form, str) or form not in FILES:
+        raise AgentError(f"{folder} holds no exported agent that can be read here.")
+    if not isinstance(files, dict) or not files or not set(files) <= set(FILES[form]):
+        raise AgentError(f"{folder / MANIFEST} names files that no export has; it is damaged.")
+    for name, checksum in files.items():
+        if sha256(read_whole(folder / name, AgentError)) != checksum:
+            raise AgentError(f"{folder / name} does not match its checksum: it is damaged.")
+    if form == "numpy" and set(files) != set(FILES[form]):
+        raise AgentError(f"{folder / MANIFEST} lacks files of an export; it is damaged.")
+    if form == "onnx":
+        _check_graphs(folder, found, files)
     return found
+
+
+def _check_graphs(folder: Path, manifest: dict[str, Any], files: dict[str, Any]) -> None:
+    """Every graph is the file of its own name, which has been checked, and says what it takes."""
+    graphs = manifest.get("graphs")
+    if not isinstance(graphs, dict) or {f"{name}.onnx" for name in graphs} != set(files):
+        raise AgentError(f"{folder / MANIFEST} does not name the graphs that are there.")
+    for name, graph in graphs.items():
+        if not isinstance(graph, dict) or graph.get("file") != f"{name}.onnx":
+            raise AgentError(
+                f"{folder / MANIFEST} names another file than {name}.onnx for the graph {name}."
+            )
+        if not all(isinstance(graph.get(way), dict) for way in ("inputs", "outputs")):
+            raise AgentError(f"{folder / MANIFEST} does not say what the graph {name} takes.")

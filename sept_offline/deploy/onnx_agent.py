@@ -13,6 +13,7 @@ from sept_offline.deploy.optional import onnxruntime
 from sept_offline.deploy.runtime import probe_stream
 from sept_offline.errors import AgentError
 from sept_offline.family import Hidden
+from sept_offline.limits import read_whole
 
 Array = NDArray[Any]
 
@@ -20,8 +21,8 @@ Array = NDArray[Any]
 class OnnxAgent:
     """The graphs of an export, each in a session of one thread."""
 
-    def __init__(self, folder: str | Path) -> None:
-        self.manifest = read_manifest(Path(folder), "onnx")
+    def __init__(self, folder: str | Path, manifest: dict[str, Any] | None = None) -> None:
+        self.manifest = manifest or read_manifest(Path(folder))
         self.context = self.manifest["context"]
         runtime = onnxruntime()
         options = runtime.SessionOptions()
@@ -29,12 +30,20 @@ class OnnxAgent:
         # errors come as exceptions; warnings are about the machine
         options.log_severity_level = 3
         providers = ["CPUExecutionProvider"]
-        self._sessions = {
-            name: runtime.InferenceSession(
-                (Path(folder) / graph["file"]).read_bytes(), options, providers=providers
-            )
-            for name, graph in self.manifest["graphs"].items()
-        }
+        self._sessions = {}
+        for name in self.manifest["graphs"]:
+            path = Path(folder) / f"{name}.onnx"
+            try:
+                content = read_whole(path, AgentError)
+                refuse_external(content, path)
+                self._sessions[name] = runtime.InferenceSession(
+                    content, options, providers=providers
+                )
+            except AgentError:
+                raise
+            except Exception as problem:  # onnxruntime has classes of its own for each failure
+                words = " ".join(str(problem).split())
+                raise AgentError(f"{path} is not a graph that can run ({words:.200}).") from problem
         self._takes = {
             name: set(graph["inputs"]) for name, graph in self.manifest["graphs"].items()
         }
@@ -51,6 +60,13 @@ class OnnxAgent:
     def begin(self, seed: int = 0, hidden: Hidden | None = None) -> OnnxEpisode:
         """A new episode; `hidden` only for an agent that needs the hidden parameters."""
         return OnnxEpisode(self, seed, hidden)
+
+
+def refuse_external(content: bytes, path: Path) -> None:
+    """Refuse a graph that keeps its weights in other files: only its own have been checked."""
+    # TensorProto.data_location = EXTERNAL, and the key under which the other file is named.
+    if b"\x70\x01" in content and b"\x0a\x08location" in content:
+        raise AgentError(f"{path} keeps its weights in another file, which is not opened.")
 
 
 class OnnxEpisode:

@@ -18,6 +18,7 @@ import hashlib
 import io
 import json
 import math
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -35,15 +36,39 @@ class AgentError(ValueError):
 def load(folder: str | Path) -> Agent:
     """The agent that was exported to `folder`."""
     place = Path(folder)
-    manifest = json.loads((place / "manifest.json").read_text(encoding="utf-8"))
-    if manifest.get("format") != FORMAT or manifest.get("form") != "numpy":
-        raise AgentError(f"{place} holds no agent that this runtime can read.")
-    content = (place / "weights.npz").read_bytes()
-    if hashlib.sha256(content).hexdigest() != manifest["files"]["weights.npz"]:
-        raise AgentError(f"{place / 'weights.npz'} does not match its checksum: it is damaged.")
-    with np.load(io.BytesIO(content), allow_pickle=False) as file:
-        weights = {name: file[name] for name in file.files}
-    return Agent(manifest, weights)
+    try:
+        manifest = json.loads((place / "manifest.json").read_text(encoding="utf-8"))
+        checksum = manifest.pop("checksum", None)
+        body = json.dumps(manifest, indent=2).encode()
+        if manifest.get("format") != FORMAT or manifest.get("form") != "numpy":
+            raise AgentError(f"{place} holds no agent that this runtime can read.")
+        # exports of earlier versions have none
+        if checksum is not None and checksum != hashlib.sha256(body).hexdigest():
+            raise AgentError(f"{place / 'manifest.json'} is damaged or was edited.")
+        weights = read_weights(place / "weights.npz", manifest["files"]["weights.npz"])
+        return Agent(manifest, weights)
+    except (OSError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise AgentError(f"{place} cannot be read: {error}.") from error
+    except ValueError as error:
+        if isinstance(error, AgentError):
+            raise
+        raise AgentError(f"{place} is damaged: {error}.") from error
+
+
+def read_weights(path: Path, checksum: str | None = None) -> dict[str, Any]:
+    """The arrays of an export; they are stored as they are, so that none can unfold in memory."""
+    content = path.read_bytes()
+    if checksum is not None and hashlib.sha256(content).hexdigest() != checksum:
+        raise AgentError(f"{path} does not match its checksum: it is damaged.")
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as packed:
+            claimed = sum(entry.file_size for entry in packed.infolist())
+        if claimed > len(content):
+            raise AgentError(f"{path} claims {claimed:,} bytes of arrays; it is damaged.")
+        with np.load(io.BytesIO(content), allow_pickle=False) as file:
+            return {name: file[name] for name in file.files}
+    except (zipfile.BadZipFile, NotImplementedError, EOFError) as error:
+        raise AgentError(f"{path} is damaged: {error}.") from error
 
 
 class Agent:

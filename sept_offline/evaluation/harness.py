@@ -18,7 +18,7 @@ from sept_offline.errors import ConfigError, FamilyError, HarnessError
 from sept_offline.evaluation.handle import Ledger, SingleEpisode, ledger_of
 from sept_offline.evaluation.references import References, load_references, normalise
 from sept_offline.evaluation.results import EpisodeResult, Results, cumulate
-from sept_offline.family import Family, Hidden, load_family
+from sept_offline.family import Family, Hidden, known_family, load_family
 from sept_offline.progress import Progress, Silent
 from sept_offline.seeding import integer
 from sept_offline.threads import one_thread
@@ -56,13 +56,14 @@ def evaluate(
     """
     progress = progress or Silent()
     if family is None:
-        family = agent.record.get("family_object", agent.family)
-        if not family:
+        if not agent.family:
             raise FamilyError(
                 "The logs that the agent learned from name no family, so there is no simulator to "
                 "evaluate it in; sept-offline ope judges it from logs, or name a family."
             )
-    record = load_family(family)
+        record = known_family(agent.family, agent.record.get("family_object"))
+    else:
+        record = load_family(family)
     limit = record.test_steps if max_steps is None else max_steps
     if limit < 1 or episodes_per_instance < 1:
         raise ConfigError(

@@ -9,7 +9,7 @@ from typing import Any
 
 from sept_offline.errors import FamilyError
 from sept_offline.family import Family, Hidden
-from sept_offline.files import read_json
+from sept_offline.seals import read_json
 
 LEAST_DIFFERENCE = 0.05
 """Of |reference|: an instance in which skill changes the return by less tells nothing of it."""

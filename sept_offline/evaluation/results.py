@@ -7,14 +7,14 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sept_offline.errors import DataError
-from sept_offline.files import write_atomically
+from sept_offline.files import write_text
+from sept_offline.seals import read_sealed, read_table, sealed_json, write_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -168,19 +168,13 @@ class Results:
         """Write a whole `.parquet` or `.json` file or nothing."""
         target = Path(path)
         if target.suffix == ".json":
-            text = json.dumps(self.to_json(), allow_nan=False)
-            write = partial(_write_text, text=text)
+            json.dumps(found := self.to_json(), allow_nan=False)
+            write_text(target, sealed_json(found))
         elif target.suffix == ".parquet":
-            table = self.episodes_table().replace_schema_metadata(
-                {METADATA: json.dumps(self._header()).encode()}
-            )
-            write = partial(_write_table, table=table)
+            header = {METADATA: json.dumps(self._header()).encode()}
+            write_table(target, self.episodes_table().replace_schema_metadata(header))
         else:
             raise DataError(f"Cannot write results to {target}; end its name in .parquet or .json.")
-        try:
-            write_atomically(target, write)
-        except OSError as problem:
-            raise DataError(f"Cannot write {target}: {problem.strerror or problem}.") from problem
 
     def _header(self) -> dict[str, Any]:
         return {
@@ -224,12 +218,10 @@ def load_results(path: str | Path) -> Results:
     source = Path(path)
     try:
         if source.suffix == ".json":
-            header = json.loads(source.read_text(encoding="utf-8"))
+            header = read_sealed(source, DataError)
             rows = header["table"]
         else:
-            import pyarrow.parquet as pq
-
-            table = pq.read_table(source)
+            table = read_table(source, DataError)
             header = json.loads((table.schema.metadata or {})[METADATA])
             rows = table.to_pylist()
         if header["format"] != FORMAT:
@@ -247,12 +239,10 @@ def load_results(path: str | Path) -> Results:
             learns=header.get("learns", False),
             behaviour_estimated=header["behaviour_estimated"],
         )
-    except OSError as problem:
-        # Arrow's errors for damaged files are OSErrors too, without an errno.
-        raise DataError(f"Cannot read {source}: {problem.strerror or problem}.") from problem
-    except (KeyError, TypeError, ValueError) as problem:
+    except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as problem:
+        words = " ".join(str(problem).split())
         raise DataError(
-            f"{source} holds no results of `sept-offline evaluate` ({problem})."
+            f"{source} holds no results of `sept-offline evaluate` ({words:.200})."
         ) from problem
 
 
@@ -343,13 +333,3 @@ def _episode(row: dict[str, Any]) -> EpisodeResult:
         if seen is None
         else tuple(tuple(math.nan if v is None else v for v in one) for one in seen),
     )
-
-
-def _write_text(path: Path, text: str) -> None:
-    path.write_text(text + "\n", encoding="utf-8")
-
-
-def _write_table(path: Path, table: pa.Table) -> None:
-    import pyarrow.parquet as pq
-
-    pq.write_table(table, path)

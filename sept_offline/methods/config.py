@@ -104,10 +104,11 @@ def preset_values(family: str | None, preset: str) -> dict[str, Any]:
             f"{', '.join(PRESETS)}."
         )
     folder = Path(str(importlib.resources.files("sept_offline.methods") / "presets"))
-    layers = [read_toml(folder / "any.toml").get(preset, {})]
-    own = folder / f"{family}.toml"
-    if family and own.exists():
-        layers.append(read_toml(own).get(preset, {}))
+    # By looking names up: a family's name may come from a file, and is never part of a path.
+    shipped = {path.stem: path for path in folder.glob("*.toml")}
+    layers = [read_toml(shipped.pop("any")).get(preset, {})]
+    if family in shipped:
+        layers.append(read_toml(shipped[family]).get(preset, {}))
     return merge(*layers)
 
 

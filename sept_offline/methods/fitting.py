@@ -203,7 +203,7 @@ def fit(
     """
     listener = progress or Silent()
     if not isinstance(data, Dataset):
-        with load_dataset(data) as opened:
+        with load_dataset(data, check=True) as opened:
             return fit(
                 opened,
                 method,

@@ -3,30 +3,137 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
+import json
+import re
 import time
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
 from sept_offline.agent import Agent, save_agent
+from sept_offline.agent.store import OURS as AGENT
 from sept_offline.errors import DataError
 from sept_offline.files import (
-    load_state,
+    clear_beside,
     lock_file,
-    read_json,
-    remove_tree,
-    save_state,
-    write_json,
+    refuse_foreign,
+    remove_ours,
+    sync_file,
     write_text,
+    writing,
 )
+from sept_offline.limits import read_whole
+from sept_offline.seals import load_state, read_sealed, save_state, warn_unsealed, write_json
 from sept_offline.stage import Stage
 
 CHECKPOINT_SECONDS = 20.0
-COLUMNS = ["stage", "update", "metric", "value"]
+RUN = "run.json"
+"""What was asked for: the mark of a run."""
+METRICS = "metrics.csv"
+COLUMNS = ["stage", "update", "metric", "value", "check"]
+"""`check`: of the row and all rows before it, so that no row can change, or be lost, unseen."""
+CHECK = "metrics.check"
+"""Under which a snapshot keeps the check of the last row that it knows."""
 EVALUATED = "results.parquet"
 """The last evaluation of the agent."""
 JUDGED = "ope.json"
 """What logs last said of the agent's worth."""
+RECORDED = {
+    "preset": (str,),
+    "dataset": (str,),
+    "content_hash": (str,),
+    "held_out": (dict,),
+    "family": (str,),
+    "versions": (dict,),
+    "metrics": (str,),
+}
+"""What else a record may say, and as what."""
+FOLDERS = {
+    "agent": AGENT,
+    "checkpoints": re.compile(r"\d+-[\w-]+\.safetensors"),
+    "tensorboard": re.compile(r"events\.out\.tfevents\..*"),
+}
+"""What a run's folders hold; anything else in them is the user's."""
+
+
+def read_record(path: Path) -> dict[str, Any]:
+    """What a run was asked to be; a DataError where `run.json` is not one of ours, or damaged."""
+    record = read_sealed(path / RUN, DataError)
+    if not (
+        isinstance(record.get("method"), str)
+        and isinstance(record.get("config"), dict)
+        and isinstance(record.get("seed"), int)
+    ):
+        raise DataError(f"{path / RUN} does not describe a run of fit.")
+    for name, kinds in RECORDED.items():
+        if not isinstance(record.get(name), (*kinds, type(None))):
+            raise DataError(f"{path / RUN} is damaged: its {name} is {record[name]!r:.60}.")
+    held = record.get("held_out")
+    if held is not None and not _is_held_out(held):
+        raise DataError(f"{path / RUN} is damaged: its held_out is {held!r:.60}.")
+    return record
+
+
+def _is_held_out(held: dict[str, Any]) -> bool:
+    """Whether `held` says which episodes were kept from a fit, as ranges."""
+    ranges, share = held.get("episodes"), held.get("share")
+    return (
+        isinstance(share, int | float)
+        and isinstance(ranges, list)
+        and all(
+            isinstance(one, list) and len(one) == 2 and all(isinstance(end, int) for end in one)
+            for one in ranges
+        )
+    )
+
+
+def read_metrics(path: Path, last: str | None = None) -> list[list[str]]:
+    """The rows of `metrics.csv`, each checked; a line that a kill cut short is left out.
+
+    `last` is the check of the last row, where that is known: in a finished run.
+    """
+    try:
+        text = read_whole(path, DataError).decode()
+        rows = list(csv.reader(io.StringIO(text[: text.rfind("\n") + 1], newline=""), strict=True))
+    except (UnicodeDecodeError, csv.Error) as problem:
+        raise _damaged(path, str(problem)) from problem
+    if not rows:
+        rows = [COLUMNS]
+    if rows[0] == COLUMNS[:-1]:
+        warn_unsealed(path)
+        return _known(path, [[*row, ""] for row in rows[1:] if len(row) == len(COLUMNS) - 1])
+    check = ""
+    for number, row in enumerate(rows):
+        expected = COLUMNS if not number else [*row[:-1], chained(check, row[:-1])]
+        if row != expected:
+            raise _damaged(path, f"line {number + 1} does not match its check")
+        check = row[-1] if number else ""
+    if last is not None and check != last:
+        raise _damaged(path, "rows are missing at its end")
+    return _known(path, rows[1:])
+
+
+def _known(path: Path, rows: list[list[str]]) -> list[list[str]]:
+    for row in rows:
+        try:
+            int(row[1]), float(row[3])
+        except ValueError as problem:
+            raise _damaged(path, str(problem)) from problem
+    return rows
+
+
+def chained(check: str, row: Iterable[str]) -> str:
+    """The check of a row after one whose check is `check`."""
+    return hashlib.sha256("\0".join([check, *row]).encode()).hexdigest()[:16]
+
+
+def _damaged(path: Path, why: str) -> DataError:
+    return DataError(
+        f"{path} is damaged ({' '.join(why.split())}); restore it, or fit again with --restart."
+    )
 
 
 class RunDirectory:
@@ -43,29 +150,49 @@ class RunDirectory:
         self._written = time.monotonic()
         self._tensorboard: Any = None
         self._earlier: list[str] = []
+        self._check: str | None = None
 
     @property
     def finished(self) -> bool:
         """Whether the agent is there."""
-        return (self.path / "agent" / "agent.json").exists()
+        return (self.path / RUN).exists() and (self.path / "agent" / "agent.json").exists()
 
     def open(self, record: dict[str, Any], resume: bool, restart: bool) -> None:
         """Begin a run, or continue the same one; anything else is refused."""
-        self.path.mkdir(parents=True, exist_ok=True)
-        busy = f"Another process is fitting into {self.path}; wait for it to end."
-        self._lock = lock_file(self.path / ".lock", DataError(busy))
+        self._refuse_foreign()
+        with writing(self.path):
+            self.path.mkdir(parents=True, exist_ok=True)
+            busy = f"Another process is fitting into {self.path}; wait for it to end."
+            self._lock = lock_file(self.path / ".lock", DataError(busy))
         try:
+            self._refuse_foreign()
             self._prepare(record, resume, restart)
         except BaseException:
             self.close()
             raise
 
+    def _refuse_foreign(self) -> None:
+        """Nothing is replaced or added to that is not part of a run of ours."""
+        if self.path.exists() and not self.path.is_dir():
+            raise DataError(f"{self.path} is a file; name a folder for the run.")
+        if not (self.path / RUN).exists():
+            for name in (*FOLDERS, METRICS, EVALUATED, JUDGED):
+                if (self.path / name).exists():
+                    raise DataError(
+                        f"{self.path} holds {name} and no {RUN}, so it is not a run of fit, and "
+                        "nothing in it is replaced; choose another -o."
+                    )
+        for name, ours in FOLDERS.items():
+            refuse_foreign(self.path / name, ours)
+
     def _prepare(self, record: dict[str, Any], resume: bool, restart: bool) -> None:
-        description = self.path / "run.json"
-        if restart:
-            for leftover in ("checkpoints", "agent", "tensorboard"):
-                remove_tree(self.path / leftover)
-            for name in ("run.json", "metrics.csv", EVALUATED, JUDGED):
+        description = self.path / RUN
+        if restart and description.exists():
+            read_record(self.path)
+            for name, ours in FOLDERS.items():
+                remove_ours(self.path / name, ours)
+            # The mark goes last: what a kill leaves is still known to be a run.
+            for name in (METRICS, EVALUATED, JUDGED, RUN):
                 (self.path / name).unlink(missing_ok=True)
         if description.exists():
             if not resume:
@@ -74,25 +201,35 @@ class RunDirectory:
                     f"{self.path} holds {state} run; add --resume to continue it, --restart to "
                     "replace it, or choose another -o."
                 )
-            found = read_json(description, DataError)
+            found = read_record(self.path)
             # The dataset is known by its content, however its path is spelled.
             free = ("versions", "dataset")
-            changed = [key for key in record if key not in free and found.get(key) != record[key]]
+            # As it is read: a tuple has become a list.
+            asked = json.loads(json.dumps(record))
+            changed = [key for key in asked if key not in free and found.get(key) != asked[key]]
             if changed:
                 raise DataError(
                     f"{self.path} was begun with another {', '.join(changed)}; resume with the "
                     "same arguments, or add --restart to replace it."
                 )
-            self._tidy()
+            self._tidy(found)
             return
         write_json(description, record)
 
-    def _tidy(self) -> None:
+    def _tidy(self, record: dict[str, Any]) -> None:
         """Remove what a kill in the last moments left lying about."""
-        for leftover in self.path.glob(".agent-*"):
-            remove_tree(leftover)
+        clear_beside(self.path / "agent", AGENT)
+        (self.path / ".agent.lock").unlink(missing_ok=True)
         if self.finished:
-            remove_tree(self.path / "checkpoints")
+            self._end(record)
+
+    def _end(self, record: dict[str, Any]) -> None:
+        """The agent is there: note how the metrics end; the snapshots are not needed any more."""
+        if "metrics" not in record and (self.path / METRICS).exists():
+            rows = read_metrics(self.path / METRICS)
+            if rows and rows[-1][-1]:
+                write_json(self.path / RUN, {**record, "metrics": rows[-1][-1]})
+        remove_ours(self.path / "checkpoints", FOLDERS["checkpoints"])
 
     def checkpoint(self, number: int, stage: Stage) -> Path:
         """Where the snapshot of a stage stands."""
@@ -100,46 +237,77 @@ class RunDirectory:
 
     def restore(self, number: int, stage: Stage) -> None:
         """Bring a stage to where it was, if it was begun."""
-        path = self.checkpoint(number, stage)
+        path, check = self.checkpoint(number, stage), None
         if path.exists():
-            stage.restore(load_state(path, DataError))
-        if stage.done < stage.total:
-            self._forget(stage)
+            state = load_state(path, DataError)
+            check = state.values.pop(CHECK, None)
+            try:
+                stage.restore(state)
+            except (KeyError, ValueError, TypeError, RuntimeError, IndexError) as problem:
+                words = " ".join(str(problem).split())
+                raise DataError(
+                    f"The snapshot {path} is not one of this run's stage {stage.name} "
+                    f"({type(problem).__name__}: {words:.200}); delete it, or add --restart."
+                ) from problem
+        if stage.done < stage.total or check is not None:
+            self._forget(stage, check)
         self._earlier.append(stage.name)
 
-    def _forget(self, stage: Stage) -> None:
-        """Drop the metrics of updates that are going to be made again."""
-        path = self.path / "metrics.csv"
-        if not path.exists():
-            return
-        with path.open(newline="", encoding="utf-8") as handle:
-            rows = [row for row in csv.reader(handle) if len(row) == len(COLUMNS)]
+    def _forget(self, stage: Stage, check: str | None) -> None:
+        """Drop the metrics of updates that are going to be made again.
+
+        `check` is that of the last row when the snapshot was taken: none before it may be missing.
+        """
+        path = self.path / METRICS
+        rows = read_metrics(path) if path.exists() else []
         kept = [
             row
-            for row in rows[1:]
+            for row in rows
             if row[0] in self._earlier or (row[0] == stage.name and int(row[1]) <= stage.done)
         ]
+        if check is not None and check != (kept[-1][-1] if kept else ""):
+            raise _damaged(path, f"rows before update {stage.done} of {stage.name} are missing")
+        if stage.done >= stage.total or not path.exists():
+            return
         text = io.StringIO()
-        csv.writer(text).writerows([COLUMNS, *kept])
+        writer, self._check = csv.writer(text), ""
+        writer.writerow(COLUMNS)
+        for row in kept:
+            self._check = chained(self._check, row[:-1])
+            writer.writerow([*row[:-1], self._check])
         write_text(path, text.getvalue())
 
     def save(self, number: int, stage: Stage, force: bool) -> None:
         """Write a snapshot if it is time to, or if it must be."""
         now = time.monotonic()
         if force or now - self._written >= self.checkpoint_seconds:
-            save_state(self.checkpoint(number, stage), stage.state())
+            state = stage.state()
+            # Its own checks are in the file: what it says of the metrics must be on disk before.
+            if (self.path / METRICS).exists():
+                sync_file(self.path / METRICS)
+            values = {**state.values, CHECK: self._check or ""}
+            save_state(self.checkpoint(number, stage), replace(state, values=values))
             self._written = time.monotonic()
 
     def log(self, stage: str, done: int, metrics: dict[str, float]) -> None:
         """Add a line a metric to `metrics.csv`, and to TensorBoard where it is installed."""
-        path = self.path / "metrics.csv"
-        fresh = not path.exists()
-        with path.open("a", newline="", encoding="utf-8") as handle:
-            writer = csv.writer(handle)
-            if fresh:
-                writer.writerow(COLUMNS)
-            for name, value in metrics.items():
-                writer.writerow([stage, done, name, repr(float(value))])
+        path = self.path / METRICS
+        if self._check is None:
+            rows = read_metrics(path) if path.exists() else []
+            self._check = rows[-1][-1] if rows else ""
+        text = io.StringIO()
+        writer = csv.writer(text)
+        if not path.exists():
+            writer.writerow(COLUMNS)
+        check = self._check
+        for name, value in metrics.items():
+            row = [stage, str(done), name, repr(float(value))]
+            check = chained(check, row)
+            writer.writerow([*row, check])
+        # In one piece: of a line that a kill cuts short the next reader keeps nothing.
+        with writing(path), path.open("ab") as handle:
+            handle.write(text.getvalue().encode())
+        self._check = check
         if self._tensorboard is None:
             self._tensorboard = _tensorboard(self.path)
         if self._tensorboard:
@@ -149,7 +317,7 @@ class RunDirectory:
     def finish(self, agent: Agent) -> None:
         """Write the agent; the snapshots are not needed any more."""
         save_agent(agent, self.path / "agent")
-        remove_tree(self.path / "checkpoints")
+        self._end(read_record(self.path))
         if self._tensorboard:
             self._tensorboard.close()
 

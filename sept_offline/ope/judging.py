@@ -133,7 +133,7 @@ def judge(
     It is judged on the episodes of `data` it did not learn from; on others only if `in_sample`.
     """
     if not isinstance(data, Dataset):
-        with load_dataset(data) as opened:
+        with load_dataset(data, check=True) as opened:
             return judge(agent, opened, config, seed=seed, in_sample=in_sample, progress=progress)
     agent = agent if isinstance(agent, Agent) else load_agent(agent)
     config, progress = config or OpeConfig(), progress or Silent()

@@ -58,7 +58,9 @@ def _run(run: Run, place: str) -> list[Block]:
         blocks.append(plane)
     blocks += [block for block in (_latent(run, place), _probe(run, place)) if block is not None]
     blocks += _training(run, place)
-    if len(blocks) < 2 and not run.metrics:
+    if "metrics" in run.missing:
+        blocks.append(Note(run.missing["metrics"], "warning"))
+    elif len(blocks) < 2 and not run.metrics:
         blocks.append(Note("The run has kept no metrics."))
     return blocks
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,12 +14,12 @@ from sept_offline.data import Dataset, load_dataset
 from sept_offline.data.filesystems import Place, locate, place_kind
 from sept_offline.errors import DataError, FamilyError, SeptError
 from sept_offline.evaluation import Results, load_results
-from sept_offline.family import Family, load_family
-from sept_offline.files import read_json
+from sept_offline.family import Family, known_family
 from sept_offline.methods.hold_out import in_ranges
-from sept_offline.methods.run import EVALUATED, JUDGED
+from sept_offline.methods.run import EVALUATED, JUDGED, METRICS, read_metrics, read_record
 from sept_offline.ope import Estimate
 from sept_offline.report.text import shown_path
+from sept_offline.seals import read_sealed
 
 
 @dataclass(frozen=True)
@@ -63,7 +62,7 @@ class Run:
     judged: Judged | None
     family: Family | None
     missing: dict[str, str]
-    """"agent", "data", "results", "judged" → the line that stands in for it."""
+    """"agent", "data", "results", "judged", "metrics" → the line that stands in for it."""
 
     @property
     def method(self) -> str:
@@ -131,13 +130,11 @@ def _bench(path: Path) -> BenchFolder:
 
 def read_run(path: Path, dataset: str | Place | None = None) -> Run:
     """A run as far as it is there and sound; only `run.json` must be."""
-    record = read_json(path / "run.json", DataError)
-    if not isinstance(record, dict) or not {"method", "config", "seed"} <= set(record):
-        raise DataError(f"{path / 'run.json'} does not describe a run of fit.")
+    record = read_record(path)
     missing: dict[str, str] = {}
     agent = _agent(path, missing)
     results = _results(path, missing)
-    family = _family(record, agent, results)
+    family = _family(record, results)
     if results is None and "results" not in missing:
         missing["results"] = (
             f"No test episodes: sept-offline evaluate {shown_path(path)} runs them."
@@ -149,7 +146,7 @@ def read_run(path: Path, dataset: str | Place | None = None) -> Run:
         path=path,
         name=str(record["method"]),
         record=record,
-        metrics=_metrics(path / "metrics.csv"),
+        metrics=_metrics(path, record, missing),
         agent=agent,
         data=_logs(path, record, dataset, missing),
         results=results,
@@ -192,7 +189,7 @@ def _judged(path: Path, missing: dict[str, str]) -> Judged | None:
     if not (path / JUDGED).is_file():
         return None
     try:
-        found = read_json(path / JUDGED, DataError)
+        found = read_sealed(path / JUDGED, DataError)
         estimators = {
             str(name): Estimate(**{key: float(value) for key, value in one.items()})
             for name, one in found["estimators"].items()
@@ -219,14 +216,19 @@ def _logs(
 ) -> Dataset | None:
     """The very logs it learned from: where they were, beside the run, or where it is said."""
     said = str(record.get("dataset", ""))
-    places = [locate(said), path.parent / Path(said).name]
+    where = locate(said)
+    # What a file names is opened only if it is local: an address would be called, with the user's
+    # keys. One that the user gives is another matter.
+    places: list[Place] = [where, path.parent / where.name] if isinstance(where, Path) else []
     places += [locate(given)] if given is not None else []
-    reason = f"Its logs are not at {shown_path(said)}; --dataset PATH says where they are."
+    reason = f"Its logs are not at {shown_path(str(where))}; --dataset PATH says where they are."
+    if not places:
+        reason = f"Its logs are at {where}, which is not opened unless you name it: --dataset."
     for place in places:
         try:
             if place_kind(place) == "nothing":
                 continue
-            data = load_dataset(place)
+            data = load_dataset(place, check=True)
         except SeptError as problem:
             reason = f"Its logs cannot be read: {problem}"
             continue
@@ -234,42 +236,38 @@ def _logs(
             held = (record.get("held_out") or {}).get("episodes")
             return data.select(~in_ranges(data.episode_index.number, held)) if held else data
         data.close()
-        where = shown_path(str(place))
-        reason = f"{where} does not hold the logs it learned from: the content differs."
+        shown = shown_path(str(place))
+        reason = f"{shown} does not hold the logs it learned from: the content differs."
     missing["data"] = reason
     return None
 
 
-def _family(record: dict[str, Any], agent: Agent | None, results: Results | None) -> Family | None:
-    """The simulator, where there is one: of the results, else of the logs."""
+def _family(record: dict[str, Any], results: Results | None) -> Family | None:
+    """The simulator, where there is one that is known here: of the results, else of the logs."""
     name = results.family if results is not None else record.get("family")
-    own = agent.record.get("family_object") if agent is not None else None
-    for spec in (own, name):
-        if not spec:
-            continue
-        try:
-            found = load_family(spec)
-        except FamilyError:
-            continue
-        if spec == name or found.name == name:
-            return found
-    return None
+    if not name:
+        return None
+    try:
+        return known_family(name)
+    except FamilyError:
+        return None
 
 
-def _metrics(path: Path) -> dict[tuple[str, str], Metric]:
+def _metrics(
+    path: Path, record: dict[str, Any], missing: dict[str, str]
+) -> dict[tuple[str, str], Metric]:
     found: dict[tuple[str, str], Metric] = {}
-    if not path.is_file():
+    if not (path / METRICS).exists() and "metrics" not in record:
         return found
-    with path.open(newline="", encoding="utf-8") as handle:
-        for row in csv.DictReader(handle):
-            try:
-                update, value = int(row["update"]), float(row["value"])
-                name = (row["stage"], row["metric"])
-            except (KeyError, TypeError, ValueError):
-                continue  # a line that a kill cut short
-            own = found.setdefault(name, Metric([], []))
-            own.updates.append(update)
-            own.values.append(value)
+    try:
+        rows = read_metrics(path / METRICS, record.get("metrics"))
+    except DataError as problem:
+        missing["metrics"] = f"Its training cannot be shown: {problem}"
+        return found
+    for stage, update, metric, value, _ in rows:
+        own = found.setdefault((stage, metric), Metric([], []))
+        own.updates.append(int(update))
+        own.values.append(float(value))
     return found
 
 

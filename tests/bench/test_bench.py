@@ -23,6 +23,7 @@ from sept_offline.config import read_toml
 from sept_offline.errors import DataError
 from sept_offline.family import load_family
 from sept_offline.files import lock_file
+from sept_offline.seals import read_sealed, write_json
 from tests.bench import coins
 from tests.bench.coins import BROKEN, COIN, DEADLY, MARK, SHAKY, SMALL
 from tests.processes import start
@@ -189,9 +190,9 @@ def test_logs_of_a_family_that_has_changed_are_refused(
     # Logs from before it was recorded are taken as they are.
     monkeypatch.undo()
     for record in (out / "datasets").glob("*.json"):
-        described = json.loads(record.read_text())
+        described = read_sealed(record, DataError)
         del described["world"]
-        record.write_text(json.dumps(described))
+        write_json(record, described)
     assert run_bench(plan(), out).found == 4
 
 
@@ -211,9 +212,9 @@ def test_logs_of_another_recipe_are_refused(whole: Path, tmp_path: Path) -> None
     out = tmp_path / "recipe"
     shutil.copytree(whole, out)
     record = next((out / "datasets").glob("*.json"))
-    changed = json.loads(record.read_text())
+    changed = read_sealed(record, DataError)
     changed["recipe"]["behaviour"] = "expert"
-    record.write_text(json.dumps(changed))
+    write_json(record, changed)
     with pytest.raises(DataError, match="another recipe"):
         run_bench(plan(), out)
 

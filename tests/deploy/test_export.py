@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import json
 import subprocess
 import sys
 from dataclasses import replace
@@ -30,7 +29,8 @@ from sept_offline.agent.networks import MLP, Constrained
 from sept_offline.agent.rewards import RewardForm
 from sept_offline.deploy import export, load_export, runtime
 from sept_offline.deploy.verifying import made_up, recorded, verify
-from sept_offline.errors import AgentError, ConfigError, SeptError
+from sept_offline.errors import AgentError, ConfigError, DataError, SeptError
+from sept_offline.seals import read_sealed
 
 METHODS = ["sept", "lstm", "avg", "oracle", "history", "sept-np", "dynasept"]
 FORMS = ["onnx", "numpy"]
@@ -75,7 +75,7 @@ def test_the_same_actions_for_every_kind_of_agent(
     done = export(agent, tmp_path / "out", form, observations=600)
     assert done.verified.observations == 600 and done.verified.ties == 0
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
-    assert json.loads((tmp_path / "out" / "manifest.json").read_text()) == done.manifest
+    assert read_sealed(tmp_path / "out" / "manifest.json", AgentError) == done.manifest
     # novelty decides in some episodes who acts: both must be seen
     exported = load_export(tmp_path / "out")
     flags = []
@@ -129,9 +129,9 @@ def test_an_export_that_acts_otherwise_is_not_written(
     before = (tmp_path / "out" / "manifest.json").read_bytes()
     # from here on another agent's parts are written under this agent's name
     module = sys.modules["sept_offline.deploy.exporting"]
-    name = "_write_onnx" if form == "onnx" else "_write_numpy"
+    name = f"_{form}"
     write = getattr(module, name)
-    monkeypatch.setattr(module, name, lambda _, folder: write(other, folder))
+    monkeypatch.setattr(module, name, lambda _: write(other))
     with pytest.raises(AgentError, match="nothing is written"):
         export(agent, tmp_path / "out", form, observations=200)
     assert (tmp_path / "out" / "manifest.json").read_bytes() == before
@@ -318,10 +318,11 @@ def test_an_export_that_cannot_be_put_in_its_place_leaves_the_old_one(
         return rename(self, place)
 
     monkeypatch.setattr(Path, "rename", once)
-    with pytest.raises(OSError, match="the disk is gone"):
+    monkeypatch.setattr("sept_offline.files._exchange", lambda *_: False)
+    with pytest.raises(DataError, match="the disk is gone"):
         export(agent, target, "numpy", observations=60)
     assert refused and [path.name for path in tmp_path.iterdir()] == ["out"]
-    assert json.loads((target / "manifest.json").read_text()) == before
+    assert read_sealed(target / "manifest.json", AgentError) == before
 
 
 def test_a_damaged_graph_is_refused(builders: ModuleType, tmp_path: Path) -> None:

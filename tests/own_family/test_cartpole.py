@@ -87,9 +87,10 @@ def test_the_same_by_command(tmp_path: Path) -> None:
     found = command(tmp_path, "evaluate", "runs/cartpole", "--family", family)
     assert found["family"] == "cartpole" and found["episodes"] == 4
     assert found["solved"] is None and found["normalised"] is None
-    # The dataset knows which object it was collected from, and so does the agent.
-    again = command(tmp_path, "evaluate", "runs/cartpole")
-    assert again["return"] == found["return"]
+    # The agent knows which object its logs came from; only the user may have it imported.
+    refused = processes.run("evaluate", "runs/cartpole", cwd=tmp_path)
+    assert refused.returncode == 2 and "'cartpole_family:cartpole'" in refused.stderr
+    assert "--family" in refused.stderr
 
 
 def command(cwd: Path, *arguments: object) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from sept_offline.report import write_report
 from sept_offline.report.made import bench_commands, commands
 from sept_offline.report.page import LIMIT
 from sept_offline.report.sources import BenchFolder, close, read_run
+from sept_offline.seals import read_sealed, write_json
 from tests.report.browser import ATTACK, FEW
 
 ROOT = Path(__file__).parents[2]
@@ -146,8 +147,8 @@ def test_what_is_missing_leaves_one_line(navigation: Path, tmp_path: Path) -> No
     run = tmp_path / "runs" / "bare"
     shutil.copytree(navigation / "sept", run)
     (run / "results.parquet").unlink()
-    record = json.loads((run / "run.json").read_text())
-    (run / "run.json").write_text(json.dumps(record | {"dataset": "gone.h5"}))
+    record = read_sealed(run / "run.json", DataError)
+    write_json(run / "run.json", record | {"dataset": "gone.h5"})
     text = visible(page(tmp_path, run))
     assert "Its logs are not at gone.h5" in text
     assert "No test episodes: sept-offline evaluate" in text
@@ -164,8 +165,8 @@ def test_an_unfinished_run_and_other_logs_are_named(navigation: Path, tmp_path: 
     other = tmp_path / "other.h5"
     few = {"behaviour": "random", "episodes": 4}
     so.collect_dataset("navigation2d", other, overrides=few, seed=9).close()
-    record = json.loads((run / "run.json").read_text())
-    (run / "run.json").write_text(json.dumps(record | {"dataset": "gone.h5"}))
+    record = read_sealed(run / "run.json", DataError)
+    write_json(run / "run.json", record | {"dataset": "gone.h5"})
     text = visible(page(tmp_path, run, dataset=other))
     assert "It is not finished" in text
     assert "the content differs" in text
@@ -272,7 +273,7 @@ def test_what_ope_said_is_shown(navigation: Path, tmp_path: Path) -> None:
     quick = ["--updates", "20", "--horizon", "5", "--in-sample", "--json"]
     done = CliRunner().invoke(cli, ["ope", str(run), str(logs), *quick])
     said = json.loads(done.stdout)
-    assert json.loads((run / "ope.json").read_text()) == said
+    assert read_sealed(run / "ope.json", DataError) == said
     shown = visible(page(tmp_path, run))
     assert f"from logs alone: {said['verdict']}" in shown
     assert "doubly robust, self-normalised" in shown

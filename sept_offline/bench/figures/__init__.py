@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sept_offline.bench.figures.canvas import FORMATS, INSTALL, can_draw, check_matplotlib
 from sept_offline.bench.figures.catalogue import Missing, Picture, catalogue
 from sept_offline.bench.figures.rows import read_bench
+from sept_offline.bench.store import UNSAFE
 from sept_offline.files import write_text
 
 __all__ = ["FOLDER", "FORMATS", "INSTALL", "Drawn", "can_draw", "draw_figures"]
@@ -48,7 +49,8 @@ def draw_figures(out: Path) -> Drawn:
         if isinstance(found, Missing):
             missing.append(found)
         else:
-            pictures.append(found)
+            # Named after what stands in the tables: a name is never a path.
+            pictures.append(replace(found, name=UNSAFE.sub("_", found.name)))
     with style():
         for picture in pictures:
             save(picture.draw(), out / FOLDER / picture.name)

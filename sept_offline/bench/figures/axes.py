@@ -13,7 +13,7 @@ from sept_offline.bench.statistics import complete, crossed_interval, grid
 from sept_offline.bench.variants import quick_variant
 from sept_offline.collect import load_recipe
 from sept_offline.errors import SeptError
-from sept_offline.family import load_family
+from sept_offline.family import known_family
 
 UNKNOWN = "the recipe's"
 
@@ -147,7 +147,7 @@ def _behaviour(study: Study) -> str:
     if quick.name in settings_of(study.base) and quick.data.behaviour:
         return quick.data.behaviour
     try:
-        return load_recipe(load_family(study.family)).behaviour.replace(",", "+")
+        return load_recipe(known_family(study.family)).behaviour.replace(",", "+")
     except SeptError:
         return UNKNOWN
 
@@ -158,7 +158,7 @@ def _instances(study: Study) -> int | None:
     if encoded:
         return len(encoded)
     try:
-        family = load_family(study.family)
+        family = known_family(study.family)
         return len(family.instances(load_recipe(family).instances))
     except SeptError:
         return None
@@ -171,7 +171,7 @@ def _episodes(study: Study) -> int | None:
         if ranges:
             return sum(int(end) - int(first) for first, end in ranges)
     try:
-        return load_recipe(load_family(study.family)).episodes
+        return load_recipe(known_family(study.family)).episodes
     except SeptError:
         return None
 

@@ -79,7 +79,8 @@ def measure(
         if data.has_propensities:
             total, whole, single = _surprise(source.take("propensities", rows), taken)
             surprise, known, alone = surprise + total, known + whole + single, alone + single
-    segments = _first_actions(data, probe)
+    # Where no episode is that long there are no segments, however long they would be.
+    segments = _first_actions(data, min(probe, int(index.length.max(initial=0)) + 1))
     coverage = _distinct(segments, len(data.instances))
     leak = instance_leak(segments, actions)
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)

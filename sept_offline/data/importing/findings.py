@@ -112,4 +112,4 @@ class Findings:
                 f"The rows of {self.counts['scattered episodes']:,} episodes stand among those of "
                 "others, and no --time says how they follow each other: name it first."
             )
-        raise DataError("\nAlso: ".join(lines))
+        raise DataError(" Also: ".join(lines))

@@ -11,6 +11,7 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
+from sept_offline.data.hdf5_objects import array_bytes, has, open_hdf5, stored_array
 from sept_offline.data.importing.honoured import refuse_meaningless
 from sept_offline.data.importing.mapping import FILE, ImportMapping
 from sept_offline.data.importing.reading import Reading
@@ -18,7 +19,9 @@ from sept_offline.data.importing.rows import TERMINATED, TRUNCATED, Rows
 from sept_offline.data.importing.tables import BATCH_ROWS, Report
 from sept_offline.data.importing.words import occurring, spelled
 from sept_offline.data.records import Float32, Float64, Int64
+from sept_offline.data.source import damaged
 from sept_offline.errors import DataError
+from sept_offline.limits import check_claim
 
 D4RL: dict[str, Any] = {
     "observations": ("observations",),
@@ -42,13 +45,13 @@ def hdf5_mapping(kind: str, files: Sequence[Path], mapping: ImportMapping) -> Im
         return replace(mapping, **BUFFER)
     named = {role: name for role, name in D4RL.items() if not getattr(mapping, role)}
     whole = replace(mapping, **named)
-    with h5py.File(files[0], "r") as file:
+    with open_hdf5(files[0]) as file:
         # Those that follow other arrays than the file's own observations are for the user to name.
-        if "observations" in named and "next_observations" in file:
+        if "observations" in named and has(file, "next_observations"):
             whole = replace(whole, next_observations=("next_observations",))
-        if "terminated" in named and "terminals" not in file:
+        if "terminated" in named and not has(file, "terminals"):
             whole = replace(whole, terminated=None)
-        if "truncated" in named and "timeouts" not in file:
+        if "truncated" in named and not has(file, "timeouts"):
             whole = replace(whole, truncated=None)
     if whole.terminated is None and whole.truncated is None:
         raise DataError(
@@ -63,17 +66,20 @@ def _check_files(files: Sequence[Path], mapping: ImportMapping) -> None:
     """Every named array is there, one row a step, and the instance is one in all files or none."""
     owned = []
     for path in files:
-        with h5py.File(path, "r") as file:
-            owned.append(mapping.instance is not None and mapping.instance in file)
+        with open_hdf5(path) as file:
+            owned.append(mapping.instance is not None and has(file, mapping.instance))
             roles = mapping.roles()
-            names = [name for role, name in roles if role != "instance" or name in file]
-            rows = len(_found(file, mapping.observations[0], path))
+            names = [name for role, name in roles if role != "instance" or has(file, name)]
+            rows = _length(file, mapping.observations[0], path)
             for name in names:
-                if len(_found(file, name, path)) != rows:
+                found = _length(file, name, path)
+                if found != rows:
                     raise DataError(
                         f"{path} has {rows:,} rows of {mapping.observations[0]!r} and "
-                        f"{len(file[name]):,} of {name!r}; every step needs one of each."
+                        f"{found:,} of {name!r}; every step needs one of each."
                     )
+            claimed = sum(array_bytes(stored_array(file, name, path)) for name in set(names))
+            check_claim(path, "arrays", claimed, path.stat().st_size, DataError)
     if len(set(owned)) > 1:
         raise DataError(
             f"{files[owned.index(True)]} has a dataset {mapping.instance!r} and "
@@ -86,8 +92,8 @@ def d4rl_rows(reading: Reading, files: Sequence[Path], report: Report) -> Genera
     mapping, before, begun = reading.mapping, 0.0, 0
     for path in files:
         reading.open(path)
-        with h5py.File(path, "r") as file:
-            rows = len(file[mapping.observations[0]])
+        with open_hdf5(path) as file:
+            rows = _length(file, mapping.observations[0], path)
             size = path.stat().st_size
             for low in range(0, rows, BATCH_ROWS):
                 high = min(low + BATCH_ROWS, rows)
@@ -109,19 +115,19 @@ def buffer_rows(reading: Reading, files: Sequence[Path], report: Report) -> Gene
     before = 0.0
     for path in files:
         reading.open(path)
-        with h5py.File(path, "r") as file:
-            count, size = int(file["num_episodes"][()]), path.stat().st_size
+        with open_hdf5(path) as file:
+            count, size = int(_scalar(file, "num_episodes", path)), path.stat().st_size
             instance = _constant(reading, path)
             for number in range(count):
-                if f"observations_{number}" not in file:
+                if not has(file, f"observations_{number}"):
                     raise DataError(
                         f"{path}, episode {number}: expected one array of observations, "
                         "found several or none."
                     )
-                observations = _matrix(file[f"observations_{number}"][()], path)
+                observations = _matrix(_read(file, f"observations_{number}", path), path)
                 steps = len(observations)
                 actions, rewards = (
-                    _column(_found(file, f"{name}_{number}", path)[()], name, path)
+                    _column(_read(file, f"{name}_{number}", path), name, path)
                     for name in ("actions", "rewards")
                 )
                 if not steps == len(actions) == len(rewards):
@@ -132,7 +138,7 @@ def buffer_rows(reading: Reading, files: Sequence[Path], report: Report) -> Gene
                 if not steps:
                     reading.findings.counts["episodes without a step"] += 1
                     continue
-                ended = bool(_found(file, f"terminated_{number}", path)[()])
+                ended = bool(_scalar(file, f"terminated_{number}", path))
                 coded, rewards = _actions(reading, actions, path), _floats(rewards, "rewards", path)
                 ends = np.zeros(steps, dtype=np.uint8)
                 ends[-1] = TERMINATED if ended else TRUNCATED
@@ -157,16 +163,20 @@ def buffer_rows(reading: Reading, files: Sequence[Path], report: Report) -> Gene
 
 def _block(reading: Reading, file: h5py.File, path: Path, low: int, high: int, begun: int) -> Rows:
     mapping = reading.mapping
+
+    def read(name: str) -> NDArray[Any]:
+        return _read(file, name, path, low, high)
+
     ends = np.zeros(high - low, dtype=np.uint8)
     for name, bit in ((mapping.terminated, TERMINATED), (mapping.truncated, TRUNCATED)):
         if name is not None:
-            ends |= bit * _flags(_column(file[name][low:high], name, path), name, path)
+            ends |= bit * _flags(_column(read(name), name, path), name, path)
     episode = begun + np.cumsum(ends > 0) - (ends > 0)
     row = reading.number(high - low)
     names = mapping.probabilities or ((mapping.probability,) if mapping.probability else ())
-    chances = [_numbers(file[name][low:high].reshape(high - low, -1), name, path) for name in names]
+    chances = [_numbers(read(name).reshape(high - low, -1), name, path) for name in names]
     action, reward = str(mapping.action), str(mapping.reward)
-    parts = [_matrix(file[name][low:high], path) for name in mapping.observations]
+    parts = [_matrix(read(name), path) for name in mapping.observations]
     widths = tuple(part.shape[1] for part in parts)
     if reading.widths not in (None, widths):
         raise DataError(
@@ -174,7 +184,7 @@ def _block(reading: Reading, file: h5py.File, path: Path, low: int, high: int, b
             "every row needs as many."
         )
     reading.widths = widths
-    following = [_matrix(file[name][low:high], path) for name in mapping.next_observations]
+    following = [_matrix(read(name), path) for name in mapping.next_observations]
     return Rows(
         episode=_episodes(reading, episode),
         instance=_instances(reading, file, path, low, high),
@@ -182,17 +192,45 @@ def _block(reading: Reading, file: h5py.File, path: Path, low: int, high: int, b
         row=row,
         observations=np.concatenate(parts, axis=1),
         following=np.concatenate(following, axis=1) if following else None,
-        action=_actions(reading, _column(file[action][low:high], action, path), path),
-        reward=_floats(_column(file[reward][low:high], reward, path), reward, path),
+        action=_actions(reading, _column(read(action), action, path), path),
+        reward=_floats(_column(read(reward), reward, path), reward, path),
         ends=ends,
         chances=np.concatenate(chances, axis=1) if chances else None,
     )
 
 
-def _found(file: h5py.File, name: str, path: Path) -> Any:
-    if not isinstance(file.get(name), h5py.Dataset):
-        raise DataError(f"{path} has no dataset {name!r}; it has {', '.join(sorted(file))}.")
-    return file[name]
+def _length(file: h5py.File, name: str, path: Path) -> int:
+    """The rows of an array."""
+    found = stored_array(file, name, path)
+    if not found.ndim:
+        raise DataError(f"{name!r} of {path} is one value, expected a row a step.")
+    return int(found.shape[0])
+
+
+def _read(
+    file: h5py.File, name: str, path: Path, low: int = 0, high: int | None = None
+) -> NDArray[Any]:
+    """Some rows of an array that lies in the file itself."""
+    rows, found = _length(file, name, path), stored_array(file, name, path)
+    check_claim(path, name, array_bytes(found), path.stat().st_size, DataError)
+    try:
+        return np.asarray(found[low : rows if high is None else high])
+    except (OSError, RuntimeError, TypeError, ValueError) as error:
+        raise damaged(path, f"rows of {name!r} cannot be read: {error}") from error
+
+
+def _scalar(file: h5py.File, name: str, path: Path) -> Any:
+    """One number."""
+    found = stored_array(file, name, path)
+    if found.size != 1 or found.dtype.kind not in "biuf":
+        raise DataError(f"{name!r} of {path} is not one number; the file is damaged.")
+    try:
+        value = np.asarray(found[()]).reshape(-1)[0].item()
+    except (OSError, RuntimeError, TypeError, ValueError) as error:
+        raise damaged(path, f"{name!r} cannot be read: {error}") from error
+    if not np.isfinite(value):
+        raise DataError(f"{name!r} of {path} is {value}; the file is damaged.")
+    return value
 
 
 def _episodes(reading: Reading, numbers: Int64) -> Int64:
@@ -211,9 +249,11 @@ def _constant(reading: Reading, path: Path) -> int:
 def _instances(reading: Reading, file: h5py.File, path: Path, low: int, high: int) -> Int64:
     """From a dataset of that name, or else the name itself for all."""
     name = reading.mapping.instance
-    if name is None or name not in file:
+    if name is None or not has(file, name):
         return np.full(high - low, _constant(reading, path))
-    values, places = np.unique(_column(file[name][low:high], name, path), return_inverse=True)
+    values, places = np.unique(
+        _column(_read(file, name, path, low, high), name, path), return_inverse=True
+    )
     words = [spelled(value) for value in values.tolist()]
     codes = reading.instances.code(*occurring(words, places.reshape(-1)))
     if (codes < 0).any():

@@ -6,9 +6,9 @@ import glob
 from collections.abc import Sequence
 from pathlib import Path
 
-import h5py
-
+from sept_offline.data.hdf5_objects import names_of, open_hdf5
 from sept_offline.errors import DataError
+from sept_offline.limits import check_regular
 
 CSV = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".csv.bz2", ".csv.zst")
 PARQUET = (".parquet", ".pq")
@@ -86,11 +86,17 @@ def _expanded(source: str) -> list[Path]:
         if not found:
             raise DataError(f"The directory {path} holds no CSV, Parquet or HDF5 file.")
         return found
-    if path.is_file():
-        return [path]
-    found = sorted(Path(name) for name in glob.glob(source, recursive=True))  # noqa: PTH207
+    try:
+        if path.exists():
+            check_regular(path, DataError)
+            return [path]
+        found = sorted(Path(name) for name in glob.glob(source, recursive=True))  # noqa: PTH207
+    except ValueError:  # a name that no file can have, as with a null byte in it
+        found = []
     if not found:
         raise DataError(f"There is nothing at {source}; check the path.")
+    for one in found:
+        check_regular(one, DataError)
     return found
 
 
@@ -114,11 +120,8 @@ def _kind(path: Path) -> str:
 
 
 def _hdf5_kind(path: Path) -> str:
-    try:
-        with h5py.File(path, "r") as file:
-            names = set(file)
-    except OSError as error:
-        raise DataError(f"{path} is no HDF5 file, or damaged: {error}.") from error
+    with open_hdf5(path) as file:
+        names = set(names_of(file))
     if {"columns", "num_episodes", "version"} <= names:
         return "d3rlpy"
     if "header" in names and "episodes" in names:

@@ -58,7 +58,10 @@ def dictionary(column: pa.Array) -> tuple[list[str], Int64]:
     """The distinct words of a column, and for each row the place of its own, -1 where missing."""
     if not pa.types.is_dictionary(column.type):
         column = column.dictionary_encode()
-    words = column.dictionary.to_pylist()
+    try:
+        words = column.dictionary.to_pylist()
+    except ValueError:  # Python has no time of nanoseconds
+        words = column.dictionary.cast(pa.string()).to_pylist()
     if not pa.types.is_string(column.dictionary.type) or column.dictionary.null_count:
         words = [spelled(value) for value in words]
     places = column.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
@@ -93,15 +96,19 @@ def natural(word: Any) -> tuple[Any, ...]:
     if isinstance(word, tuple):
         return tuple(natural(part) for part in word)
     parts = _DIGITS.split(word)
+    # By how many digits there are and then by the digits: Python refuses to read thousands of them.
     return tuple(
-        (0, int(part), part) if position % 2 else (1, 0, part)
+        (0, len(part.lstrip("0")), part.lstrip("0"), part) if position % 2 else (1, 0, part, "")
         for position, part in enumerate(parts)
     )
 
 
 def ranks(words: Sequence[Any]) -> NDArray[np.int64]:
     """[n], the place of each word in natural order."""
-    if all(isinstance(word, str) and word.isascii() and word.isdigit() for word in words):
+    if all(
+        isinstance(word, str) and word.isascii() and word.isdigit() and len(word) < 19
+        for word in words
+    ):
         numbers = [int(word) for word in words]
         if all(str(number) == word for number, word in zip(numbers, words, strict=True)):
             order = sorted(range(len(words)), key=numbers.__getitem__)

@@ -1,0 +1,62 @@
+"""How much a file may make this process hold: its claims are compared with its size on disk."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from sept_offline.errors import ConfigError, SeptError
+
+VARIABLE = "SEPT_OFFLINE_LIMIT_MB"
+DEFAULT_MB = 256
+RATIO = 100
+"""Bytes in memory for a byte on disk: more than logs, their indices and results compress to."""
+
+
+def limit_bytes() -> int:
+    """What a small file may claim, whatever its size: 256 MB, or as many as the variable says."""
+    text = os.environ.get(VARIABLE, "")
+    if not text:
+        return DEFAULT_MB << 20
+    if not text.isascii() or not text.isdigit() or len(text) > 9:
+        raise ConfigError(f"{VARIABLE} is {text!r}; expected a whole number of megabytes.")
+    return int(text) << 20
+
+
+def check_claim(path: object, what: str, claimed: int, stored: int, error: type[SeptError]) -> None:
+    """Refuse a file of `stored` bytes whose `what` would take `claimed` bytes of memory."""
+    allowed = max(limit_bytes(), RATIO * stored)
+    if claimed > allowed:
+        raise error(
+            f"{path} has {stored:,} bytes and claims {claimed:,} bytes of {what}, more than "
+            f"{allowed:,}: it is damaged or made to fill the memory; if it is right, set "
+            f"{VARIABLE}={-(-claimed >> 20)}."
+        )
+
+
+def check_regular(path: Path, error: type[SeptError]) -> int:
+    """The size of a file that can be read to its end; a pipe or a device is refused by name."""
+    try:
+        found = path.stat()
+    except (OSError, ValueError) as problem:
+        reason = getattr(problem, "strerror", None) or problem
+        raise error(f"Cannot read {path}: {reason}.") from problem
+    if not stat.S_ISREG(found.st_mode):
+        what = "a directory" if stat.S_ISDIR(found.st_mode) else "a pipe or a device"
+        raise error(f"{path} is {what}, not a file; name a file.")
+    return found.st_size
+
+
+def read_whole(path: Path, error: type[SeptError], most: int | None = None) -> bytes:
+    """The bytes of a file that is read at once; `most` where a larger one cannot be sound."""
+    size = check_regular(path, error)
+    if most is not None and size > max(most, limit_bytes()):
+        raise error(
+            f"{path} has {size:,} bytes, more than such a file ever has; if it is right, set "
+            f"{VARIABLE}={-(-size >> 20)}."
+        )
+    try:
+        return path.read_bytes()
+    except OSError as problem:
+        raise error(f"Cannot read {path}: {problem.strerror or problem}.") from problem

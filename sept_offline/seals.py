@@ -1,0 +1,283 @@
+"""Checksums that a file carries in itself, so that it is whole and known to be, or refused.
+
+A JSON object has the SHA-256 of all else it says under "checksum". Safetensors and Parquet files
+have the SHA-256 of their bytes, taken with zeros in its own place, in their metadata. Files from
+before this open with one warning for each folder.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sept_offline.errors import DataError, SeptError
+from sept_offline.files import write_bytes
+from sept_offline.limits import check_claim, read_whole
+from sept_offline.stage import StageState
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+CHECKSUM = "checksum"
+ZEROS = b"0" * 64
+PARQUET_KEY = b"sept_offline.file_sha256"
+_IN_TENSORS = re.compile(rb'"sha256":"([0-9a-f]{64})"')
+_IN_PARQUET = re.compile(re.escape(PARQUET_KEY) + rb"[^s]{1,6}sha256:([0-9a-f]{64})", re.DOTALL)
+_FOLDERS = ("checkpoints", "agent", "cells", "datasets")
+"""Folders inside a run or a bench, which share its one warning."""
+JSON_BYTES = 64 << 20
+"""No JSON file of ours is larger, but for results with every step."""
+
+
+class UnsealedWarning(UserWarning):
+    """A file is from before checksums: nobody can tell whether it is as it was written."""
+
+
+_warned: set[Path] = set()
+
+
+def warn_unsealed(path: Path) -> None:
+    """Say once for each run, bench or folder that its files carry no checksums."""
+    folder = path.absolute().parent
+    if folder.name in _FOLDERS:
+        folder = folder.parent
+    if folder not in _warned:
+        _warned.add(folder)
+        warnings.warn(
+            f"{path} carries no checksum, as files from before there were any: whether it is as "
+            "it was written cannot be checked.",
+            UnsealedWarning,
+            stacklevel=3,
+        )
+
+
+def _sha256(*pieces: bytes) -> bytes:
+    digest = hashlib.sha256()
+    for piece in pieces:
+        digest.update(piece)
+    return digest.hexdigest().encode()
+
+
+# JSON
+
+
+def parse_json(content: bytes | str, where: object, error: type[SeptError]) -> Any:
+    """Any JSON, or `error` with one sentence that names where it stands."""
+    try:
+        return json.loads(content)
+    except RecursionError as problem:
+        raise error(f"{where} is damaged: it is nested too deeply.") from problem
+    except ValueError as problem:
+        words = " ".join(str(problem).split())
+        raise error(f"{where} is damaged: it is not valid JSON ({words}).") from problem
+
+
+def _checksum(body: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(body, indent=2).encode()).hexdigest()
+
+
+def sealed_json(body: Mapping[str, Any], sort_keys: bool = False) -> str:
+    """A JSON object with the checksum of itself; keys keep their order, or are sorted."""
+    # As they will be read: a tuple becomes a list, a number as a key becomes text.
+    plain = json.loads(json.dumps(body, sort_keys=sort_keys))
+    whole = {**plain, CHECKSUM: _checksum(plain)}
+    return json.dumps(whole, indent=2, sort_keys=sort_keys) + "\n"
+
+
+def write_json(path: Path, body: Mapping[str, Any]) -> None:
+    """Write a whole JSON object with its checksum, or nothing."""
+    write_bytes(path, sealed_json(body).encode())
+
+
+def read_json(path: Path, error: type[SeptError], most: int = JSON_BYTES) -> Any:
+    """The content of any JSON file, or `error` with a sentence that names the file."""
+    return parse_json(read_whole(path, error, most), path, error)
+
+
+def read_sealed(path: Path, error: type[SeptError], most: int = JSON_BYTES) -> dict[str, Any]:
+    """The object that `write_json` wrote, without its checksum; anything else is refused."""
+    return unsealed(read_json(path, error, most), path, error)
+
+
+def unsealed(
+    content: Any, path: Path, error: type[SeptError], required: bool = False
+) -> dict[str, Any]:
+    """The body of a sealed object that has been parsed.
+
+    One from before checksums opens with a warning, unless there never were any such: `required`.
+    """
+    if not isinstance(content, dict):
+        raise error(f"{path} is damaged: expected a JSON object.")
+    if CHECKSUM not in content and not required:
+        warn_unsealed(path)
+        return content
+    body = {name: value for name, value in content.items() if name != CHECKSUM}
+    if content.get(CHECKSUM) != _checksum(body):
+        raise error(
+            f"{path} does not match its own checksum: it is damaged or was edited; restore it, or "
+            "write it again."
+        )
+    return body
+
+
+# Safetensors
+
+
+def save_state(path: Path, state: StageState) -> None:
+    """Write a snapshot as one safetensors file, its values as JSON in the header."""
+    import safetensors.torch
+
+    tensors = {name: tensor.contiguous() for name, tensor in state.tensors.items()}
+    metadata = {"values": json.dumps(state.values), "sha256": ZEROS.decode()}
+    write_bytes(path, _seal_tensors(safetensors.torch.save(tensors, metadata)))
+
+
+def load_state(path: Path, error: type[SeptError]) -> StageState:
+    """A snapshot that `save_state` wrote, or `error` with a sentence that names the file."""
+    import safetensors.torch
+    from safetensors import SafetensorError
+
+    content, metadata = _read_tensors(path, error)
+    try:
+        values = json.loads(metadata["values"])
+        tensors = dict(safetensors.torch.load(content))
+        if not isinstance(values, dict):
+            raise ValueError("its values are not an object")
+    except (SafetensorError, KeyError, ValueError, TypeError, RecursionError) as problem:
+        raise _damaged(path, problem, error) from problem
+    return StageState(tensors=tensors, values=values)
+
+
+def save_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Write arrays as one safetensors file."""
+    import safetensors.numpy
+
+    content = safetensors.numpy.save(dict(arrays), {"sha256": ZEROS.decode()})
+    write_bytes(path, _seal_tensors(content))
+
+
+def load_arrays(path: Path, error: type[SeptError]) -> dict[str, np.ndarray[Any, Any]]:
+    """The arrays that `save_arrays` wrote, or `error` with a sentence that names the file."""
+    import safetensors.numpy
+    from safetensors import SafetensorError
+
+    content, _ = _read_tensors(path, error)
+    try:
+        return dict(safetensors.numpy.load(content))
+    except (SafetensorError, KeyError, ValueError, TypeError) as problem:
+        raise _damaged(path, problem, error) from problem
+
+
+def _seal_tensors(content: bytes) -> bytes:
+    found = _IN_TENSORS.search(content, 8, 8 + int.from_bytes(content[:8], "little"))
+    if found is None or found[1] != ZEROS:
+        raise DataError("A snapshot has no place for its checksum.")
+    return content[: found.start(1)] + _sha256(content) + content[found.end(1) :]
+
+
+def _read_tensors(path: Path, error: type[SeptError]) -> tuple[bytes, dict[str, str]]:
+    """The bytes of a safetensors file that match their checksum, and its metadata."""
+    content = read_whole(path, error)
+    length = int.from_bytes(content[:8], "little")
+    try:
+        if not 2 <= length <= len(content) - 8:
+            raise ValueError(f"its header claims {length:,} bytes of {len(content):,}")
+        metadata = json.loads(content[8 : 8 + length]).get("__metadata__", {})
+        if not set(metadata) <= {"values", "sha256"}:
+            raise ValueError("its metadata are not those that were written")
+    except (ValueError, AttributeError, TypeError, RecursionError) as problem:
+        raise _damaged(path, problem, error) from problem
+    if "sha256" not in metadata:
+        warn_unsealed(path)
+        return content, metadata
+    found = _IN_TENSORS.search(content, 8, 8 + length)
+    if found is None or found[1] != _sha256(
+        content[: found.start(1)], ZEROS, content[found.end(1) :]
+    ):
+        raise _damaged(path, "it does not match its own checksum", error)
+    return content, metadata
+
+
+def _damaged(path: Path, problem: object, error: type[SeptError]) -> SeptError:
+    words = " ".join(str(problem).split())
+    return error(f"The snapshot {path} is damaged ({words}); restore it, or delete it.")
+
+
+# Parquet
+
+
+def write_table(path: Path, table: pa.Table, compression: str = "snappy") -> None:
+    """Write a whole Parquet file with its checksum, or nothing."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    sink = pa.BufferOutputStream()
+    with pq.ParquetWriter(sink, table.schema, compression=compression) as writer:
+        writer.write_table(table)
+        writer.add_key_value_metadata({PARQUET_KEY: b"sha256:" + ZEROS})
+    content = sink.getvalue().to_pybytes()
+    start, end = seal_place(content)
+    write_bytes(path, content[:start] + _sha256(content) + content[end:])
+
+
+def seal_place(footer: bytes) -> tuple[int, int]:
+    """Where the checksum stands in the bytes of a Parquet file, or of its footer."""
+    places = [found.span(1) for found in _IN_PARQUET.finditer(footer)]
+    if not places:
+        raise DataError("A Parquet file has no place for its checksum.")
+    return places[-1]
+
+
+def read_table(path: Path, error: type[SeptError]) -> pa.Table:
+    """The table that `write_table` wrote, checked before it is decoded; or `error`."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    content = read_whole(path, error)
+    footer = int.from_bytes(content[-8:-4], "little")
+    tail = max(0, len(content) - footer - 8)
+    if PARQUET_KEY in content[tail:]:
+        try:
+            start, end = seal_place(content[tail:])
+        except DataError:
+            raise _unlike(path, error) from None
+        start, end = start + tail, end + tail
+        if content[start:end] != _sha256(content[:start], ZEROS, content[end:]):
+            raise _unlike(path, error)
+        return _decoded(path, pq.ParquetFile(pa.BufferReader(content)), error)
+    try:
+        file = pq.ParquetFile(pa.BufferReader(content))
+        claimed = sum(
+            file.metadata.row_group(group).total_byte_size
+            for group in range(file.metadata.num_row_groups)
+        )
+    except (pa.ArrowException, OSError, ValueError) as problem:
+        raise _unreadable(path, problem, error) from problem
+    check_claim(path, "rows", max(claimed, 8 * file.metadata.num_rows), len(content), error)
+    warn_unsealed(path)
+    return _decoded(path, file, error)
+
+
+def _decoded(path: Path, file: Any, error: type[SeptError]) -> pa.Table:
+    import pyarrow as pa
+
+    try:
+        return file.read(use_threads=False)
+    except (pa.ArrowException, OSError, ValueError) as problem:
+        raise _unreadable(path, problem, error) from problem
+
+
+def _unlike(path: Path, error: type[SeptError]) -> SeptError:
+    return error(f"{path} does not match its own checksum: it is damaged or was edited.")
+
+
+def _unreadable(path: Path, problem: BaseException, error: type[SeptError]) -> SeptError:
+    words = " ".join(str(problem).split())
+    return error(f"{path} is damaged: it cannot be read as Parquet ({words:.200}).")

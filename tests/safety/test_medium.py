@@ -1,0 +1,202 @@
+"""Smaller things that ended in a traceback, a hang, or with something replaced."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import sept_offline as so
+from sept_offline.errors import ConfigError, DataError, SeptError
+
+Command = Callable[..., tuple[int, str]]
+Edit = Callable[..., None]
+DEEP, LONG = "[" * 100_000, "9" * 5000
+
+
+@pytest.mark.parametrize("text", [DEEP, '{"method": ' * 50_000, LONG, f'{{"seed": {LONG}}}', "[]"])
+def test_strange_json_is_one_sentence(folder: Path, command: Command, text: str) -> None:
+    (folder / "run" / "run.json").write_text(text)
+    code, said = command("report", "run", "--quiet")
+    assert code == 2 and "run.json" in said
+    (folder / "run" / "agent" / "agent.json").write_text(text)
+    code, said = command("evaluate", "run", "--family", "navigation2d")
+    assert code == 2 and "agent.json" in said
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"history_steps = {LONG}",
+        f"x = {DEEP}",
+        "history_steps = " + "9" * 400,
+        "x = " + "{a=" * 5000,
+    ],
+)
+def test_strange_toml_is_one_sentence(folder: Path, command: Command, text: str) -> None:
+    (folder / "config.toml").write_text(text)
+    code, said = command(
+        "fit", "logs.h5", "--method", "avg", "--config", "config.toml", "-o", "new"
+    )
+    assert code == 2 and said.startswith("Error:") and not (folder / "new").exists()
+
+
+@pytest.mark.parametrize(
+    "setting", [f"history_steps={LONG}", f"x={DEEP}", "control.gamma=1" + "0" * 400]
+)
+def test_strange_settings_are_one_sentence(folder: Path, command: Command, setting: str) -> None:
+    code, said = command("fit", "logs.h5", "--method", "avg", "--set", setting, "-o", "new")
+    assert code == 2 and len(said.splitlines()) == 1 and len(said) < 500
+
+
+def test_a_bad_byte_in_the_metrics_is_named(folder: Path, command: Command) -> None:
+    path = folder / "run" / "metrics.csv"
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] = 0xFF
+    path.write_bytes(bytes(content))
+    code, said = command("report", "run", "--quiet")
+    assert code == 0, said
+    assert "Its training cannot be shown" in (folder / "report.html").read_text()
+
+
+@pytest.mark.parametrize("column", ["family", "needs", "return"])
+def test_bench_tables_with_other_columns_are_named(tmp_path: Path, column: str) -> None:
+    from sept_offline.bench.store import read_table, schema
+
+    name = "results" if column == "return" else "cells"
+    table = schema(name).empty_table()
+    pq.write_table(table.drop_columns([column]), tmp_path / f"{name}.parquet")
+    with pytest.raises(DataError, match=column):
+        read_table(tmp_path, name)
+    place = table.column_names.index(column)
+    other = table.set_column(place, column, pa.nulls(0, pa.timestamp("ns")))
+    pq.write_table(other, tmp_path / f"{name}.parquet")
+    with pytest.raises(DataError, match="another type"):
+        read_table(tmp_path, name)
+
+
+def test_a_damaged_d4rl_file_is_one_sentence(folder: Path, command: Command) -> None:
+    from tests.safety.conftest import fuzz_module
+
+    fuzz_module()._foreign(folder)
+    content = (folder / "d4rl.hdf5").read_bytes()
+    for place in range(0, len(content), 97):
+        changed = bytearray(content)
+        changed[place] ^= 0xFF
+        (folder / "d4rl.hdf5").write_bytes(bytes(changed))
+        try:
+            from sept_offline.data.importing import import_logs, mapping_from
+
+            import_logs(["d4rl.hdf5"], folder / "new.h5", mapping_from({}))
+        except SeptError as error:
+            assert "\n" not in str(error)
+
+
+def test_nanoseconds_may_be_ids(folder: Path, command: Command) -> None:
+    stamps = pa.array([1, 1, 2, 2], type=pa.int64()).cast(pa.timestamp("ns"))
+    table = pa.table(
+        {
+            "instance": ["a"] * 4,
+            "episode": stamps,
+            "time": [0, 1, 0, 1],
+            "pulse": [0.5, 0.25, 0.5, 0.75],
+            "action": ["on", "off", "on", "off"],
+            "reward": [0.0, 1.0, 0.0, 1.0],
+            "terminated": [False, True, False, True],
+        }
+    )
+    pq.write_table(table, folder / "steps.parquet")
+    arguments = ("--observations", "pulse", "--keep-terminal", "--quiet")
+    code, said = command("import", "steps.parquet", "-o", "new.h5", *arguments)
+    assert code == 0, said
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_streams_end_no_command(folder: Path, closed: str) -> None:
+    program = f'{sys.executable} -c "from sept_offline.cli import main; main()"'
+    found = subprocess.run(
+        f"{program} validate logs.h5 --quiet {closed}", shell=True, capture_output=True, check=False
+    )
+    assert found.returncode == 0 and b"Traceback" not in found.stderr
+
+
+def test_a_pipe_or_a_device_is_refused_by_name(folder: Path, command: Command) -> None:
+    os.mkfifo(folder / "pipe.h5")
+    (folder / "zero.parquet").symlink_to("/dev/zero")
+    for name in ("pipe.h5", "zero.parquet"):
+        for words in (
+            ("validate", name),
+            ("import", name, "-o", "new.h5"),
+            ("convert", name, "x.h5"),
+        ):
+            code, said = command(*words)
+            assert code == 2 and name in said and "a pipe or a device" in said
+    code, said = command("fit", "logs.h5", "--config", "/dev/zero")
+    assert code == 2 and "/dev/zero" in said
+
+
+def test_what_a_killed_export_left_is_cleared_away(folder: Path, command: Command) -> None:
+    left = folder / f".out-{'0' * 32}"
+    left.mkdir()
+    (left / "manifest.json").write_text("{}")
+    export = ("export", "run", "--numpy", "--observations", "5", "-o", "out")
+    assert command(*export)[0] == 0
+    assert not left.exists()
+    # killed between its two renames, where the system cannot exchange folders at once
+    (folder / "out").rename(folder / f".out-{'0' * 32}.old")
+    assert command(*export)[0] == 0
+    assert not list(folder.glob(".out*"))
+
+
+def test_errors_are_one_line(folder: Path, command: Command, edit: Edit) -> None:
+    edit(folder / "run" / "run.json", preset=["a\nb"])
+    code, said = command("report", "run", "--quiet")
+    assert code == 2 and len(said.splitlines()) == 1
+
+
+@pytest.mark.parametrize("name", ["out.h5", "out.parquet", "out.html"])
+def test_an_output_behind_a_link_is_written_where_the_link_leads(
+    folder: Path, command: Command, name: str
+) -> None:
+    (folder / "elsewhere").mkdir()
+    target = folder / "elsewhere" / name
+    target.write_text("old")
+    (folder / name).symlink_to(target)
+    words = ("report", "run", "-o", name) if name == "out.html" else ("convert", "logs.h5", name)
+    assert command(*words, "--quiet")[0] == 0
+    assert (folder / name).is_symlink() and target.stat().st_size > 1000
+
+
+def test_an_edited_setting_is_noticed(folder: Path) -> None:
+    path = folder / "run" / "run.json"
+    record = json.loads(path.read_text())
+    path.write_text(json.dumps(record | {"seed": 1}, indent=2))
+    with pytest.raises(DataError, match="checksum"):
+        so.fit("logs.h5", "avg", out="run", resume=True)
+
+
+def test_an_export_with_a_wrong_manifest_is_refused(folder: Path, edit: Edit) -> None:
+    from sept_offline.deploy import export, load_export
+
+    export(so.load_agent("run"), folder / "out", "numpy", observations=5)
+    for values in ({"context": "x"}, {"range": {}}, {"probe_steps": 10**9}, {"form": {}}):
+        before = (folder / "out" / "manifest.json").read_bytes()
+        edit(folder / "out" / "manifest.json", **values)
+        with pytest.raises(SeptError):
+            load_export(folder / "out")
+        (folder / "out" / "manifest.json").write_bytes(before)
+
+
+def test_a_number_that_no_float_can_hold_is_refused() -> None:
+    from sept_offline.config import build
+    from sept_offline.methods.config import MamlConfig
+
+    with pytest.raises(ConfigError, match="inner_rate"):
+        build(MamlConfig, {"inner_rate": 10**400})
