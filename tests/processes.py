@@ -11,6 +11,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import functools
+import gc
 import importlib
 import json
 import os
@@ -234,34 +235,52 @@ def main() -> None:
     # pyarrow's allocator knows how to be forked
     others = [name for name in threads[1:] if name != "jemalloc_bg_thd"]
     assert not others, f"threads cannot be forked: {others}"
+    # what is collected later would be copied into every process
+    gc.collect()
+    gc.freeze()
+    woken, wake = os.pipe()
+    os.set_blocking(wake, False)
+    signal.set_wakeup_fd(wake)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
     print("ready", flush=True)
+    alive: dict[int, socket.socket] = {}
     while True:
-        ready, _, _ = select.select([line, 0], [], [])
-        with contextlib.suppress(ChildProcessError):
-            while os.waitpid(-1, os.WNOHANG)[0]:
-                pass
+        ready, _, _ = select.select([line, woken, 0], [], [])
+        if woken in ready:
+            os.read(woken, 4096)
+            _report(alive)
         if 0 in ready:
             # closed by the tests' own end, however that came
             sys.exit(0)
-        asked, _ = line.accept()
-        if os.fork():
-            asked.close()
+        if line not in ready:
             continue
-        line.close()
+        asked, _ = line.accept()
         request, ends = _receive(asked)
         child = os.fork()
-        if child:
-            for end in ends:
-                os.close(end)
-            with contextlib.suppress(OSError):
-                asked.sendall(f"{child}\n".encode())
-            _, status = os.waitpid(child, 0)
-            with contextlib.suppress(OSError):
-                asked.sendall(f"{os.waitstatus_to_exitcode(status)}\n".encode())
-            os._exit(0)
-        asked.close()
-        break
+        if not child:
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            for other in (line, asked, *alive.values()):
+                other.close()
+            os.close(woken)
+            os.close(wake)
+            break
+        for end in ends:
+            os.close(end)
+        alive[child] = asked
+        with contextlib.suppress(OSError):
+            asked.sendall(f"{child}\n".encode())
     _become(request, ends)
+
+
+def _report(alive: dict[int, socket.socket]) -> None:
+    """Tell who waits for it how each process that has ended did."""
+    with contextlib.suppress(ChildProcessError):
+        while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+            line = alive.pop(ended[0])
+            with contextlib.suppress(OSError):
+                line.sendall(f"{os.waitstatus_to_exitcode(ended[1])}\n".encode())
+            line.close()
 
 
 def _receive(line: socket.socket) -> tuple[dict[str, Any], list[int]]:
@@ -288,17 +307,36 @@ def _become(request: dict[str, Any], ends: list[int]) -> None:
     sys.stderr = sys.__stderr__ = _writer(2)  # type: ignore[misc]
     signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.argv = [request["script"] or "-c", *request["arguments"]]
+    code: Any = 0
     try:
         if request["script"] is None:
             exec(compile(request["code"], "<string>", "exec"), {"__name__": "__main__"})
         else:
             sys.path[0] = str(Path(request["script"]).parent)
             runpy.run_path(request["script"], run_name="__main__")
-    except SystemExit:
-        raise
+    except SystemExit as end:
+        code = end.code
     except BaseException:
         traceback.print_exc()
-        sys.exit(1)
+        code = 1
+    _end(code)
+
+
+def _end(code: Any) -> None:
+    """As an interpreter ends, but for freeing all it has loaded, which takes seconds."""
+    if not isinstance(code, int | None):
+        print(code, file=sys.stderr)
+        code = 1
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    try:
+        sys.stdout.flush()
+    except OSError:
+        traceback.print_exc()
+        code = 120
+    with contextlib.suppress(OSError):
+        sys.stderr.flush()
+    os._exit((code or 0) & 0xFF)
 
 
 def _writer(number: int) -> IO[str]:

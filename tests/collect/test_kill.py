@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import signal
 import subprocess
@@ -35,30 +36,35 @@ def start(recipe: Path, out: Path, *more: str) -> processes.Process:
     )
 
 
-def run_and_kill(recipe: Path, out: Path, seconds: float) -> bool:
-    process = start(recipe, out)
-    try:
-        process.wait(seconds)
-    except subprocess.TimeoutExpired:
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-    return process.returncode == -signal.SIGKILL
+def written(process: processes.Process, out: Path, enough: float = float("inf")) -> int:
+    """How often a file of the unfinished collection was written, until it ends or has `enough`."""
+    seen: set[tuple[str, int]] = set()
+    while process.poll() is None and len(seen) < enough:
+        for path in out.with_name(f"{out.name}.partial").glob("[!.]*"):
+            with contextlib.suppress(FileNotFoundError):
+                seen.add((path.name, path.stat().st_mtime_ns))
+        time.sleep(0.001)
+    return len(seen)
 
 
 def kill_and_resume(tmp_path: Path, kills: int) -> int:
     recipe = tmp_path / "recipe.toml"
     recipe.write_text(RECIPE)
     whole = tmp_path / "whole.h5"
-    began = time.monotonic()
-    assert start(recipe, whole).wait() == 0
-    lasts = time.monotonic() - began
+    process = start(recipe, whole)
+    # By what it has done and not by the clock, which says little on a busy machine.
+    steps = written(process, whole)
+    assert process.wait() == 0
     rng = random.Random(0)
     killed = 0
     for number in range(kills):
         out = tmp_path / f"{number}.h5"
+        process = start(recipe, out)
         # Stratified, so that few kills still fall into every part of the run.
-        moment = lasts * (number + rng.random()) / kills
-        killed += run_and_kill(recipe, out, moment)
+        written(process, out, steps * (number + rng.random()) / kills)
+        time.sleep(rng.uniform(0, 0.01))
+        process.kill()
+        killed += process.wait() == -signal.SIGKILL
         if out.exists():
             assert out.read_bytes() == whole.read_bytes()
         assert start(recipe, out, "--resume").wait() == 0
