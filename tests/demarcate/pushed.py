@@ -12,6 +12,7 @@ from sept_offline.demarcate import DemarcateConfig, Demarcation, demarcate_datas
 from sept_offline.latent.arrays import Integers
 
 QUICK = DemarcateConfig(updates=500, refining=300, rounds=2, hidden=48, episodes=32, window=12)
+SOME = replace(QUICK, updates=350, refining=250)
 FEWER = replace(QUICK, updates=250, refining=150)
 """Two groups need no more; by more updates half of their episodes are overfit, and unstable."""
 STEPS = 30

@@ -127,7 +127,8 @@ def test_the_latent_does_not_tell_who_acted(agent: Agent, starts: Dataset, margi
     assert isinstance(agent.context, SegmentContext)
     segments = starts.segments(1)
     latent, _ = agent.context.encoder.encode(segments.observations, segments.actions)
-    behaviour = np.array([e.behaviour for e in starts.episodes()])[segments.episode]
+    names = np.array(starts.metadata.behaviours)
+    behaviour = names[starts.episode_index.behaviour][segments.episode]
     for instance in range(2):
         own = np.flatnonzero((segments.instance == instance) & (behaviour != "wall"))
         labels = (behaviour[own] == "way").astype(np.int64)

@@ -224,7 +224,7 @@ def test_the_paper_loop_resumes_exactly_and_keeps_its_floor() -> None:
 
 
 def test_a_behaviour_is_estimated_and_calibrated(training_seed: int, margin: Margins) -> None:
-    _, logged = episodes(per=1000, length=2, seed=0, policy=skewed)
+    _, logged = episodes(per=800, length=2, seed=0, policy=skewed)
     blind = dataclasses.replace(logged, propensities=None)
     guess = estimate_behaviour(blind, ACTIONS, seed=training_seed)
     assert guess.estimated and guess.ece is not None and guess.nll is not None
