@@ -102,8 +102,11 @@ class ParquetSource:
 
     def _check_size(self) -> None:
         """Compare the rows that the footers claim with the bytes that are there."""
-        names = [name for name, _ in self._fragments]
-        stored = sum(info.size or 0 for info in self._filesystem.get_file_info(names))
+        if self._manifest is not None:  # whose parts have been found to have these sizes
+            stored = sum(part.bytes for part in self._manifest.parts)
+        else:
+            names = [name for name, _ in self._fragments]
+            stored = sum(info.size or 0 for info in self._filesystem.get_file_info(names))
         width = sum(
             kind.list_size * 8 if pa.types.is_fixed_size_list(kind) else 8
             for kind in self._schema.types

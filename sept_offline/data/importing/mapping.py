@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from sept_offline.config import build, read_toml
+from sept_offline.config import build, check_range, read_toml
 from sept_offline.errors import DataError
 from sept_offline.family import suggest
 
@@ -142,7 +142,10 @@ def mapping_from(values: Mapping[str, Any], file: Path | None = None) -> ImportM
                 rules = {column: _in_turn(rule) for column, rule in value.items()}
                 value = {**layered.get("fill", {}), **rules}
             layered[name] = value
-    return build(ImportMapping, layered)
+    mapping = build(ImportMapping, layered)
+    check_range(mapping, ("probe_steps",), least=1)
+    check_range(mapping, ("bins",), least=2)
+    return mapping
 
 
 def _in_turn(value: Any) -> str:
