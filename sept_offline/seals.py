@@ -251,7 +251,7 @@ def read_table(path: Path, error: type[SeptError]) -> pa.Table:
         start, end = start + tail, end + tail
         if content[start:end] != _sha256(content[:start], ZEROS, content[end:]):
             raise _unlike(path, error)
-        return _decoded(path, pq.ParquetFile(pa.BufferReader(content)), error)
+        return _decoded(path, content, error)
     try:
         file = pq.ParquetFile(pa.BufferReader(content))
         claimed = sum(
@@ -262,14 +262,15 @@ def read_table(path: Path, error: type[SeptError]) -> pa.Table:
         raise _unreadable(path, problem, error) from problem
     check_claim(path, "rows", max(claimed, 8 * file.metadata.num_rows), len(content), error)
     warn_unsealed(path)
-    return _decoded(path, file, error)
+    return _decoded(path, content, error)
 
 
-def _decoded(path: Path, file: Any, error: type[SeptError]) -> pa.Table:
+def _decoded(path: Path, content: bytes, error: type[SeptError]) -> pa.Table:
     import pyarrow as pa
+    import pyarrow.parquet as pq
 
     try:
-        return file.read(use_threads=False)
+        return pq.ParquetFile(pa.BufferReader(content)).read(use_threads=False)
     except (pa.ArrowException, OSError, ValueError) as problem:
         raise _unreadable(path, problem, error) from problem
 

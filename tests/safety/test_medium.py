@@ -200,3 +200,11 @@ def test_a_number_that_no_float_can_hold_is_refused() -> None:
 
     with pytest.raises(ConfigError, match="inner_rate"):
         build(MamlConfig, {"inner_rate": 10**400})
+
+
+def test_column_names_that_are_not_text_are_one_sentence(folder: Path, command: Command) -> None:
+    pq.write_table(pa.table({"instance": ["a"], "rewards_": [1.0]}), folder / "steps.parquet")
+    content = (folder / "steps.parquet").read_bytes()
+    (folder / "steps.parquet").write_bytes(content.replace(b"rewards_", b"rew\xe1rds_"))
+    code, said = command("import", "steps.parquet", "-o", "new.h5", "--quiet")
+    assert code == 2 and "steps.parquet" in said

@@ -50,7 +50,7 @@ def column_names(kind: str, path: Path, delimiter: str) -> list[str]:
     if kind == "parquet":
         try:
             return list(pq.read_schema(path).names)
-        except (pa.ArrowException, OSError) as error:
+        except (pa.ArrowException, OSError, ValueError) as error:
             raise DataError(f"{path} is no Parquet file, or damaged: {_short(error)}.") from error
     try:
         with pa.input_stream(str(path)) as stream:
@@ -139,7 +139,7 @@ def _parquet(path: Path, mapping: ImportMapping, report: Report) -> Generator[pa
                 done += batch.num_rows
                 report(size * done / rows)
                 yield batch
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, ValueError) as error:
         raise DataError(f"{path} cannot be read: {_short(error)}.") from error
 
 
