@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from sept_offline.errors import DataError
-from sept_offline.files import load_state, save_state, write_atomically
+from sept_offline.files import write_atomically
+from sept_offline.seals import load_state, save_state
 from sept_offline.stage import StageState
 
 

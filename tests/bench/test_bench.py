@@ -229,7 +229,7 @@ def test_a_damaged_cell_and_a_second_bench_are_refused(whole: Path, tmp_path: Pa
         run_bench(plan(), out)
     cell = next((out / "cells").glob("*.parquet"))
     cell.write_bytes(cell.read_bytes()[:200])
-    with pytest.raises(DataError, match=r"is damaged.*delete it"):
+    with pytest.raises(DataError, match=r"is damaged.*Delete it"):
         run_bench(plan(), out)
     cell.unlink()
     assert run_bench(plan(), out).ran == 1

@@ -112,7 +112,8 @@ def check_resumes(name: str, path: Path, config: Mapping[str, Any], folder: Path
         stops: list[tuple[str, int]] = []
         while True:
             directory = RunDirectory(run, checkpoint_seconds=0)
-            directory.open({"name": name}, resume=run.exists(), restart=False)
+            record = {"method": name, "config": {}, "seed": 1}
+            directory.open(record, resume=run.exists(), restart=False)
             try:
                 for epoch in Fitter(data, name, settled, seed=1, run=directory):
                     # the seventh of twenty epochs, and the last
