@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 CHECKSUM = "checksum"
 ZEROS = b"0" * 64
 PARQUET_KEY = b"sept_offline.file_sha256"
-_IN_TENSORS = re.compile(rb'"sha256":"([0-9a-f]{64})"')
+SEAL = "sha256:"
+_IN_TENSORS = re.compile(rb'"values":"sha256:([0-9a-f]{64}) ')
+"""One key for both: safetensors writes several in an order that changes from run to run."""
 _IN_PARQUET = re.compile(re.escape(PARQUET_KEY) + rb"[^s]{1,6}sha256:([0-9a-f]{64})", re.DOTALL)
 _FOLDERS = ("checkpoints", "agent", "cells", "datasets")
 """Folders inside a run or a bench, which share its one warning."""
@@ -135,8 +137,8 @@ def save_state(path: Path, state: StageState) -> None:
     import safetensors.torch
 
     tensors = {name: tensor.contiguous() for name, tensor in state.tensors.items()}
-    metadata = {"values": json.dumps(state.values), "sha256": ZEROS.decode()}
-    write_bytes(path, _seal_tensors(safetensors.torch.save(tensors, metadata)))
+    content = safetensors.torch.save(tensors, _unsealed_values(state.values))
+    write_bytes(path, _seal_tensors(content))
 
 
 def load_state(path: Path, error: type[SeptError]) -> StageState:
@@ -144,9 +146,9 @@ def load_state(path: Path, error: type[SeptError]) -> StageState:
     import safetensors.torch
     from safetensors import SafetensorError
 
-    content, metadata = _read_tensors(path, error)
+    content, text = _read_tensors(path, error)
     try:
-        values = json.loads(metadata["values"])
+        values = json.loads(text)
         tensors = dict(safetensors.torch.load(content))
         if not isinstance(values, dict):
             raise ValueError("its values are not an object")
@@ -159,7 +161,7 @@ def save_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
     """Write arrays as one safetensors file."""
     import safetensors.numpy
 
-    content = safetensors.numpy.save(dict(arrays), {"sha256": ZEROS.decode()})
+    content = safetensors.numpy.save(dict(arrays), _unsealed_values({}))
     write_bytes(path, _seal_tensors(content))
 
 
@@ -175,6 +177,11 @@ def load_arrays(path: Path, error: type[SeptError]) -> dict[str, np.ndarray[Any,
         raise _damaged(path, problem, error) from problem
 
 
+def _unsealed_values(values: Mapping[str, Any]) -> dict[str, str]:
+    """Metadata with `values` and a place for the checksum."""
+    return {"values": f"{SEAL}{ZEROS.decode()} {json.dumps(values)}"}
+
+
 def _seal_tensors(content: bytes) -> bytes:
     found = _IN_TENSORS.search(content, 8, 8 + int.from_bytes(content[:8], "little"))
     if found is None or found[1] != ZEROS:
@@ -182,27 +189,30 @@ def _seal_tensors(content: bytes) -> bytes:
     return content[: found.start(1)] + _sha256(content) + content[found.end(1) :]
 
 
-def _read_tensors(path: Path, error: type[SeptError]) -> tuple[bytes, dict[str, str]]:
-    """The bytes of a safetensors file that match their checksum, and its metadata."""
+def _read_tensors(path: Path, error: type[SeptError]) -> tuple[bytes, str]:
+    """The bytes of a safetensors file that match their checksum, and its values as JSON."""
     content = read_whole(path, error)
     length = int.from_bytes(content[:8], "little")
     try:
         if not 2 <= length <= len(content) - 8:
             raise ValueError(f"its header claims {length:,} bytes of {len(content):,}")
         metadata = json.loads(content[8 : 8 + length]).get("__metadata__", {})
-        if not set(metadata) <= {"values", "sha256"}:
+        if not set(metadata) <= {"values"}:
             raise ValueError("its metadata are not those that were written")
+        text = metadata.get("values", "{}")
+        if not text.startswith(("{", SEAL)):
+            raise ValueError("its values are not those that were written")
     except (ValueError, AttributeError, TypeError, RecursionError) as problem:
         raise _damaged(path, problem, error) from problem
-    if "sha256" not in metadata:
+    if not text.startswith(SEAL):
         warn_unsealed(path)
-        return content, metadata
+        return content, text
     found = _IN_TENSORS.search(content, 8, 8 + length)
     if found is None or found[1] != _sha256(
         content[: found.start(1)], ZEROS, content[found.end(1) :]
     ):
         raise _damaged(path, "it does not match its own checksum", error)
-    return content, metadata
+    return content, text.partition(" ")[2]
 
 
 def _damaged(path: Path, problem: object, error: type[SeptError]) -> SeptError:

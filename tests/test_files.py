@@ -48,3 +48,12 @@ def test_a_snapshot_that_was_cut_off_is_named(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-4])
     with pytest.raises(DataError, match=r"0-control\.safetensors is damaged"):
         load_state(path, DataError)
+
+
+def test_a_snapshot_has_the_same_bytes_each_time(tmp_path: Path) -> None:
+    state = StageState(values={"done": 3, "seed": 1})
+    written = set()
+    for _ in range(20):
+        save_state(tmp_path / "x.safetensors", state)
+        written.add((tmp_path / "x.safetensors").read_bytes())
+    assert len(written) == 1
