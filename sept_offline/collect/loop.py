@@ -192,7 +192,7 @@ def collect_dataset(
     if not collection.is_portable:
         collection.progress.message(
             "No trained expert comes with this recipe and seed, so one is trained here: on another "
-            "processor the data will differ in their last bits."
+            "processor the same command gives other episodes."
         )
     if directory:
         return _collect_parts(collection, target, resume, restart)

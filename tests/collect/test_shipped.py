@@ -80,7 +80,7 @@ def test_another_seed_is_trained_here_and_says_so(tmp_path: Path) -> None:
     assert any("trained here" in text for text in said)
 
 
-def test_an_expert_that_was_shipped_acts_as_the_rounded_one(tmp_path: Path) -> None:
+def test_shipping_an_expert_again_gives_the_same_file(tmp_path: Path) -> None:
     record = so.load_family("navigation2d")
     config = load_recipe(record).expert
     expert = load_expert(record.experts / "0.safetensors")
