@@ -111,6 +111,7 @@ class ExpertStage:
         self.copies = max(1, config.environments // len(instances))
         self.hiddens: Sequence[Hidden] = [h for h in instances for _ in range(self.copies)]
         self.hidden = hidden_rows(self.hiddens)
+        self.places = np.arange(len(self.hiddens)) % self.copies / max(1, self.copies - 1)
         self.observation_dim, self.num_actions = spaces(family)
         width = self.observation_dim + self.hidden.shape[1]
         capacity = config.rounds * max_steps * len(self.hiddens)
@@ -143,6 +144,16 @@ class ExpertStage:
         share = min(1.0, step / horizon)
         return config.epsilon_start + share * (config.epsilon_end - config.epsilon_start)
 
+    def _least_epsilon(self) -> NDArray[np.float64]:
+        """[rows] bounds of epsilon, spread over the copies of each instance.
+
+        Up to 1 while nobody has found the instance's goal, up to `exploring` from then on.
+        """
+        most = np.full(len(self.ends), self.config.exploring)
+        if self.family.solved is not None:
+            most[[not ends for ends in self.ends]] = 1.0
+        return np.repeat(most, self.copies) * self.places
+
     def _round(self, index: int) -> dict[str, float]:
         import torch
 
@@ -161,7 +172,8 @@ class ExpertStage:
             if self.features is not None:
                 inputs = self.features(observation, self.hidden)
                 greedy = self.learner.q_values(torch.from_numpy(inputs)).argmax(dim=1).numpy()
-                action = np.where(rng.random(n) < self._epsilon(position), action, greedy)
+                epsilon = np.maximum(self._epsilon(position), self._least_epsilon())
+                action = np.where(rng.random(n) < epsilon, action, greedy)
             following, reward, terminated, truncated, _ = env.step(action)
             following = np.asarray(following, dtype=np.float32)
             # The step after an end only resets its row: there is nothing in it to learn.

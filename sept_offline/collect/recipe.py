@@ -30,6 +30,9 @@ class ExpertConfig:
     epsilon_end: float = 0.1
     epsilon_fraction: float = 0.6
     """Share of the training over which epsilon falls."""
+    exploring: float = 0.5
+    """Epsilon below which one copy of each instance never falls (1 until its goal was found once);
+    the bounds of its other copies are spread evenly from 0 up to that."""
     end_share: float = 0.125
     """Share of a minibatch drawn from steps that ended an episode, from every instance equally."""
     snapshots: int = 20
@@ -47,6 +50,7 @@ class ExpertConfig:
             "epsilon_start",
             "epsilon_end",
             "epsilon_fraction",
+            "exploring",
             "end_share",
             "behaviour_epsilon",
         )
