@@ -57,7 +57,8 @@ def measure(folder: Path, repeats: int) -> dict[str, float]:
                 truncated=True,
             )
     so.convert(logs, folder / "logs.parquet")
-    settings = {"control": {"updates": 40, "hidden": [256, 256], "members": 1}}
+    control = {"updates": 40, "hidden": [256, 256], "members": 1}
+    settings = {"verdict": False, "control": control}
     so.fit(logs, "avg", settings, out=folder / "run")
     agent = so.load_agent(folder / "run")
     evaluate(agent, "navigation2d", episodes_per_instance=50).write(folder / "results.parquet")

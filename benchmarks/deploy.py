@@ -29,7 +29,12 @@ from sept_offline.deploy.verifying import Recording, recorded  # noqa: E402
 from sept_offline.threads import one_thread  # noqa: E402
 
 FORMS = ("onnx", "numpy")
-BRIEF = {"latent": {"updates": 100}, "probe": {"steps": 20}, "control": {"updates": 100}}
+BRIEF = {
+    "verdict": False,
+    "latent": {"updates": 100},
+    "probe": {"steps": 20},
+    "control": {"updates": 100},
+}
 
 
 def whole(agent: Any, recordings: list[Recording]) -> list[int]:

@@ -136,7 +136,10 @@ def log(path: Path, episodes: int = 6) -> None:
             )
 
 
-SETTINGS = {"control": {"updates": 4, "hidden": [4], "batch_size": 4, "members": 1}}
+SETTINGS = {
+    "verdict": False,
+    "control": {"updates": 4, "hidden": [4], "batch_size": 4, "members": 1},
+}
 
 
 def _runs(folder: Path) -> None:

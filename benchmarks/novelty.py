@@ -22,7 +22,7 @@ from sept_offline.agent import Agent  # noqa: E402
 from sept_offline.family import known_family  # noqa: E402
 
 EPISODES = 1000
-UNTRAINED = {"control": {"updates": 10}}
+UNTRAINED = {"verdict": False, "control": {"updates": 10}}
 
 
 def flagged(agent: Agent, env: Any, turn: int = 0) -> float:

@@ -79,7 +79,7 @@ def run_cell(family: so.Family, name: str, seed: int, data: Any, arguments: Any)
     method, share = AGENTS[name]
     config = resolve_config(data, "default")
     updates = max(10, round(share * arguments.scale * config.control.updates))
-    config = replace(config, control=replace(config.control, updates=updates))
+    config = replace(config, verdict=False, control=replace(config.control, updates=updates))
     began = time.monotonic()
     kept = arguments.keep and arguments.keep / f"{family.name}-{name}-{seed}"
     if kept and kept.exists():

@@ -113,6 +113,7 @@ def fit(out: str) -> dict[str, Any]:
     import d3rlpy  # noqa: F401 - loaded here, so that it is not measured below
 
     config = {
+        "verdict": False,
         "latent": {"updates": UPDATES},
         "probe": {"steps": UPDATES},
         "control": {"updates": UPDATES},

@@ -149,7 +149,7 @@ def test_code_and_commands_run_where_nothing_is_loaded_yet(tmp_path: Path) -> No
     done = run_fresh([sys.executable, str(script)], tmp_path)
     assert done.returncode == 0, done.stderr
     folder = tmp_path / "runs" / "nav"
-    few = "--set latent.updates=5 --set probe.steps=2 --set control.updates=5"
+    few = "--no-verdict --set latent.updates=5 --set probe.steps=2 --set control.updates=5"
     fit = f"sept-offline fit readme.h5 {few} --quiet -o {folder}"
     (piped,) = (line for line in shell_lines(ROOT / "docs" / "commands.md") if " | " in line)
     for line in (fit, piped):

@@ -18,7 +18,7 @@ import sept_offline as so
 UPDATES = (1, 60, 600)
 SHOWN, OUTLINED = 200, 40
 """Segments an instance, as points and with their posterior's spread."""
-REST = {"probe": {"steps": 1}, "control": {"updates": 10}}
+REST = {"verdict": False, "probe": {"steps": 1}, "control": {"updates": 10}}
 """The latent comes first; what the later stages learn does not change it."""
 
 

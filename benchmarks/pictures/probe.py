@@ -22,7 +22,7 @@ def main() -> None:
     parser.add_argument("-o", "--out", type=Path, required=True)
     arguments = parser.parse_args()
     with so.load_dataset(arguments.data) as data:
-        work = so.fitter(data, "sept", {"control": {"updates": 10}}, seed=0)
+        work = so.fitter(data, "sept", {"verdict": False, "control": {"updates": 10}}, seed=0)
         epochs = [epoch for epoch in work if epoch.stage == "probe"]
         segments = data.segments(1)
     agent = work.agent

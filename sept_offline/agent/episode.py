@@ -55,7 +55,11 @@ class AgentEpisode:
 
     @property
     def uncertainty(self) -> float | None:
-        """The posterior's standard deviation, mean over columns, once the probe is over."""
+        """How little is known of the instance, once the probe is over.
+
+        In units of the spread of the training instances' latents: near 0 where it is known, near 1
+        where nothing is.
+        """
         return self._tracker.uncertainty
 
     @property

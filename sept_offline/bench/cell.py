@@ -6,7 +6,7 @@ import dataclasses
 import hashlib
 import json
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -108,7 +108,8 @@ def run_cell(task: CellTask) -> float:
 
 def make_cell(task: CellTask, data: Dataset) -> Finished:
     """The cell itself."""
-    cell, family, config = task.cell, tested(task), resolve(task, data)
+    cell, family = task.cell, tested(task)
+    config = replace(resolve(task, data), verdict=False)
     wall, processor = time.perf_counter(), time.process_time()
     work = fitter(data, cell.method, config, cell.seed)
     training = [

@@ -60,6 +60,7 @@ FEW = 8
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
     help="Share of instances (episodes, below ten instances) to keep for ope.",
 )
+@click.option("--no-verdict", is_flag=True, help="Skip the verdict on what was learned.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @click.option("--resume", is_flag=True, help="Continue a run that was interrupted.")
 @click.option("--restart", is_flag=True, help="Replace whatever run is there.")
@@ -77,6 +78,7 @@ def fit(
     control: str | None,
     fallback: str | None,
     hold_out: float | None,
+    no_verdict: bool,
     seed: int,
     resume: bool,
     restart: bool,
@@ -88,8 +90,8 @@ def fit(
 
     \b
     Example:
-      sept-offline fit nav.h5 --hold-out 0.2 --set latent.updates=200 --set control.updates=300
-        -o runs/nav
+      sept-offline fit nav.h5 --hold-out 0.2 --no-verdict --set latent.updates=200
+        --set control.updates=300 -o runs/nav
     """
     check_dataset(dataset)
     from sept_offline.config import merge, parse_settings, read_toml
@@ -106,6 +108,8 @@ def fit(
         flags["control"] = {"algorithm": control}
     if fallback is not None:
         flags["fallback"] = fallback
+    if no_verdict:
+        flags["verdict"] = False
     target = out or Path("runs") / f"{locate(dataset).stem}-{method}-{seed}"
     began = time.monotonic()
     try:
@@ -133,6 +137,8 @@ def fit(
                 "method": method,
                 "needs": sorted(agent.needs),
                 "seconds": round(seconds, 3),
+                "verdict": agent.record.get("verdict"),
+                "reasons": agent.record.get("reasons", []),
                 "record": agent.record,
             }
         )
@@ -151,6 +157,10 @@ def fit(
         click.echo(f"probe: {agent.record['probe']}")
     if agent.record.get("behaviour_estimated"):
         click.echo("The behaviour's probabilities were not logged; they are estimated.")
+    if "verdict" in agent.record:
+        click.echo(f"verdict: {agent.record['verdict']}")
+        for reason in agent.record["reasons"]:
+            click.echo(f"  {reason}")
 
 
 def _held_out(held: dict[str, Any]) -> str:

@@ -85,7 +85,15 @@ class Replay:
                 raise TrainingError(
                     f"The {name[1:]} handed to control are not all finite; validate the dataset."
                 )
-        self.largest_reward = float(self._rewards.max())
+        ended = self._terminals > 0
+        self.largest_size = float(self._rewards.abs().max())
+        """Of the rewards."""
+        self.largest_going = float(self._rewards[~ended].max()) if not bool(ended.all()) else 0.0
+        """The largest reward of a step after which the episode goes on; 0 if there is none."""
+        self.largest_ending = float(self._rewards[ended].max()) if bool(ended.any()) else None
+        """The largest reward of a step that ends an episode, if any does."""
+        self.longest = longest_run(np.asarray(row, dtype=np.int64))
+        """Steps of the longest episode."""
 
     def _tabulate(
         self,
@@ -172,3 +180,10 @@ class Replay:
 
 def _tensor(values: NDArray[Any]) -> torch.Tensor:
     return torch.as_tensor(np.array(values, dtype=np.float32, order="C"))
+
+
+def longest_run(row: NDArray[np.int64]) -> int:
+    """The most steps in a row: between episodes `row[N]` skips the last observation."""
+    ends = np.flatnonzero(np.diff(row) != 1)
+    edges = np.concatenate([[-1], ends, [len(row) - 1]])
+    return int(np.diff(edges).max())

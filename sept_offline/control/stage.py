@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+import numpy as np
+
 from sept_offline.agent.networks import MLP, Constrained, Ensemble
 from sept_offline.control.config import ControlConfig
 from sept_offline.control.learner import Learner
@@ -60,12 +62,21 @@ class ControlStage:
                 if not math.isfinite(loss):
                     raise TrainingError(self._explain(loss))
                 losses += loss
-            best = self.learner.q_values(self._watched).max(dim=1).values
         return {
             "loss": losses / count if count else math.nan,
-            "max_q": float(best.mean()),
+            "max_q": self.max_q(),
             "max_q_bound": self.bound,
         }
+
+    def max_q(self) -> float:
+        """Mean value of the best action at some logged states."""
+        with one_thread():
+            return float(self.learner.q_values(self._watched).max(dim=1).values.mean())
+
+    @property
+    def reward_size(self) -> float:
+        """The size of the largest reward, in the form control learns from."""
+        return self._replay.largest_size
 
     def _fill(self) -> None:
         size = self.config.batch_size * self.config.members
@@ -74,13 +85,23 @@ class ControlStage:
 
     @property
     def bound(self) -> float:
-        """The most an episode without end can return: r_max / (1 − γ), or 0 if all rewards cost."""
-        return max(self._replay.largest_reward, 0.0) / (1 - self.config.gamma)
+        """The most that the logged rewards allow an episode of the longest logged length to return.
+
+        The largest reward of a step that goes on, at every step, and once the largest of one that
+        ends the episode, at whatever step is best; discounted, in the form control learns from.
+        """
+        replay, gamma = self._replay, self.config.gamma
+        steps = np.arange(replay.longest + 1)
+        going = replay.largest_going * (1 - gamma**steps) / (1 - gamma)
+        if replay.largest_ending is None:
+            return float(going[-1])
+        ending = going[:-1] + gamma ** steps[:-1] * replay.largest_ending
+        return float(max(going[-1], ending.max()))
 
     def _explain(self, loss: float) -> str:
-        if abs(self._replay.largest_reward) > 1e4:
+        if self._replay.largest_size > 1e4:
             cause = (
-                f"rewards as large as {self._replay.largest_reward:.3g}; "
+                f"rewards as large as {self._replay.largest_size:.3g}; "
                 "try control.reward_form=instance or log"
             )
         else:

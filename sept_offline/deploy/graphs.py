@@ -113,7 +113,7 @@ def _encoder(agent: Agent) -> Graph:
     elif isinstance(context, SegmentContext | UnprobedContext):
         segment, mean, log_var = _encoded(graph, context, dim, actions)
         vector = standardised(graph, mean, context.latent_scaler)
-        _tell(graph, mean, log_var, context.dim)
+        _tell(graph, mean, log_var, context.dim, context.uncertainty_scale)
         if context.novelty is not None:
             _novelty(graph, segment, mean, log_var, context.novelty)
     elif isinstance(context, WindowContext):
@@ -155,11 +155,12 @@ def _encoded(
     return segment, *encoded(graph, segment, context.encoder)
 
 
-def _tell(graph: Graph, mean: str, log_var: str, size: int) -> str:
+def _tell(graph: Graph, mean: str, log_var: str, size: int, scale: float = 1.0) -> str:
     """Hand out latent and uncertainty; the deviation `[n, k]` comes back."""
     deviation = graph.op("Exp", graph.op("Mul", log_var, graph.constant(0.5)))
     graph.output("latent", mean, F32, "n", size)
-    graph.output("uncertainty", graph.mean(deviation, 1), F32, "n")
+    uncertainty = graph.op("Mul", graph.mean(deviation, 1), graph.constant(scale))
+    graph.output("uncertainty", uncertainty, F32, "n")
     return deviation
 
 

@@ -75,10 +75,10 @@ class OnnxEpisode:
     def __init__(self, agent: OnnxAgent, seed: int, hidden: Hidden | None) -> None:
         self.agent, self.steps = agent, 0
         self.latent: Array | None = None
-        self.uncertainty: float | None = None
         self.novelty: float | None = None
         self.flagged = False
         described, manifest = agent.context, agent.manifest
+        self.uncertainty: float | None = described.get("uncertainty")
         self._kind = described["kind"]
         self._actions = len(manifest["action_names"])
         self._rng = probe_stream(seed)

@@ -276,13 +276,14 @@ class Tracker:
     """What an episode keeps beside the state; `vector[k]` is what control reads of it."""
 
     latent: Any = None
-    uncertainty: float | None = None
+    uncertainty: float | None
     novelty: float | None = None
     flagged = False
 
     def __init__(self, agent: Agent, seed: int, hidden: dict[str, float] | None) -> None:
         self.agent, self.time = agent, 0
         self.vector: Any = np.zeros(0, F32)
+        self.uncertainty = agent.context.get("uncertainty")
 
     def step(self, observation: Any, allowed: Any) -> int | None:
         """The tracker's own action, or None where control is to act."""
@@ -360,7 +361,8 @@ class Encoded(Tracker):
         if self.time == self.encoder.steps:
             mean, log_var = self.encoder(self.observations, self.actions)
             self.latent = mean[0]
-            self.uncertainty = float(np.exp(F32(0.5) * log_var[0]).mean())
+            scale = self.agent.context.get("uncertainty_scale", 1.0)
+            self.uncertainty = scale * float(np.exp(F32(0.5) * log_var[0]).mean())
             self.vector = self.scaler(mean[0])
             if self.agent.context["novelty"] is not None:
                 self.novelty = novelty(self.agent, self.observations, self.actions, mean, log_var)

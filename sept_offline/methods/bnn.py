@@ -52,5 +52,8 @@ def untrained(data: Dataset, settings: ControlConfig, seed: int) -> Control:
 
 
 BNN = Method(
-    "bnn", _stages, "A Bayesian model; the policy learns in fictional episodes during the test."
+    "bnn",
+    _stages,
+    "A Bayesian model; the policy learns in fictional episodes during the test.",
+    judged=False,
 )

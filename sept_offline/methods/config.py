@@ -65,6 +65,8 @@ class FitConfig:
     novelty_prior: Literal["normal", "instances"] = "normal"
     """What a latent is compared with: N(0, I), or, for families of a few separate modes, the
     latents of the training instances."""
+    verdict: bool = True
+    """Whether the fit ends with a verdict on what was learned; it may take as long again."""
     fallback: Literal["none", "avg"] = "none"
     """A robust policy to act where an instance is flagged as new."""
     oracle_noise: float = 0.0

@@ -67,4 +67,9 @@ def latents(
     return contexts, instance, weights
 
 
-DPT = Method("dpt", _stages, "A Bayesian model's latent, inferred as it acts, given to the policy.")
+DPT = Method(
+    "dpt",
+    _stages,
+    "A Bayesian model's latent, inferred as it acts, given to the policy.",
+    judged=False,
+)

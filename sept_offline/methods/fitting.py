@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
-from sept_offline.agent import Agent, load_agent
+from sept_offline.agent import Agent, NoContext, load_agent
 from sept_offline.config import to_plain
+from sept_offline.control import ControlStage
 from sept_offline.data import Dataset, load_dataset
-from sept_offline.errors import ConfigError
+from sept_offline.errors import ConfigError, TrainingError
 from sept_offline.family import suggest
 from sept_offline.methods.avg import AVG
 from sept_offline.methods.bnn import BNN
@@ -31,6 +32,8 @@ from sept_offline.methods.sept import SEPT
 from sept_offline.methods.sept_np import SEPT_NP
 from sept_offline.methods.shared import check_data
 from sept_offline.methods.totalvar import TOTALVAR
+from sept_offline.methods.trial import trial
+from sept_offline.methods.verdict import Evidence, Interval, Values, reach
 from sept_offline.progress import Progress, Silent
 from sept_offline.stage import Stage
 from sept_offline.threads import one_thread
@@ -98,6 +101,8 @@ class Fitter:
         self.agent: Agent | None = None
         self._ended = False
         self._begun: tuple[Stages, Stage | Agent] | None = None
+        self._number = 0
+        self._values: Values | None = None
 
     def begin(self) -> None:
         """Make the first stage: a method that cannot begin refuses here, with nothing trained."""
@@ -113,23 +118,13 @@ class Fitter:
 
     def __iter__(self) -> Iterator[Epoch]:
         stages, stage = self._begun or self._first()
-        self._begun = None
-        number = 0
+        self._begun, self._number = None, 0
         while not isinstance(stage, Agent):
-            if self.run is not None:
-                self.run.restore(number, stage)
-            epoch = max(1, -(-stage.total // EPOCHS))
-            self._ended = False
-            while stage.done < stage.total and not self._ended:
-                metrics = stage.advance(epoch - stage.done % epoch)
-                if self.run is not None:
-                    # In this order, so that no update a snapshot holds lacks its metrics.
-                    self.run.log(stage.name, stage.done, metrics)
-                    self.run.save(number, stage, force=stage.done >= stage.total)
-                yield Epoch(stage.name, stage.done, stage.total, metrics)
-            number += 1
+            yield from self._train(stage)
             stage = _next(stages)
         facts: dict[str, Any] = {"fitted_on": fitted_on(self.data)}
+        if self.config.verdict and self.method.judged:
+            facts |= yield from self._judge(stage)
         if self.held_out is not None:
             facts["held_out"] = self.held_out
         named = self.data.metadata.extra.get("family_object")
@@ -140,16 +135,58 @@ class Fitter:
         if self.run is not None:
             self.run.finish(self.agent)
 
+    def _train(self, stage: Stage) -> Generator[Epoch, None, None]:
+        """Advance one stage to its end, from wherever a run left it."""
+        if self.run is not None:
+            self.run.restore(self._number, stage)
+        epoch = max(1, -(-stage.total // EPOCHS))
+        self._ended = False
+        while stage.done < stage.total and not self._ended:
+            metrics = stage.advance(epoch - stage.done % epoch)
+            if self.run is not None:
+                # In this order, so that no update a snapshot holds lacks its metrics.
+                self.run.log(stage.name, stage.done, metrics)
+                self.run.save(self._number, stage, force=stage.done >= stage.total)
+            yield Epoch(stage.name, stage.done, stage.total, metrics)
+        self._number += 1
+        if isinstance(stage, ControlStage) and stage.name == "control":
+            size = max(abs(stage.bound), stage.reward_size)
+            self._values = Values(stage.max_q(), stage.bound, size)
 
-def _next(stages: Stages) -> Stage | Agent:
-    """The next stage of a method, or the agent after its last."""
+    def _judge(self, agent: Agent) -> Generator[Epoch, None, dict[str, Any]]:
+        """Reach a verdict on a fitted agent, for its record."""
+        told = agent.record.get("told")
+        tells = None if told is None else not isinstance(agent.context, NoContext)
+        evidence = Evidence()
+        if tells is not False:
+            stages = trial(self.method, self.data, self.config, self.seed, agent)
+            try:
+                found = _next(stages)
+                while not isinstance(found, Evidence):
+                    yield from self._train(found)
+                    found = _next(stages)
+                evidence = found
+            except TrainingError as problem:
+                evidence = Evidence(missing=f"A second, shorter fit failed: {problem}")
+        if told is not None:
+            interval = Interval(told["apart"], told["low"], told["high"])
+            evidence = replace(evidence, told=interval, tells=tells)
+        evidence = replace(evidence, values=self._values)
+        return {**reach(evidence).summary(), "evidence": asdict(evidence)}
+
+
+Result = TypeVar("Result")
+
+
+def _next(stages: Generator[Stage, None, Result]) -> Stage | Result:
+    """The next stage of a generator, or what it returns after its last."""
     try:
         # what a method computes between its stages must not depend on free cores either
         with one_thread():
             return next(stages)
     except StopIteration as finished:
-        agent: Agent = finished.value
-        return agent
+        result: Result = finished.value
+        return result
 
 
 def _method(name: str) -> Method:

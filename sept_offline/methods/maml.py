@@ -96,5 +96,9 @@ def _stages(data: Dataset, config: FitConfig, seed: int) -> Generator[Stage, Non
 
 
 MAML = Method(
-    "maml", _stages, "One gradient step on the first steps and their rewards: MAML.", segments=True
+    "maml",
+    _stages,
+    "One gradient step on the first steps and their rewards: MAML.",
+    segments=True,
+    judged=False,
 )

@@ -27,5 +27,7 @@ class Method:
     summary: str
     privileged: bool = False
     """Whether it is shown the hidden parameters of the training instances."""
+    judged: bool = True
+    """Whether a fit ends with a verdict: its agents act quickly and need observations alone."""
     segments: bool = False
     """Whether it reads the first T_p steps of every episode, so that none may be shorter."""

@@ -49,4 +49,5 @@ ORACLE = Method(
     _stages,
     "One policy that is told the hidden parameters: the upper bound.",
     privileged=True,
+    judged=False,
 )

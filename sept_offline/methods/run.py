@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
-from sept_offline.agent import Agent, save_agent
+from sept_offline.agent import Agent, load_agent, save_agent
 from sept_offline.agent.store import OURS as AGENT
 from sept_offline.errors import DataError
 from sept_offline.files import (
@@ -49,8 +49,12 @@ RECORDED = {
     "family": (str,),
     "versions": (dict,),
     "metrics": (str,),
+    "verdict": (str,),
+    "reasons": (list,),
 }
 """What else a record may say, and as what."""
+VERDICT = ("verdict", "reasons")
+"""What a run repeats of its agent's record."""
 FOLDERS = {
     "agent": AGENT,
     "checkpoints": re.compile(r"\d+-[\w-]+\.safetensors"),
@@ -220,15 +224,19 @@ class RunDirectory:
         """Remove what a kill in the last moments left lying about."""
         clear_beside(self.path / "agent", AGENT)
         (self.path / ".agent.lock").unlink(missing_ok=True)
-        if self.finished:
-            self._end(record)
+        if self.finished and ("metrics" not in record or (self.path / "checkpoints").exists()):
+            self._end(load_agent(self.path))
 
-    def _end(self, record: dict[str, Any]) -> None:
-        """The agent is there: note how the metrics end; the snapshots are not needed any more."""
+    def _end(self, agent: Agent) -> None:
+        """Note the verdict and how the metrics end; the snapshots are not needed any more."""
+        found = read_record(self.path)
+        record = found | {name: agent.record[name] for name in VERDICT if name in agent.record}
         if "metrics" not in record and (self.path / METRICS).exists():
             rows = read_metrics(self.path / METRICS)
             if rows and rows[-1][-1]:
-                write_json(self.path / RUN, {**record, "metrics": rows[-1][-1]})
+                record = {**record, "metrics": rows[-1][-1]}
+        if record != found:
+            write_json(self.path / RUN, record)
         remove_ours(self.path / "checkpoints", FOLDERS["checkpoints"])
 
     def checkpoint(self, number: int, stage: Stage) -> Path:
@@ -317,7 +325,7 @@ class RunDirectory:
     def finish(self, agent: Agent) -> None:
         """Write the agent; the snapshots are not needed any more."""
         save_agent(agent, self.path / "agent")
-        self._end(read_record(self.path))
+        self._end(agent)
         if self._tensorboard:
             self._tensorboard.close()
 

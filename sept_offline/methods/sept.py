@@ -13,6 +13,7 @@ from sept_offline.agent import (
     Agent,
     InstancePrior,
     NetworkProbe,
+    NoContext,
     Novelty,
     SegmentContext,
     segment_elbo,
@@ -20,6 +21,7 @@ from sept_offline.agent import (
 from sept_offline.agent.networks import Standardiser
 from sept_offline.data import Dataset, Segments
 from sept_offline.latent import InstanceLatentStage, LatentModel, identify
+from sept_offline.latent.telling import Telling, tell
 from sept_offline.methods.config import FitConfig
 from sept_offline.methods.method import Method
 from sept_offline.methods.shared import control_stage, fallback_stage, spaces_of
@@ -27,6 +29,8 @@ from sept_offline.probe import Behaviour, PaperLoopStage, ProbePolicy, ProbeStag
 from sept_offline.seeding import generator, integer
 from sept_offline.stage import Stage
 
+TOLD_SAMPLE = 4000
+"""Segments of each kind, at most, from which it is found what a latent tells."""
 NOVELTY_SAMPLE = 2000
 """Held-out segments, drawn as the probe would meet them, whose ELBOs make the quantiles."""
 
@@ -61,6 +65,21 @@ def probe_infer_control(
     else:
         known = yield from learn_in_turn(fitted, segments, config, seed)
 
+    told = telling(known, segments, fresh, seed)
+    record = known.record | identification(known.latent, segments, fresh)
+    if told is not None:
+        record["told"] = asdict(told)
+        if config.verdict and not told.tells and config.latent.objective == "instance":
+            # Steps spent on a probe would be lost, and its latent noise: act as avg does.
+            control = yield from control_stage(data, config.control, seed)
+            return Agent(
+                name,
+                data.metadata.family or "",
+                spaces_of(data),
+                NoContext(uncertainty=1.0),
+                control,
+                record=record,
+            )
     latent, _ = known.latent.encode(segments)
     scaler = Standardiser.fit(latent)
     control = yield from control_stage(
@@ -77,6 +96,7 @@ def probe_infer_control(
         known.latent.encoder,
         scaler,
         novelty_of(known.latent, known.weights, segments, fresh, config, seed),
+        uncertainty_scale=1.0 if told is None else told.scale,
     )
     return Agent(
         name,
@@ -85,7 +105,7 @@ def probe_infer_control(
         context,
         control,
         fallback,
-        record=known.record | identification(known.latent, segments, fresh),
+        record=record,
     )
 
 
@@ -190,6 +210,33 @@ def identification(
         return {}
     found = identify(latent, pick(segments, ~fresh), pick(segments, fresh))
     return {"identification": asdict(found)}
+
+
+def telling(
+    known: Knowledge, segments: Segments, fresh: NDArray[np.bool_], seed: int
+) -> Telling | None:
+    """What latents of held-out segments, drawn as the probe would, tell; None if there are none."""
+    rng = generator(seed, "told")
+    asked = rng.permutation(np.flatnonzero(fresh))[:TOLD_SAMPLE]
+    reference = rng.permutation(np.flatnonzero(~fresh))[:TOLD_SAMPLE]
+    if not len(asked):
+        return None
+    rows = np.zeros(len(fresh), dtype=bool)
+    rows[asked] = rows[reference] = True
+    mean, log_variance = known.latent.encode(pick(segments, rows))
+    new, instance = fresh[rows], segments.instance[rows]
+    weights = known.weights[rows][new]
+    if not weights.sum() > 0:
+        weights = np.ones(len(weights))
+    return tell(
+        mean[~new],
+        instance[~new],
+        mean[new],
+        np.exp(0.5 * log_variance[new]),
+        instance[new],
+        weights,
+        rng,
+    )
 
 
 def novelty_of(

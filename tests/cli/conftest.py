@@ -12,6 +12,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from commands import run
 
 QUICK = """
+verdict = false
 [latent]
 updates = 20
 [probe]

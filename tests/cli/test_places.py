@@ -30,7 +30,8 @@ def pumps(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 propensities=np.full((4, 2), 0.5),
             )
     (folder / "few.toml").write_text(
-        "[latent]\nupdates = 5\n[probe]\nsteps = 2\n[control]\nupdates = 5\nhidden = [16]\n"
+        "verdict = false\n[latent]\nupdates = 5\n"
+        "[probe]\nsteps = 2\n[control]\nupdates = 5\nhidden = [16]\n"
     )
     return folder
 

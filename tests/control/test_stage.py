@@ -132,8 +132,25 @@ def test_metrics_and_bound() -> None:
     metrics = stage.advance(100)
     assert stage.done == 100
     assert metrics["loss"] > 0
-    assert metrics["max_q_bound"] == pytest.approx((23 / 24) / 0.01, rel=1e-5)
+    # three steps that go on and one that ends, each with the largest reward of its kind
+    going = (1 + 0.99 + 0.99**2) * 22 / 24
+    assert metrics["max_q_bound"] == pytest.approx(going + 0.99**3 * 23 / 24, rel=1e-5)
     assert metrics["max_q"] < metrics["max_q_bound"]
+
+
+def test_where_steps_cost_the_best_is_to_end_at_once() -> None:
+    ends = np.arange(24) % LENGTH == LENGTH - 1
+    cost = ControlStage(
+        make_replay(rewards=np.where(ends, 5.0, -1.0), terminals=ends), CONFIG, 0, num_actions=2
+    )
+    assert cost.bound == pytest.approx(5.0)
+    never = ControlStage(
+        make_replay(rewards=np.full(24, 2.0), terminals=np.zeros(24, dtype=bool)),
+        replace(CONFIG, gamma=0.5),
+        0,
+        num_actions=2,
+    )
+    assert never.bound == pytest.approx(2 * (1 + 0.5 + 0.25 + 0.125))
 
 
 def test_watching_changes_nothing() -> None:

@@ -12,6 +12,7 @@ import pytest
 import sept_offline as so
 
 QUICK = {
+    "verdict": False,
     "latent": {"updates": 60},
     "probe": {"steps": 20},
     "control": {"updates": 150, "hidden": [64, 64]},

@@ -21,6 +21,7 @@ from sept_offline.methods.run import RunDirectory
 from tests.methods.two_step import log_two_step, two_step
 
 SMALL: dict[str, Any] = {
+    "verdict": False,
     "control": {
         "hidden": [32, 32],
         "updates": 400,

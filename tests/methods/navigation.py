@@ -14,6 +14,7 @@ from simulators.families import navigation2d
 WEST, NORTH, EAST, SOUTH = range(4)
 SMALL: dict[str, Any] = {
     "probe_steps": 1,
+    "verdict": False,
     "latent": {"dim": 2, "updates": 300, "hidden": 48, "transitions": 256, "segments": 64},
     "probe": {"steps": 60},
     "control": {

@@ -157,7 +157,13 @@ def test_logs_without_probabilities(
                 terminated=e.terminated,
                 truncated=e.truncated,
             )
-    few = ["latent.updates=10", "probe.steps=5", "control.updates=20", "control.hidden=[16]"]
+    few = [
+        "verdict=false",
+        "latent.updates=10",
+        "probe.steps=5",
+        "control.updates=20",
+        "control.hidden=[16]",
+    ]
     code, out, _ = command(capsys, bare, tmp_path / "run", few, "--json")
     assert code == 0
     assert json.loads(out)["record"]["behaviour_estimated"] is True
@@ -301,7 +307,13 @@ def test_a_probe_length_is_proposed_that_these_logs_have(
     shortest: int, proposed: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     data = written(tmp_path / "pumps.h5", length=shortest, probe_steps=None)
-    few = ["latent.updates=5", "probe.steps=2", "control.updates=5", "control.hidden=[16]"]
+    few = [
+        "verdict=false",
+        "latent.updates=5",
+        "probe.steps=2",
+        "control.updates=5",
+        "control.hidden=[16]",
+    ]
     code, _, said = command(capsys, data, tmp_path / "run", few)
     assert code == 2 and f"the shortest episode has {shortest}." in said
     advice = f"probe_steps={proposed}"
@@ -343,7 +355,13 @@ def test_a_loss_that_is_not_finite_stops_with_stage_step_and_cause(
     setting: str, words: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     data = written(tmp_path / "pumps.h5")
-    few = ["latent.updates=40", "probe.steps=5", "control.updates=200", "control.hidden=[16]"]
+    few = [
+        "verdict=false",
+        "latent.updates=40",
+        "probe.steps=5",
+        "control.updates=200",
+        "control.hidden=[16]",
+    ]
     code, _, said = command(capsys, data, tmp_path / "run", [*few, setting])
     assert code == 1
     for word in words:

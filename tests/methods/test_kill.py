@@ -18,6 +18,7 @@ from tests.processes import Process, start
 
 DRIVER = Path(__file__).parent / "drive_fit.py"
 SETTINGS = (
+    "verdict=false",
     "fallback=avg",
     "latent.updates=60",
     "latent.hidden=32",

@@ -233,6 +233,7 @@ def test_episodes_are_held_out_where_instances_are_few(data: Dataset) -> None:
 
 
 TINY: dict[str, Any] = {
+    "verdict": False,
     "latent": {"updates": 20, "dim": 2},
     "probe": {"steps": 5},
     "control": {"updates": 20, "hidden": [16]},

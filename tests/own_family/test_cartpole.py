@@ -19,6 +19,7 @@ from tests.margins import Margins
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 QUICK: dict[str, Any] = {
+    "verdict": False,
     "latent": {"updates": 300},
     "control": {
         "updates": 1500,

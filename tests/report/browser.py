@@ -15,6 +15,7 @@ MISSING = "no browser is installed (chromium): the page is not tried in one"
 ATTACK = "<script>alert(1)</script>"
 """What an instance may be called; no dialog may ever open."""
 FEW: dict[str, Any] = {
+    "verdict": False,
     "latent": {"updates": 20, "hidden": 16, "encoder_units": 16, "decoder_units": 16},
     "probe": {"steps": 10},
     "control": {"updates": 20, "hidden": [16]},

@@ -18,7 +18,10 @@ import sept_offline as so
 from sept_offline.cli import main
 
 ROOT = Path(__file__).parents[2]
-SETTINGS = {"control": {"updates": 40, "hidden": [4], "batch_size": 4, "members": 1}}
+SETTINGS = {
+    "verdict": False,
+    "control": {"updates": 40, "hidden": [4], "batch_size": 4, "members": 1},
+}
 
 
 def fuzz_module() -> ModuleType:

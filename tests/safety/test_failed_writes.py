@@ -15,7 +15,10 @@ from tests.safety.failing import failing
 
 Command = Callable[..., tuple[int, str]]
 SMALL = ("--behaviour", "random", "--episodes", "6", "--max-steps", "6", "--quiet")
-TINY = ("--set", "control.updates=2", "--set", "control.hidden=[4]", "--set", "control.members=1")
+TINY = (
+    *("--no-verdict", "--set", "control.updates=2"),
+    *("--set", "control.hidden=[4]", "--set", "control.members=1"),
+)
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -23,9 +24,14 @@ class EncodedContext:
     learns = False
 
     def __init__(
-        self, encoder: SegmentEncoder, latent_scaler: Standardiser, novelty: Novelty | None
+        self,
+        encoder: SegmentEncoder,
+        latent_scaler: Standardiser,
+        novelty: Novelty | None,
+        uncertainty_scale: float,
     ) -> None:
         self.encoder, self.latent_scaler, self.novelty = encoder, latent_scaler, novelty
+        self.uncertainty_scale = uncertainty_scale
         self.dim = encoder.latent_dim
         if latent_scaler.dim != self.dim:
             raise AgentError(
@@ -61,6 +67,7 @@ class EncodedContext:
             "latent_dim": self.dim,
             "encoder": self.encoder.describe(),
             "novelty": None if self.novelty is None else self.novelty.describe(),
+            "uncertainty_scale": self.uncertainty_scale,
         }
 
 
@@ -92,7 +99,7 @@ class Encoding(Tracker):
         context = self._encoded
         mean, log_var = context.encoder.encode(self._observations, self._actions)
         self.latent = mean[0]
-        self.uncertainty = float(np.exp(0.5 * log_var[0]).mean())
+        self.uncertainty = context.uncertainty_scale * float(np.exp(0.5 * log_var[0]).mean())
         self.vector = context.latent_scaler(mean[0])
         if context.novelty is not None:
             share = context.novelty.quantile(self._observations, self._actions, mean, log_var)
@@ -103,12 +110,19 @@ class Encoding(Tracker):
 
 def encoded_parts(
     arrays: Arrays, description: Any, prefix: str
-) -> tuple[SegmentEncoder, Standardiser, Novelty | None]:
-    """The encoder, the latent's scaler and the measure of novelty an `EncodedContext` wrote."""
+) -> tuple[SegmentEncoder, Standardiser, Novelty | None, float]:
+    """Encoder, scaler of the latent, novelty and scale of the uncertainty of an `EncodedContext`.
+
+    Agents of earlier versions have no scale: their uncertainty is the posterior's own.
+    """
     encoder = field(description, "encoder", dict)
     novelty = description.get("novelty") if isinstance(description, Mapping) else None
+    scale = field({"uncertainty_scale": 1.0} | description, "uncertainty_scale", float)
+    if not 0 < scale < math.inf:
+        raise AgentError(f"The agent's uncertainty_scale is {scale}; the agent is damaged.")
     return (
         encoder_from_arrays(arrays, encoder, f"{prefix}.encoder"),
         Standardiser.from_arrays(arrays, f"{prefix}.latent"),
         None if novelty is None else Novelty.from_arrays(arrays, novelty, f"{prefix}.novelty"),
+        scale,
     )

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from sept_offline.agent.contexts.base import EMPTY, Tracker
 from sept_offline.agent.networks import Arrays
+from sept_offline.agent.reading import field
 from sept_offline.family import Hidden
 
 if TYPE_CHECKING:
@@ -15,7 +16,11 @@ if TYPE_CHECKING:
 
 
 class NoContext:
-    """The state alone: the robust policy `avg`."""
+    """The state alone: the robust policy `avg`.
+
+    `uncertainty` is what its episodes say of themselves: 1 where a latent was tried and told
+    nothing, None where none was.
+    """
 
     kind = "none"
     dim = 0
@@ -23,9 +28,14 @@ class NoContext:
     learns = False
     probe_steps = 0
 
+    def __init__(self, uncertainty: float | None = None) -> None:
+        self.uncertainty = uncertainty
+
     def begin(self, seed: int, hidden: Hidden | None, control: Control) -> Tracker:
         """A tracker with nothing in it."""
-        return Tracker(EMPTY)
+        tracker = Tracker(EMPTY)
+        tracker.uncertainty = self.uncertainty
+        return tracker
 
     def check(self, observation_dim: int, num_actions: int) -> None:
         """Nothing can be wrong."""
@@ -35,10 +45,14 @@ class NoContext:
         return {}
 
     def describe(self) -> dict[str, Any]:
-        """Its kind."""
-        return {"kind": self.kind}
+        """Its kind, and the uncertainty if there is one."""
+        if self.uncertainty is None:
+            return {"kind": self.kind}
+        return {"kind": self.kind, "uncertainty": self.uncertainty}
 
     @classmethod
     def from_arrays(cls, arrays: Arrays, description: Any, prefix: str) -> NoContext:
         """What `to_arrays(prefix)` and `describe()` wrote."""
-        return cls()
+        if "uncertainty" not in description:
+            return cls()
+        return cls(field(description, "uncertainty", float))

@@ -32,8 +32,9 @@ class SegmentContext(EncodedContext):
         encoder: SegmentEncoder,
         latent_scaler: Standardiser,
         novelty: Novelty | None = None,
+        uncertainty_scale: float = 1.0,
     ) -> None:
-        super().__init__(encoder, latent_scaler, novelty)
+        super().__init__(encoder, latent_scaler, novelty, uncertainty_scale)
         self.probe, self.probe_steps = probe, encoder.steps
 
     def begin(self, seed: int, hidden: Hidden | None, control: Control) -> Tracker:

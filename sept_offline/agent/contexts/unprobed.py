@@ -34,8 +34,9 @@ class UnprobedContext(EncodedContext):
         encoder: SegmentEncoder,
         latent_scaler: Standardiser,
         novelty: Novelty | None = None,
+        uncertainty_scale: float = 1.0,
     ) -> None:
-        super().__init__(encoder, latent_scaler, novelty)
+        super().__init__(encoder, latent_scaler, novelty, uncertainty_scale)
         self.start: Array = np.ascontiguousarray(start, dtype=np.float32)
         if self.start.shape != (self.dim,):
             raise AgentError(

@@ -1,0 +1,282 @@
+"""The second, shorter fit behind a verdict: tried on episodes it has not seen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sept_offline.agent import Agent, SegmentContext
+from sept_offline.control import prepare_rewards
+from sept_offline.data import Dataset
+from sept_offline.dynamics.columns import Columns
+from sept_offline.dynamics.outcome import OutcomeStage
+from sept_offline.dynamics.world import WorldStage, roll_out
+from sept_offline.errors import ConfigError, DataError, TrainingError
+from sept_offline.latent.arrays import Doubles, Integers
+from sept_offline.latent.telling import tell
+from sept_offline.methods.avg import AVG
+from sept_offline.methods.config import FitConfig
+from sept_offline.methods.hold_out import choose_hold_out
+from sept_offline.methods.method import Method
+from sept_offline.methods.shared import check_data
+from sept_offline.methods.verdict import Evidence, Interval
+from sept_offline.seeding import generator, integer
+from sept_offline.stage import Stage
+
+HELD_OUT = 0.2
+"""Share of instances (of few instances, episodes) that the second fit does not see."""
+SHORT = 1 / 3
+"""Share of control's updates that the second fit makes."""
+ROLLOUTS = 120
+"""Episodes in learned dynamics, spread evenly over what was held out."""
+SEGMENTS = 4000
+"""Held-out segments that are looked at, at most."""
+CONFIDENCE = 0.95
+DRAWS = 1000
+MANY = 10
+"""From this number of held-out instances on, the bootstrap draws instances; below, episodes."""
+
+
+def trial(
+    method: Method, data: Dataset, config: FitConfig, seed: int, agent: Agent
+) -> Generator[Stage, None, Evidence]:
+    """Fit again without a share of the data, and `avg` beside it; try both where they were not."""
+    seed = integer(seed, "trial")
+    try:
+        held, record = choose_hold_out(data, HELD_OUT, seed)
+        kept, unseen = data.select(~held), data.select(held)
+        check_data(kept, config.probe_steps if method.segments else 0)
+    except (DataError, ConfigError):
+        why = "There are too few episodes to hold some out and try the agent on them. Log more."
+        return Evidence(missing=why)
+    short = shortened(config)
+    own = yield from _renamed(method.stages(kept, short, seed), "trial")
+    average = None
+    if method.name != AVG.name:
+        average = yield from _renamed(AVG.stages(kept, short, seed), "trial-avg")
+    try:
+        place = yield from _tried_in(data, unseen, config, seed)
+    except TrainingError as problem:
+        return Evidence(missing=f"No dynamics could be learned to try the agent in: {problem}")
+
+    mine, second = place.returns(agent), place.returns(own)
+    evidence = Evidence(
+        held_out=record["by"],
+        above_logs=place.difference(mine, None),
+        seeds_differ=float((second - mine).mean()),
+    )
+    if average is not None:
+        evidence = replace(evidence, above_avg=place.difference(second, place.returns(average)))
+    if isinstance(own.context, SegmentContext):
+        evidence = replace(evidence, **_told(own.context, kept, unseen, record["by"], seed))
+    return evidence
+
+
+def shortened(config: FitConfig) -> FitConfig:
+    """The same fit with fewer updates of control, and always with a probe."""
+    updates = max(1, round(SHORT * config.control.updates))
+    return replace(config, verdict=False, control=replace(config.control, updates=updates))
+
+
+def _renamed(stages: Generator[Stage, None, Agent], prefix: str) -> Generator[Stage, None, Agent]:
+    """The same stages under names of their own."""
+    while True:
+        try:
+            stage = next(stages)
+        except StopIteration as finished:
+            agent: Agent = finished.value
+            return agent
+        stage.name = f"{prefix}-{stage.name}"
+        yield stage
+
+
+@dataclass(frozen=True)
+class Place:
+    """Learned dynamics of the held-out episodes' instances, and what was logged there.
+
+    starts `[n, d]`, instance `[n]`: where the rollouts begin; logged `[E]`: returns of the held-out
+    episodes of the instances logged_instance `[E]`, in standard deviations, as all returns here.
+    """
+
+    roll: Callable[[Agent], Doubles]
+    instance: Integers
+    logged: Doubles
+    logged_instance: Integers
+    unit: float
+    rng: Callable[[], np.random.Generator]
+
+    def returns(self, agent: Agent) -> Doubles:
+        """What the agent earns in each rollout, `[n]`."""
+        return self.roll(agent) / self.unit
+
+    def difference(self, first: Doubles, second: Doubles | None) -> Interval:
+        """Mean of `first[n]` less `second[n]`, pairwise; or less the logged returns."""
+        if second is not None:
+            return _bootstrap(first - second, self.instance, self.rng())
+        means = {
+            code: self.logged[self.logged_instance == code].mean()
+            for code in np.unique(self.logged_instance)
+        }
+        against = np.array([means[code] for code in self.instance])
+        return _bootstrap(first - against, self.instance, self.rng())
+
+
+def _tried_in(
+    data: Dataset, unseen: Dataset, config: FitConfig, seed: int
+) -> Generator[Stage, None, Place]:
+    """Learn the dynamics of all instances, and choose where rollouts begin."""
+    steps = data.steps()
+    columns = Columns.fit(steps)
+    world = WorldStage(
+        steps,
+        columns,
+        config.latent.updates,
+        integer(seed, "world"),
+        num_actions=data.num_actions,
+        num_instances=len(data.instances),
+    )
+    world.name = "trial-world"
+    yield world
+    form = replace(config.control, goal_shift=None)
+    rewards = prepare_rewards(steps.rewards, steps.terminations, steps.instance, form)
+    outcome = OutcomeStage(
+        steps,
+        rewards,
+        steps.terminations,
+        columns,
+        replace(config.dynamics, outcome_updates=config.latent.updates),
+        integer(seed, "outcome"),
+        num_actions=data.num_actions,
+    )
+    outcome.name = "trial-outcome"
+    yield outcome
+
+    returns = np.bincount(np.cumsum(steps.time == 0) - 1, weights=rewards)
+    chosen = np.isin(data.episode_index.number, unseen.episode_index.number)
+    first = steps.observations[steps.row[steps.time == 0]][chosen]
+    owner = data.episode_index.instance[chosen]
+    rows = _spread(owner, generator(seed, "starts"))
+    horizon = int(data.episode_index.length.max())
+
+    def roll(agent: Agent) -> Doubles:
+        return roll_out(
+            world, outcome.outcome, agent, first[rows], owner[rows], horizon, integer(seed, "roll")
+        )
+
+    unit = float(returns.std()) or 1.0
+    return Place(
+        roll,
+        owner[rows],
+        returns[chosen] / unit,
+        owner,
+        unit,
+        lambda: generator(seed, "bootstrap"),
+    )
+
+
+def _spread(owner: Integers, rng: np.random.Generator) -> Integers:
+    """`ROLLOUTS` positions in `owner[E]` or a few more, as many of each instance."""
+    present = np.unique(owner)
+    each = -(-ROLLOUTS // len(present))
+    picked = [np.resize(rng.permutation(np.flatnonzero(owner == code)), each) for code in present]
+    return np.concatenate(picked)
+
+
+def _bootstrap(values: Doubles, instance: Integers, rng: np.random.Generator) -> Interval:
+    """Of the mean of `values[n]`: over instances where there are many, else over rollouts."""
+    present, place = np.unique(instance, return_inverse=True)
+    groups = place if len(present) >= MANY else np.arange(len(values))
+    counts = np.bincount(groups)
+    means = np.bincount(groups, weights=values) / counts
+    drawn = rng.integers(len(means), size=(DRAWS, len(means)))
+    low, high = np.quantile(means[drawn].mean(axis=1), [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
+    return Interval(float(means.mean()), float(low), float(high))
+
+
+def _told(
+    context: SegmentContext, kept: Dataset, unseen: Dataset, by: str, seed: int
+) -> dict[str, Any]:
+    """Whether the second fit's latent tells what it has not seen, and explains its steps."""
+    encoder, steps = context.encoder, context.probe_steps
+    asked = unseen.segments(steps)
+    rng = generator(seed, "told")
+    rows = np.sort(rng.permutation(len(asked.actions))[:SEGMENTS])
+    mean, log_variance = encoder.encode(asked.observations[rows], asked.actions[rows])
+    deviation, instance = np.exp(0.5 * log_variance), asked.instance[rows]
+    if by == "instances":
+        # Their centres come from one half of their episodes, the segments asked from the other.
+        half = _halves(instance, rng)
+        known, known_instance = mean[half], instance[half]
+    else:
+        half = np.zeros(len(rows), dtype=bool)
+        reference = kept.segments(steps)
+        some = np.sort(rng.permutation(len(reference.actions))[:SEGMENTS])
+        known, _ = encoder.encode(reference.observations[some], reference.actions[some])
+        known_instance = reference.instance[some]
+    if len(np.unique(known_instance)) < 2 or half.all():
+        return {}
+    found = tell(
+        known,
+        known_instance,
+        mean[~half],
+        deviation[~half],
+        instance[~half],
+        np.ones(int((~half).sum())),
+        rng,
+    )
+    told: dict[str, Any] = {
+        "unseen": Interval(found.apart, found.low, found.high),
+        "unseen_tells": found.tells,
+    }
+    if context.novelty is not None:
+        gain = _explained(context, unseen, mean, asked.episode[rows], instance, rng)
+        if gain is not None:
+            told["explained"] = gain
+    return told
+
+
+def _halves(instance: Integers, rng: np.random.Generator) -> NDArray[np.bool_]:
+    """Which rows belong to the first half of their instance's, at random."""
+    half = np.zeros(len(instance), dtype=bool)
+    for code in np.unique(instance):
+        own = rng.permutation(np.flatnonzero(instance == code))
+        half[own[: (len(own) + 1) // 2]] = True
+    return half
+
+
+def _explained(
+    context: SegmentContext,
+    unseen: Dataset,
+    latent: NDArray[Any],
+    episode: Integers,
+    instance: Integers,
+    rng: np.random.Generator,
+) -> Interval | None:
+    """What held-out steps gain in likelihood by their own latent over one of another instance."""
+    assert context.novelty is not None
+    steps = unseen.steps()
+    order = np.argsort(episode)
+    place = np.searchsorted(episode[order], steps.episode)
+    here = (place < len(order)) & (
+        episode[order][np.minimum(place, len(order) - 1)] == steps.episode
+    )
+    rows = rng.permutation(np.flatnonzero(here))[:SEGMENTS]
+    mine = order[place[rows]]
+    other = rng.permutation(len(latent))[np.arange(len(rows)) % len(latent)]
+    differs = instance[other] != instance[mine]
+    rows, mine, other = rows[differs], mine[differs], other[differs]
+    if not len(rows):
+        return None
+    pairs = np.stack(
+        [steps.observations[steps.row[rows]], steps.observations[steps.row[rows] + 1]], axis=1
+    )
+    actions = steps.actions[rows][:, None]
+    decoder = context.novelty.decoder
+    gain = decoder.log_prob(pairs, actions, latent[mine]) - decoder.log_prob(
+        pairs, actions, latent[other]
+    )
+    return _bootstrap(gain, instance[mine], rng)

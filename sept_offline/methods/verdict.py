@@ -1,0 +1,175 @@
+"""Is what was learned of use? `usable`, `doubtful` or `not usable`, by a written rule."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Word = Literal["usable", "doubtful", "not usable"]
+
+BEYOND = 0.1
+"""Values this share of the bound's size above the bound are doubtful."""
+FAR_BEYOND = 1.0
+"""Values this share of the bound's size above the bound have diverged."""
+APART = 1.0
+"""A fit that earns this many standard deviations of the logged returns less than a shorter one does
+not agree with it."""
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A mean with its interval."""
+
+    mean: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{self.mean:.3g} [{self.low:.3g}, {self.high:.3g}]"
+
+
+@dataclass(frozen=True)
+class Values:
+    """Control's values at logged states, in the form of the rewards that it learns from."""
+
+    mean: float
+    """Of the best action's value."""
+    bound: float
+    """The most that the logged rewards allow."""
+    size: float
+    """The larger of the bound's size and the rewards'."""
+
+    @property
+    def excess(self) -> float:
+        """By how much the mean is above the bound, in shares of the size."""
+        return (self.mean - self.bound) / max(self.size, 1e-12)
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What a verdict is reached from; None where a question does not arise or was not answered."""
+
+    told: Interval | None = None
+    """Share of comparisons in which a held-out segment lies nearer to its own instance than to
+    another; 0.5 by chance."""
+    tells: bool | None = None
+    """Whether that is more than chance."""
+    unseen: Interval | None = None
+    """The same of instances (or, of few instances, episodes) kept from a second, shorter fit."""
+    unseen_tells: bool | None = None
+    """Whether that is more than chance."""
+    held_out: str = "episodes"
+    """What the second fit did not see: "instances" or "episodes"."""
+    explained: Interval | None = None
+    """Log-likelihood of held-out steps with the own latent, less that with another instance's."""
+    values: Values | None = None
+    above_avg: Interval | None = None
+    """Return of the second fit less that of `avg`, in learned dynamics of what was held out, in
+    standard deviations of the logged returns."""
+    above_logs: Interval | None = None
+    """Return of the agent less what was logged, there and in those units."""
+    seeds_differ: float | None = None
+    """Return of the second fit less that of the agent, there and in those units."""
+    missing: str | None = None
+    """Why the second fit was not made."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One word, and the sentences behind it, those against a better word first."""
+
+    verdict: Word
+    reasons: tuple[str, ...]
+
+    def summary(self) -> dict[str, Any]:
+        """As the record of an agent holds it."""
+        return {"verdict": self.verdict, "reasons": list(self.reasons)}
+
+
+def reach(evidence: Evidence) -> Verdict:
+    """The verdict that the evidence supports.
+
+    not usable: the latent does not tell instances apart better than chance, on held-out episodes or
+    in the second fit; or control earns less than `avg` there; or its values have diverged.
+    doubtful: control is not shown to earn more than `avg`, or earns less than the logs; the decoder
+    explains no more with the latent; values are above what rewards allow; a shorter fit earns
+    more; or no second fit could be made. usable: all else.
+    """
+    bad: list[str] = []
+    doubts: list[str] = []
+    good: list[str] = []
+    _judge_latent(evidence, bad, doubts, good)
+    _judge_control(evidence, bad, doubts, good)
+    if evidence.missing is not None:
+        doubts.append(evidence.missing)
+    word: Word = "not usable" if bad else "doubtful" if doubts else "usable"
+    return Verdict(word, (*bad, *doubts, *good))
+
+
+def _judge_latent(evidence: Evidence, bad: list[str], doubts: list[str], good: list[str]) -> None:
+    if evidence.told is not None and not evidence.tells:
+        bad.append(
+            f"The latent does not tell instances apart: {_told(evidence.told)}; the agent acts as "
+            "avg does, without a probe. Log first steps that differ more between instances, or "
+            "try a longer probe (--set probe_steps=…)."
+        )
+    elif evidence.unseen is not None and not evidence.unseen_tells:
+        bad.append(
+            f"The latent does not tell {evidence.held_out} apart that it has not seen: "
+            f"{_told(evidence.unseen)}. Log more instances, or try a longer probe "
+            "(--set probe_steps=…)."
+        )
+    else:
+        found = evidence.unseen or evidence.told
+        if found is not None:
+            good.append(f"The latent tells unseen {evidence.held_out} apart: {_told(found)}.")
+    explained = evidence.explained
+    if explained is not None and explained.low <= 0:
+        doubts.append(
+            f"The decoder explains held-out steps no better with their own latent: {explained} "
+            "nats a step. Try more latent updates (--set latent.updates=…)."
+        )
+
+
+def _told(found: Interval) -> str:
+    return (
+        f"a segment lies nearer to its own instance in {found.mean:.0%} of comparisons "
+        f"[{found.low:.0%}, {found.high:.0%}], by chance in 50 %"
+    )
+
+
+def _judge_control(evidence: Evidence, bad: list[str], doubts: list[str], good: list[str]) -> None:
+    values = evidence.values
+    if values is not None and values.excess > BEYOND:
+        (bad if values.excess > FAR_BEYOND else doubts).append(
+            f"Control expects {values.mean:.3g} on average, more than the {values.bound:.3g} that "
+            "the logged rewards allow. Try --control discrete_cql, or fewer updates "
+            "(--set control.updates=…)."
+        )
+    better = evidence.above_avg
+    if better is not None:
+        where = f"in learned dynamics of unseen {evidence.held_out}, in standard deviations of "
+        where += "logged returns"
+        if better.high < 0:
+            bad.append(f"It earns less than avg: {better} {where}. Use --method avg.")
+        elif better.low <= 0:
+            doubts.append(
+                f"It is not shown to earn more than avg: {better} {where}. Compare with --method "
+                "avg, or log more."
+            )
+        else:
+            good.append(f"It earns more than avg: {better} {where}.")
+    logged = evidence.above_logs
+    if logged is not None:
+        if logged.high < 0:
+            doubts.append(
+                f"It earns less than the logs: {logged} standard deviations of logged returns. "
+                "Try --control discrete_cql or more updates (--set control.updates=…)."
+            )
+        elif logged.low > 0:
+            good.append(f"It earns more than the logs: {logged} standard deviations.")
+    if evidence.seeds_differ is not None and evidence.seeds_differ > APART:
+        doubts.append(
+            f"A second, shorter fit earns {evidence.seeds_differ:.2g} standard deviations of "
+            "logged returns more: fits differ. Fit several seeds and compare them."
+        )

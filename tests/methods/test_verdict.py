@@ -1,0 +1,108 @@
+"""The verdict: its rule, and what it says of logs whose instances differ, and of mixed-up ones."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sept_offline as so
+from sept_offline.agent import NoContext
+from sept_offline.config import merge
+from sept_offline.data import DatasetWriter
+from sept_offline.methods.verdict import Evidence, Interval, Values, Word, reach
+from tests.margins import Margins
+from tests.methods.navigation import SMALL, log_navigation
+
+SURE = Interval(0.9, 0.8, 1.0)
+GOOD = Evidence(
+    told=SURE,
+    tells=True,
+    unseen=SURE,
+    unseen_tells=True,
+    held_out="instances",
+    explained=Interval(1.0, 0.5, 1.5),
+    values=Values(1.0, 2.0, 2.0),
+    above_avg=Interval(0.5, 0.2, 0.8),
+    above_logs=Interval(1.0, 0.5, 1.5),
+    seeds_differ=0.1,
+)
+CHANCE = Interval(0.5, 0.4, 0.6)
+
+
+@pytest.mark.parametrize(
+    ("change", "word", "said"),
+    [
+        ({}, "usable", "earns more than avg"),
+        ({"told": CHANCE, "tells": False}, "not usable", "acts as avg does"),
+        ({"unseen": CHANCE, "unseen_tells": False}, "not usable", "instances apart that it has"),
+        ({"above_avg": Interval(-0.5, -0.8, -0.2)}, "not usable", "earns less than avg"),
+        ({"above_avg": Interval(0.1, -0.2, 0.4)}, "doubtful", "not shown to earn more than avg"),
+        ({"above_logs": Interval(-0.5, -0.8, -0.2)}, "doubtful", "less than the logs"),
+        ({"explained": Interval(0.0, -0.1, 0.1)}, "doubtful", "no better with their own latent"),
+        ({"values": Values(2.5, 2.0, 2.0)}, "doubtful", "more than the 2 that"),
+        ({"values": Values(21.0, 5.0, 5.0)}, "not usable", "more than the 5 that"),
+        ({"seeds_differ": 1.5}, "doubtful", "fits differ"),
+        ({"missing": "There are too few episodes."}, "doubtful", "too few episodes"),
+    ],
+)
+def test_the_rule(change: dict[str, Any], word: Word, said: str) -> None:
+    found = reach(replace(GOOD, **change))
+    assert found.verdict == word
+    # what speaks against a better word comes first
+    assert said in (found.reasons[0] if word != "usable" else " ".join(found.reasons))
+
+
+def test_nothing_is_said_of_what_was_not_asked() -> None:
+    assert reach(Evidence()).reasons == ()
+
+
+LEARNING = merge(
+    SMALL, {"verdict": True, "held_out": 0.3, "latent": {"updates": 300}, "probe": {"steps": 30}}
+)
+
+
+def permuted(path: Path, out: Path) -> Path:
+    """The same episodes, dealt out at random to the same instances."""
+    with so.load_dataset(path) as data:
+        rng = np.random.default_rng(1)
+        owner = rng.permutation(data.episode_index.instance)
+        with DatasetWriter(
+            out, num_actions=data.num_actions, family=data.metadata.family, probe_steps=1
+        ) as writer:
+            for code, episode in zip(owner, data.episodes(), strict=True):
+                writer.copy(episode, instance=data.instances[code])
+    return out
+
+
+def test_mixed_up_instances_are_not_usable(
+    tmp_path: Path, training_seed: int, margin: Margins
+) -> None:
+    mixed = permuted(log_navigation(tmp_path / "logs.h5"), tmp_path / "mixed.h5")
+    agent = so.fit(mixed, "sept", merge(LEARNING, {"control": {"updates": 50}}), seed=training_seed)
+    assert agent.method == "sept"
+    assert agent.record["verdict"] == "not usable"
+    assert "does not tell instances apart" in agent.record["reasons"][0]
+    margin("uncertainty", agent.record["told"]["uncertainty"], above=0.9)
+    assert isinstance(agent.context, NoContext) and agent.probe_steps == 0
+    episode = agent.begin(seed=0)
+    episode.act(np.zeros(agent.spaces.observation_dim, dtype=np.float32))
+    assert episode.phase == "control"
+    assert episode.latent is None and episode.uncertainty == 1.0
+
+
+def test_a_family_that_is_learned_is_usable(
+    tmp_path: Path, training_seed: int, margin: Margins
+) -> None:
+    path = log_navigation(tmp_path / "logs.h5")
+    agent = so.fit(path, "sept", LEARNING, seed=training_seed, out=tmp_path / "run")
+    evidence = agent.record["evidence"]
+    margin("told", evidence["unseen"]["low"], above=0.8)
+    margin("above avg", evidence["above_avg"]["low"], above=0.0)
+    assert agent.record["verdict"] == "usable", agent.record["reasons"]
+    record = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert record["verdict"] == "usable" and record["reasons"] == agent.record["reasons"]
