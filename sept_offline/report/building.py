@@ -19,6 +19,7 @@ from sept_offline.report.made import made
 from sept_offline.report.page import check_installed, write
 from sept_offline.report.sources import BenchFolder, Run, close, read_sources
 from sept_offline.report.text import shown_path
+from sept_offline.report.verdicts import verdicts
 
 ALONE = "With several runs, or with a bench, they stand beside each other here."
 NOTHING = "There is nothing to show."
@@ -60,6 +61,9 @@ def build(runs: Sequence[Run], benches: Sequence[BenchFolder], progress: Progres
         progress.update(1 + len(parts))
     progress.finish()
     parts.append(made(runs, benches))
+    first = verdicts(runs)
+    if first.blocks:
+        parts.insert(0, first)
     return Page(
         title=_title(runs, benches),
         subtitle=_subtitle(runs, benches),

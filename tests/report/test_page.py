@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import itertools
 import json
 import re
@@ -247,6 +248,16 @@ def test_what_was_held_out_is_not_shown_as_learned_from(navigation: Path, tmp_pa
     found = read_run(run)
     assert "--hold-out 0.5" in commands(found)[0]
     close([found])
+
+
+def test_the_verdict_comes_first(navigation: Path, tmp_path: Path) -> None:
+    run = tmp_path / "judged"
+    agent = so.fit(navigation / "logs.h5", "avg", {**FEW, "verdict": True}, seed=0, out=run)
+    text = visible(page(tmp_path, run))
+    assert f"avg: {agent.record['verdict']}." in text
+    assert text.index('id="verdict"') < text.index('id="logged"')
+    for reason in agent.record["reasons"]:
+        assert html.escape(reason) in text
 
 
 def test_logs_that_moved_are_found_for_each_run(navigation: Path, tmp_path: Path) -> None:
