@@ -16,7 +16,10 @@ from sept_offline.config import merge
 from sept_offline.data import DatasetWriter
 from sept_offline.methods.verdict import Evidence, Interval, Values, Word, reach
 from tests.margins import Margins
+from tests.methods.check_method import SMALL as SMALL_TWO_STEP
+from tests.methods.check_method import check_repeats, check_resumes
 from tests.methods.navigation import SMALL, log_navigation
+from tests.methods.two_step import log_two_step
 
 SURE = Interval(0.9, 0.8, 1.0)
 GOOD = Evidence(
@@ -106,3 +109,14 @@ def test_a_family_that_is_learned_is_usable(
     assert agent.record["verdict"] == "usable", agent.record["reasons"]
     record = json.loads((tmp_path / "run" / "run.json").read_text())
     assert record["verdict"] == "usable" and record["reasons"] == agent.record["reasons"]
+
+
+def test_a_verdict_is_resumed_where_it_was_stopped(tmp_path: Path) -> None:
+    path = log_two_step(tmp_path / "logs.h5", episodes=80)
+    short = {"latent": {"updates": 40}, "control": {"updates": 60, "hidden": [16]}}
+    config = merge(SMALL_TWO_STEP, {"verdict": True}, short)
+    check_repeats("avg", path, config, tmp_path)
+    check_resumes("avg", path, config, tmp_path)
+    records = [so.load_agent(tmp_path / name).record for name in ("a", "b", "resumed")]
+    assert records[0]["evidence"] == records[1]["evidence"] == records[2]["evidence"]
+    assert records[0]["verdict"] == records[2]["verdict"]
