@@ -1,8 +1,8 @@
 """Gymnasium's MountainCar with hidden gravity and a hidden force, reversed in half of all cars.
 
 A step costs 0.05 and the goal gives 5: an episode of 200 steps that never arrives returns -10, and
-none returns more than 5. A car starts anywhere in the valley with any speed, so that random logs
-show the goal now and then.
+none returns more than 5. A car starts somewhere in the valley with some speed, so that random logs
+show the goal now and then, but never before the probe is over.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 from sept_offline.family import Family, Hidden
 
 COST, GOAL = 0.05, 5.0
+LEAST, MOST = (-1.1, -0.06), (0.25, 0.06)
+"""Of position and velocity at the start."""
 
 
 class HiddenMountainCar(MountainCarEnv):
@@ -31,7 +33,7 @@ class HiddenMountainCar(MountainCarEnv):
     ) -> tuple[NDArray[np.float32], dict[str, Any]]:
         """Start somewhere in the valley with some speed."""
         super().reset(seed=seed, options=options)
-        position, velocity = self.np_random.uniform((-1.1, -0.06), (0.4, 0.06))
+        position, velocity = self.np_random.uniform(LEAST, MOST)
         self.state = (float(position), float(velocity))
         return np.array(self.state, dtype=np.float32), {}
 
@@ -66,7 +68,7 @@ family = Family(
     },
     train_steps=200,
     test_steps=200,
-    probe_steps=5,
+    probe_steps=3,
     latent_dim=2,
     solved=GOAL - COST,
     observation_names=("position", "velocity"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 from collections.abc import Sequence
 from itertools import combinations
 from pathlib import Path
@@ -16,7 +17,9 @@ import sept_offline as so
 from benchmarks.families import NAMES
 from sept_offline.collect.rollout import make_vector, reset_rows
 from sept_offline.errors import FamilyError
+from tests import processes
 
+ROOT = Path(__file__).parents[2]
 NEEDS = {"glucose": ("simglucose", "pandas", "gym"), "lander": ("Box2D", "pygame")}
 """Packages that are not the library's own."""
 IN_ARRAYS = ("delayed", "indifferent", "many", "reversed_torque", "slow_noisy")
@@ -216,6 +219,19 @@ def test_no_mountain_car_returns_more_than_five() -> None:
     assert min(returns) > -5 and max(returns) < 5
 
 
+def test_no_mountain_car_arrives_before_the_probe_is_over() -> None:
+    car = module("mountain_car")
+    for hidden in car.family.instances("train"):
+        env = car.make(hidden)
+        env.reset(seed=0)
+        env.state = car.MOST
+        action = 2 if hidden["force"] > 0 else 0
+        ends = [env.step(action)[2] for _ in range(car.family.probe_steps)]
+        assert not any(ends)
+        # It was on its way.
+        assert env.state[0] > 0.3
+
+
 def test_swapped_engines_are_swapped() -> None:
     family = family_of("lander")
     actions = some_actions(family, 40)
@@ -258,3 +274,15 @@ def test_an_unknown_patient_is_refused() -> None:
     family = family_of("glucose")
     with pytest.raises(ValueError, match="no patient"):
         family.make(family.instances("test")[0] | {"weight": 1.0})
+
+
+def test_by_command_from_logs_to_a_bench(tmp_path: Path) -> None:
+    spec, logs = "benchmarks.families.reversed_torque:family", tmp_path / "motors.h5"
+    done = processes.run("collect", spec, "--episodes", 24, "-o", logs, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    words = ["bench", "--quick", "--families", spec, "--dataset", logs, "--methods", "avg,sept"]
+    done = processes.run(*words, "--workers", 1, "-o", tmp_path / "bench", "--json", cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert (found["ran"], found["failed"]) == (2, [])
+    assert {row["family"] for row in found["summary"]} == {"reversed_torque"}
