@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup demo test test-long learning-generic learning-compatible lint docs pictures notebooks bench clean
+.PHONY: setup demo test test-long testbed learning-generic learning-compatible lint docs pictures notebooks bench clean
 
 setup: $(READY)
 
@@ -45,7 +45,12 @@ test: setup
 	wait $$types; typed=$$?; echo $(BIN)/mypy; cat build/mypy.txt; \
 	test $$tests = 0 -a $$typed = 0
 
-test-long: lint
+# The packages of benchmarks/families; simglucose pins gym and Gymnasium of years ago.
+testbed: setup
+	$(BIN)/pip install --disable-pip-version-check -q -c constraints.txt -e ".[testbed]"
+	$(BIN)/pip install --disable-pip-version-check -q --no-deps -c constraints.txt simglucose
+
+test-long: lint testbed
 	$(PYTEST)
 	$(MAKE) learning-generic learning-compatible
 

@@ -32,10 +32,14 @@ class Logs:
     path: Path
     whole: Logs | None = None
     """The collection that this is a part of; None where it is one itself."""
+    given: bool = False
+    """Whether the user had it before; then it is only read."""
 
 
 def logs_of(cell: Cell, folder: Path) -> Logs:
-    """The logs that `cell` learns from, in `folder`."""
+    """The logs that `cell` learns from, in `folder` unless they were given."""
+    if cell.dataset is not None:
+        return _given_logs(cell, cell.dataset, folder)
     family, wanted = load_family(cell.spec), cell.variant.data
     recipe = load_recipe(family)
     count = len(family.instances(recipe.instances))
@@ -62,8 +66,22 @@ def logs_of(cell: Cell, folder: Path) -> Logs:
     return Logs(cell.spec, cell.data_seed, thinned, folder / _file(cell, thinned), whole)
 
 
+def _given_logs(cell: Cell, path: Path, folder: Path) -> Logs:
+    """Logs that the user has, or the part of them that the variant leaves."""
+    wanted = cell.variant.data
+    whole = Logs(cell.spec, cell.data_seed, DataSettings(), path, given=True)
+    part = DataSettings(
+        episodes=wanted.episodes, instances=wanted.instances, propensities=wanted.propensities
+    )
+    if part == DataSettings():
+        return whole
+    return Logs(cell.spec, cell.data_seed, part, folder / _file(cell, part), whole)
+
+
 def provided(logs: Logs) -> bool:
     """Whether the dataset is on disk; one of another recipe is refused."""
+    if logs.given:
+        return True
     record = logs.path.with_suffix(".json")
     if not (logs.path.exists() and record.exists()):
         return False
@@ -153,6 +171,15 @@ def _file(cell: Cell, data: DataSettings) -> str:
 
 def _describe(logs: Logs) -> dict[str, Any]:
     family = load_family(logs.spec)
+    if logs.whole is not None and logs.whole.given:
+        with load_dataset(logs.whole.path) as data:
+            content = data.content_hash
+        return {
+            "family": family.name,
+            "seed": logs.seed,
+            "dataset": content,
+            "laid over": to_plain(logs.data),
+        }
     recipe = load_recipe(family)
     return {
         "family": family.name,

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any
 
 from sept_offline.bench.store import file_name
 from sept_offline.bench.variants import AXES, Variant, make_variants
 from sept_offline.collect.recipe import parse_behaviour
 from sept_offline.config import build, merge
+from sept_offline.data import Dataset, load_dataset
 from sept_offline.errors import ConfigError
-from sept_offline.family import Family, family_names, load_family, suggest
+from sept_offline.family import Family, family_names, load_family, registered_family, suggest
 from sept_offline.methods import METHODS, FitConfig
 from sept_offline.methods.config import preset_values
 
@@ -28,6 +30,8 @@ class Cell:
     variant: Variant
     seed: int
     data_seed: int
+    dataset: Path | None = None
+    """Logs that were given; collected by recipe where None."""
 
     @property
     def name(self) -> str:
@@ -68,8 +72,13 @@ def make_plan(
     data_seeds: int = 2,
     split: str = "test",
     episodes: int | None = None,
+    datasets: Sequence[str | Path] = (),
 ) -> Plan:
     """The cells of all that is named; all registered families and all methods where none is.
+
+    `datasets` are logs to learn from in place of collected ones, each a path, or `family=path`
+    where the logs do not say whose they are. Where they are given and no family is, theirs are
+    meant, if they are registered: what a file names is never imported.
 
     Seed s learns from logs of collection seed s mod `data_seeds`: more seeds later leave the cells
     of the first ones as they are, and methods with few seeds still pair with those that have many.
@@ -78,12 +87,24 @@ def make_plan(
     for name, value in (("seeds", seeds), ("data_seeds", data_seeds)):
         if value < 1:
             raise ConfigError(f"{name} is {value}; expected at least 1.")
-    specs = list(dict.fromkeys(families)) or family_names()
-    records = [load_family(spec) for spec in specs]
+    vary, settings = list(vary), list(settings)
+    given = _given_logs(datasets)
+    if given and any(said.partition("=")[0].strip() == "behaviour" for said in [*vary, *settings]):
+        raise ConfigError(
+            "Logs that are given are as they were logged; their behaviour cannot be chosen."
+        )
+    specs = list(dict.fromkeys(families)) or list(given) or family_names()
+    records = [load_family(spec) if families else registered_family(spec) for spec in specs]
     names = [record.name for record in records]
     for name in names:
         if names.count(name) > 1:
             raise ConfigError(f"Two of the families are named {name!r}; run one of them at a time.")
+    for name, path in given.items():
+        if name not in names:
+            raise ConfigError(
+                f"{path} holds logs of {name!r}, none of the families {', '.join(names)}; add it "
+                "to --families, or say family=path if they are another's."
+            )
     chosen = list(dict.fromkeys(methods)) or list(METHODS)
     for method in chosen:
         if method not in METHODS:
@@ -95,9 +116,13 @@ def make_plan(
     for record in records:
         record.instances(split)
         for variant in variants:
-            _check(record, preset, variant)
+            _check(record, preset, variant, given.get(record.name))
     cells = [
-        Cell(spec, record.name, method, preset, variant, seed, seed % data_seeds)
+        Cell(
+            *(spec, record.name, method, preset, variant, seed),
+            data_seed=0 if record.name in given else seed % data_seeds,
+            dataset=given.get(record.name),
+        )
         for seed in range(seeds)
         for variant in variants
         for spec, record in zip(specs, records, strict=True)
@@ -106,7 +131,30 @@ def make_plan(
     return Plan(tuple(cells), split, episodes)
 
 
-def _check(family: Family, preset: str, variant: Variant) -> None:
+def _given_logs(datasets: Sequence[str | Path]) -> dict[str, Path]:
+    """The given logs by their family's name."""
+    found: dict[str, Path] = {}
+    for dataset in datasets:
+        name, sign, rest = str(dataset).partition("=")
+        # A path may hold the sign too; one that is there is a path.
+        named = bool(sign) and not Path(dataset).exists()
+        path = Path(rest if named else dataset).absolute()
+        with load_dataset(path) as data:
+            family = name.strip() if named else data.metadata.family
+        if not family:
+            raise ConfigError(
+                f"{path} does not say which family its logs are of; give it as family={dataset}."
+            )
+        if family in found:
+            raise ConfigError(
+                f"Two datasets are given for {family!r}, {found[family]} and {path}; run one at a "
+                "time, each with an --out of its own."
+            )
+        found[family] = path
+    return found
+
+
+def _check(family: Family, preset: str, variant: Variant, given: Path | None) -> None:
     """Refuse a setting that does not exist before hours are spent on others."""
     known = [*AXES, *(field.name for field in fields(FitConfig))]
     for key in variant.settings:
@@ -119,8 +167,22 @@ def _check(family: Family, preset: str, variant: Variant) -> None:
     build(FitConfig, merge(said, preset_values(family.name, preset), variant.settings))
     if variant.data.behaviour is not None:
         parse_behaviour(variant.data.behaviour)
+    if given is not None:
+        with load_dataset(given) as data:
+            _check_given(data, given, variant)
+        return
     count, wanted = len(family.instances("train")), variant.data.instances
     if wanted is not None and wanted > count:
         raise ConfigError(
             f"Family {family.name!r} has {count} training instances; {wanted} were asked for."
         )
+
+
+def _check_given(data: Dataset, path: Path, variant: Variant) -> None:
+    """Refuse what would take more logs than are given."""
+    wanted = vars(variant.data)
+    fewest = min(len(data.episodes(name)) for name in data.instances)
+    for axis, there in (("instances", len(data.instances)), ("episodes", fewest)):
+        if wanted[axis] is not None and wanted[axis] > there:
+            of = " of an instance" if axis == "episodes" else ""
+            raise ConfigError(f"{path} has {there} {axis}{of}; {wanted[axis]} were asked for.")

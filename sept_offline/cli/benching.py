@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sept_offline.cli.completing import (
+    DATASET,
     FOLDER,
     complete_axes,
     complete_settings,
@@ -60,6 +61,13 @@ if TYPE_CHECKING:
     shell_complete=complete_settings,
     help="One setting for all cells.",
 )
+@click.option(
+    "--dataset",
+    "datasets",
+    multiple=True,
+    type=DATASET,
+    help="Logs to learn from in place of collected ones: a path, or family=path; may be repeated.",
+)
 @click.option("--data-seeds", type=click.IntRange(min=1), default=2, show_default=True)
 @click.option(
     "--split",
@@ -95,6 +103,7 @@ def bench(
     preset: str,
     vary: tuple[str, ...],
     settings: tuple[str, ...],
+    datasets: tuple[str, ...],
     data_seeds: int,
     split: str,
     episodes: int | None,
@@ -110,9 +119,9 @@ def bench(
 ) -> None:
     """Repeat the paper's evaluation: every method on every family with several seeds.
 
-    Logs are collected by recipe, each cell (family × method × variant × seed) is fitted and plays
-    its test episodes. The same command continues a bench that was interrupted; a finished cell is
-    never run twice. Exit code 1 if a cell failed in the end.
+    Logs are collected by recipe, or given by --dataset; each cell (family × method × variant ×
+    seed) is fitted and plays its test episodes. The same command continues a bench that was
+    interrupted; a finished cell is never run twice. Exit code 1 if a cell failed in the end.
 
     \b
     Example:
@@ -146,6 +155,7 @@ def bench(
         data_seeds=data_seeds,
         split=split,
         episodes=episodes,
+        datasets=datasets,
     )
     try:
         report = run_bench(

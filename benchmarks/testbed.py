@@ -1,0 +1,274 @@
+"""How the methods do with default settings on families that the library has never seen.
+
+    python benchmarks/testbed.py --work build/testbed
+    python benchmarks/testbed.py --families many,delayed --methods avg,sept --seeds 1
+    python benchmarks/testbed.py --only-table
+
+A cell is a family, a method and a seed. Logs are collected once a family and kept in the work
+folder; a finished cell adds a line to the results file and is never run twice, unless the logs or
+the settings are others. Beside the methods stand `random`, and `constant`: that action which, taken
+always, returns most in these very test episodes. Families whose packages are missing (the extra
+`testbed`) are left out and named.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+# This folder has files named as packages that are imported below; the families are beside it.
+HERE = Path(__file__).resolve().parent
+sys.path[:] = [entry for entry in sys.path if Path(entry).resolve() != HERE]
+sys.path.append(str(HERE.parent))
+
+import numpy as np  # noqa: E402
+
+import sept_offline as so  # noqa: E402
+from benchmarks.families import NAMES  # noqa: E402
+from sept_offline.collect.rollout import spaces  # noqa: E402
+from sept_offline.config import parse_settings  # noqa: E402
+from sept_offline.errors import FamilyError  # noqa: E402
+from sept_offline.evaluation.results import statistics  # noqa: E402
+from sept_offline.methods.run import read_record  # noqa: E402
+from sept_offline.seeding import generator, integer  # noqa: E402
+
+Cell = dict[str, Any]
+METHODS = ("random", "constant", "avg", "history", "sept", "oracle")
+UNTRAINED = ("random", "constant")
+POLICIES = {"lander": "benchmarks.families.lander:careful"}
+"""What logs a family where random actions show too little."""
+RESULTS = HERE / "results" / "testbed.jsonl"
+
+
+def spec_of(name: str) -> str:
+    """The family as a user types it."""
+    return f"benchmarks.families.{name}:family"
+
+
+def collected(name: str, folder: Path) -> Path:
+    """The family's logs: found, or collected; a file that was collected otherwise is refused."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{name}.h5"
+    so.collect_dataset(spec_of(name), path, policy=POLICIES.get(name), resume=True).close()
+    return path
+
+
+Policy = Callable[[np.random.Generator], int]
+
+
+def roll_out(family: so.Family, policy: Policy, seed: int, episodes: int) -> dict[str, float]:
+    """The mean return in each test instance, in the episodes that `evaluate` plays there."""
+    scores = {}
+    pairs = zip(family.instance_ids("test"), family.instances("test"), strict=True)
+    for instance, hidden in pairs:
+        env = family.make(hidden)
+        returns = []
+        for number in range(episodes):
+            env.reset(seed=integer(seed, "evaluate", instance, number, "environment"))
+            draws = generator(seed, "testbed", instance, number)
+            total = 0.0
+            for _ in range(family.test_steps):
+                _, reward, terminated, truncated, _ = env.step(policy(draws))
+                total += float(reward)
+                if terminated or truncated:
+                    break
+            returns.append(total)
+        env.close()  # type: ignore[no-untyped-call]
+        scores[instance] = float(np.mean(returns))
+    return scores
+
+
+def untrained(family: so.Family, method: str, seed: int, episodes: int) -> Cell:
+    """What nobody needs logs for."""
+    _, actions = spaces(family)
+    if method == "random":
+        scores = roll_out(family, lambda draws: int(draws.integers(actions)), seed, episodes)
+        return scored(scores)
+    found = [roll_out(family, lambda _, a=a: a, seed, episodes) for a in range(actions)]  # type: ignore[misc]
+    best = int(np.argmax([np.mean(list(scores.values())) for scores in found]))
+    return scored(found[best]) | {"action": best}
+
+
+def scored(scores: dict[str, float]) -> Cell:
+    """The figures of a cell: the mean over instances, its standard error, and each of them."""
+    found = statistics(list(scores.values())) or {}
+    return {"mean": found.get("mean"), "se": found.get("se"), "instances": scores}
+
+
+def trained(
+    family: so.Family, method: str, seed: int, logs: Path, run: Path, arguments: Any
+) -> Cell:
+    """Fit in a run folder, which a kill leaves to be continued, then test."""
+    began = time.monotonic()
+    settings = parse_settings(arguments.set)
+    agent = so.fit(logs, method, settings, seed, out=run, resume=run.exists())
+    fitted = time.monotonic()
+    results = so.evaluate(
+        agent, family, "test", seed=seed, episodes_per_instance=arguments.episodes
+    )
+    scores = {name: float(value or 0.0) for name, value in results.by_instance("total").items()}
+    return scored(scores) | {
+        "fit_seconds": round(fitted - began, 1),
+        "test_seconds": round(time.monotonic() - fitted, 1),
+        **said_of(run),
+    }
+
+
+def said_of(run: Path) -> Cell:
+    """What the run says of itself: whether it is usable, and why; None where it says nothing."""
+    record = read_record(run)
+    return {"verdict": record.get("verdict"), "reasons": record.get("reasons")}
+
+
+def key_of(cell: Cell) -> tuple[Any, ...]:
+    """All that decides a cell's figures, beside the library."""
+    return (
+        *(cell["family"], cell["method"], cell["seed"]),
+        *(cell["content_hash"], cell["episodes"], tuple(cell["settings"])),
+    )
+
+
+def read(path: Path, settings: list[str]) -> list[Cell]:
+    """The cells finished with these settings: the last line of each, and no half line."""
+    cells: dict[tuple[Any, ...], Cell] = {}
+    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
+        try:
+            cell = json.loads(line)
+        except json.JSONDecodeError:
+            continue
+        if cell["method"] in UNTRAINED or cell["settings"] == settings:
+            cells[cell["family"], cell["method"], cell["seed"]] = cell
+    return list(cells.values())
+
+
+def append(path: Path, cell: Cell) -> None:
+    """Add a line, on a line of its own whatever stands before it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    old = path.read_bytes() if path.exists() else b""
+    with path.open("a", encoding="utf-8") as file:
+        file.write(("\n" if old and not old.endswith(b"\n") else "") + json.dumps(cell) + "\n")
+
+
+def run_cells(arguments: Any) -> int:
+    """Run what is missing, seed by seed; how many cells failed."""
+    failed = 0
+    logs: dict[str, tuple[so.Family, Path, str]] = {}
+    for name in arguments.families:
+        try:
+            family = so.load_family(spec_of(name))
+        except FamilyError as error:
+            print(f"{name} is left out: {error}", flush=True)
+            continue
+        began = time.monotonic()
+        path = collected(name, arguments.work)
+        with so.load_dataset(path) as data:
+            logs[name] = family, path, data.content_hash
+            print(
+                f"{name}: {data.num_episodes:,} episodes, {data.num_steps:,} steps, "
+                f"{time.monotonic() - began:.1f} s",
+                flush=True,
+            )
+    done = {key_of(cell) for cell in read(arguments.results, arguments.set)}
+    for seed in range(arguments.seeds):
+        for name, (family, path, content) in logs.items():
+            for method in arguments.methods:
+                cell: Cell = {"family": name, "method": method, "seed": seed}
+                cell |= {"content_hash": content, "episodes": arguments.episodes}
+                cell |= {"settings": [] if method in UNTRAINED else list(arguments.set)}
+                if key_of(cell) in done:
+                    continue
+                began = time.monotonic()
+                try:
+                    if method in UNTRAINED:
+                        cell |= untrained(family, method, seed, arguments.episodes)
+                    else:
+                        digest = hashlib.sha256(repr(key_of(cell)).encode()).hexdigest()[:8]
+                        run = arguments.work / "runs" / f"{name}-{method}-{seed}-{digest}"
+                        cell |= trained(family, method, seed, path, run, arguments)
+                # Whatever one family does to one method, the others are still to be measured.
+                except Exception as error:
+                    failed += 1
+                    print(f"{name} {method} {seed} failed: {type(error).__name__}: {error}")
+                    continue
+                cell["seconds"] = round(time.monotonic() - began, 1)
+                append(arguments.results, cell)
+                print(
+                    f"{name} {method} {seed}: {cell['mean']:.4g}, {cell['seconds']} s", flush=True
+                )
+    return failed
+
+
+def table(cells: Iterable[Cell], families: Sequence[str], methods: Sequence[str]) -> str:
+    """In Markdown: the mean return over seeds and, of several seeds, its standard error."""
+    groups: dict[tuple[str, str], list[Cell]] = {}
+    for cell in cells:
+        groups.setdefault((cell["family"], cell["method"]), []).append(cell)
+    lines = [row(["family", *methods, "verdicts on sept"]), row(["---"] * (len(methods) + 2))]
+    for family in families:
+        shown = [mean_of(groups.get((family, method), [])) for method in methods]
+        if any(shown):
+            lines.append(row([family, *shown, verdicts(groups.get((family, "sept"), []))]))
+    return "\n".join(lines)
+
+
+def row(parts: Iterable[str]) -> str:
+    """One line of a table."""
+    return "| " + " | ".join(parts) + " |"
+
+
+def mean_of(cells: list[Cell]) -> str:
+    """The mean over seeds and its error, or nothing."""
+    values = [cell["mean"] for cell in cells]
+    if not values:
+        return ""
+    if len(values) == 1:
+        return f"{values[0]:.3g}"
+    return f"{np.mean(values):.3g} ± {np.std(values, ddof=1) / np.sqrt(len(values)):.2g}"
+
+
+def verdicts(cells: list[Cell]) -> str:
+    """How often each verdict was given."""
+    said = [str(cell["verdict"]) for cell in cells if cell.get("verdict")]
+    return ", ".join(f"{verdict} {said.count(verdict)}" for verdict in sorted(set(said)))
+
+
+def several(known: Sequence[str]) -> Callable[[str], list[str]]:
+    """Reads names separated by commas."""
+
+    def parse(text: str) -> list[str]:
+        names = [name.strip() for name in text.split(",") if name.strip()]
+        for name in names:
+            if name not in known:
+                raise argparse.ArgumentTypeError(f"{name!r} is none of {', '.join(known)}")
+        return names
+
+    return parse
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run what is missing, then draw the table; 1 if a cell failed."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--families", type=several(NAMES), default=list(NAMES))
+    parser.add_argument("--methods", type=several(METHODS), default=list(METHODS))
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--episodes", type=int, default=10, help="test episodes an instance")
+    parser.add_argument("--set", action="append", default=[], help="a setting of fit, as in fit")
+    parser.add_argument("--work", type=Path, default=Path("build/testbed"), help="logs and runs")
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    parser.add_argument("--only-table", action="store_true", help="run nothing")
+    arguments = parser.parse_args(words)
+    failed = 0 if arguments.only_table else run_cells(arguments)
+    print(table(read(arguments.results, arguments.set), arguments.families, arguments.methods))
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

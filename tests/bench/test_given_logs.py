@@ -1,0 +1,121 @@
+"""A bench on logs that the user has: they are read, never collected, and import nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sept_offline as so
+from sept_offline.bench import Plan, make_plan, run_bench
+from sept_offline.bench.store import read_table
+from sept_offline.errors import ConfigError, DataError, FamilyError
+from tests.bench.coins import COIN, SMALL
+from tests.cli.commands import refused, run_json
+
+WHOLE = [setting for setting in SMALL if not setting.startswith("episodes")]
+
+
+@pytest.fixture(scope="module")
+def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("given") / "coin.h5"
+    so.collect_dataset(COIN, path, overrides={"episodes": 80}, seed=5).close()
+    return path
+
+
+def plan(logs: Path | str, *settings: str, **more: Any) -> Plan:
+    return make_plan(
+        [COIN], ["avg"], seeds=2, settings=[*WHOLE, *settings], datasets=[logs], **more
+    )
+
+
+def test_given_logs_are_learned_from_with_every_seed(logs: Path, tmp_path: Path) -> None:
+    before = logs.read_bytes()
+    report = run_bench(plan(logs), tmp_path / "bench")
+    assert (report.ran, report.failed) == (2, ())
+    with so.load_dataset(logs) as data:
+        wanted = data.content_hash
+    cells = read_table(tmp_path / "bench", "cells")
+    assert [row["content_hash"] for row in cells] == [wanted] * 2
+    assert [(row["seed"], row["data_seed"]) for row in cells] == [(0, 0), (1, 0)]
+    assert not list((tmp_path / "bench").glob("datasets/*")) and logs.read_bytes() == before
+    assert run_bench(plan(f"coin={logs}"), tmp_path / "bench").found == 2
+
+
+def test_other_logs_of_the_same_family_are_refused(logs: Path, tmp_path: Path) -> None:
+    run_bench(plan(logs, "episodes=3"), tmp_path / "bench")
+    other = tmp_path / "other.h5"
+    so.collect_dataset(COIN, other, overrides={"episodes": 80}, seed=6).close()
+    with pytest.raises(DataError, match="another dataset"):
+        run_bench(plan(other, "episodes=3"), tmp_path / "bench")
+
+
+def test_a_variant_takes_a_part_of_given_logs(logs: Path, tmp_path: Path) -> None:
+    report = run_bench(plan(logs, "episodes=3"), tmp_path / "bench")
+    assert not report.failed
+    (part,) = (tmp_path / "bench" / "datasets").glob("*.h5")
+    with so.load_dataset(part) as data, so.load_dataset(logs) as whole:
+        assert data.instances == whole.instances
+        assert {len(data.episodes(name)) for name in data.instances} == {3}
+
+
+@pytest.mark.parametrize(
+    ("setting", "sentence"),
+    [
+        ("behaviour=random", "cannot be chosen"),
+        ("episodes=1000", "episodes of an instance; 1000 were asked for"),
+        ("instances=1000", "instances; 1000 were asked for"),
+    ],
+)
+def test_what_the_logs_do_not_hold_is_refused(logs: Path, setting: str, sentence: str) -> None:
+    with pytest.raises(ConfigError, match=sentence):
+        plan(logs, setting)
+
+
+def test_logs_belong_to_one_of_the_families(logs: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="holds logs of 'coin', none of the families acrobot"):
+        make_plan(["acrobot"], ["avg"], datasets=[logs])
+    with pytest.raises(ConfigError, match="Two datasets are given for 'coin'"):
+        make_plan([COIN], ["avg"], datasets=[logs, f"coin={logs}"])
+    with pytest.raises(DataError, match="nowhere"):
+        make_plan([COIN], ["avg"], datasets=[tmp_path / "nowhere.h5"])
+
+
+def test_the_family_of_the_logs_is_meant_where_none_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "navigation.h5"
+    overrides = {"behaviour": "random", "episodes": 4}
+    so.collect_dataset("navigation2d", path, overrides=overrides).close()
+    cells = make_plan(methods=["avg"], seeds=1, datasets=[path], quick=True).cells
+    assert [(cell.family, cell.dataset) for cell in cells] == [("navigation2d", path)]
+
+
+def test_a_file_imports_nothing(logs: Path, tmp_path: Path) -> None:
+    # Even though this process has met the coin before.
+    so.load_family(COIN)
+    with pytest.raises(FamilyError, match="There is no family 'coin'"):
+        make_plan(methods=["avg"], datasets=[logs])
+    evil = tmp_path / "evil.h5"
+    with (
+        so.load_dataset(logs) as data,
+        so.DatasetWriter(
+            evil,
+            num_actions=data.num_actions,
+            observation_dim=data.observation_dim,
+            family="trap:family",
+        ) as writer,
+    ):
+        writer.copy(data.episodes()[0])
+    (tmp_path / "trap.py").write_text("open('sprung', 'w').close()\n", encoding="utf-8")
+    said = refused("bench", "--dataset", evil.name, "--methods", "avg", cwd=tmp_path)
+    assert "trap:family" in said and not (tmp_path / "sprung").exists()
+
+
+def test_by_command(logs: Path, tmp_path: Path) -> None:
+    words = [part for setting in WHOLE for part in ("--set", setting)]
+    found = run_json(
+        *("bench", "--families", COIN, "--dataset", f"coin={logs}", "--methods", "avg"),
+        *("--seeds", "1", "--workers", "1", "--quiet", *words),
+        cwd=tmp_path,
+    )
+    assert (found["ran"], found["failed"]) == (1, [])

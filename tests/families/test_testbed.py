@@ -1,0 +1,118 @@
+"""The script that runs the test-bed: cells are run once, kept, and shown."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sept_offline as so
+from benchmarks import testbed
+from sept_offline.methods.run import read_record
+from sept_offline.seals import write_json
+
+SMALL = ("control.updates=40", "control.hidden=[16]", "latent.updates=20", "probe.steps=5")
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
+    """A folder with three finished cells, and the words that made them."""
+    folder = tmp_path_factory.mktemp("testbed")
+    words = ["--families", "indifferent", "--methods", "random,constant,sept", "--seeds", "1"]
+    words += ["--episodes", "2", "--work", str(folder), "--results", str(folder / "r.jsonl")]
+    for setting in SMALL:
+        words += ["--set", setting]
+    assert testbed.main(words) == 0
+    return folder, words
+
+
+def lines(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "r.jsonl").read_text("utf-8").splitlines()]
+
+
+def test_a_cell_says_what_it_found(small: tuple[Path, list[str]]) -> None:
+    cells = {cell["method"]: cell for cell in lines(small[0])}
+    assert list(cells) == ["random", "constant", "sept"]
+    for cell in cells.values():
+        assert cell["family"] == "indifferent" and cell["seed"] == 0 and cell["seconds"] >= 0
+        assert list(cell["instances"]) == [f"test-{index}" for index in range(4)]
+        scores = list(cell["instances"].values())
+        assert cell["mean"] == pytest.approx(np.mean(scores))
+        assert cell["se"] == pytest.approx(np.std(scores, ddof=1) / 2)
+    # Not pushing is best of what is always the same, and nobody earns more than nothing.
+    assert cells["constant"]["action"] == 1
+    assert cells["random"]["mean"] < cells["constant"]["mean"] < 0
+    assert {"verdict", "reasons", "fit_seconds", "test_seconds"} <= set(cells["sept"])
+
+
+def test_a_finished_cell_is_not_run_again(
+    small: tuple[Path, list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, words = small
+    before = (folder / "r.jsonl").read_bytes()
+    assert testbed.main(words) == 0
+    assert (folder / "r.jsonl").read_bytes() == before
+    shown = capsys.readouterr().out
+    assert testbed.main([*words, "--only-table"]) == 0
+    drawn = capsys.readouterr().out
+    assert shown.endswith(drawn) and "| indifferent | -" in drawn
+    # Cells of other settings are others.
+    assert testbed.main([*words, "--set", "control.updates=41", "--only-table"]) == 0
+    assert capsys.readouterr().out != drawn
+
+
+def test_a_kill_in_the_middle_of_a_line_costs_that_line(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    cell = {"family": "many", "method": "avg", "seed": 0, "settings": [], "mean": 1.0}
+    testbed.append(path, cell)
+    path.write_text(path.read_text("utf-8") + '{"family": "ma', encoding="utf-8")
+    testbed.append(path, cell | {"seed": 1, "mean": 3.0})
+    found = testbed.read(path, [])
+    assert [one["seed"] for one in found] == [0, 1]
+    assert testbed.table(found, ["many"], ["avg"]).splitlines()[-1] == "| many | 2 ± 1 |  |"
+
+
+def test_a_rollout_plays_the_episodes_of_evaluate() -> None:
+    family = so.load_family(testbed.spec_of("indifferent"))
+    # Only an episode's start and noise decide its return where nothing is ever pushed.
+    one, again, other = (testbed.roll_out(family, lambda _: 1, seed, 2) for seed in (0, 0, 1))
+    assert one == again != other
+    env = family.make(family.instances("test")[0])
+    env.reset(seed=so.seeding.integer(0, "evaluate", "test-0", 0, "environment"))
+    expected = sum(float(env.step(1)[1]) for _ in range(family.test_steps))
+    assert testbed.roll_out(family, lambda _: 1, 0, 1)["test-0"] == pytest.approx(expected)
+
+
+def test_a_verdict_is_taken_from_the_run(small: tuple[Path, list[str]], tmp_path: Path) -> None:
+    (run,) = (small[0] / "runs").iterdir()
+    record = read_record(run) | {"verdict": "doubtful", "reasons": ["few episodes"]}
+    write_json(tmp_path / "run.json", record)
+    assert testbed.said_of(tmp_path) == {"verdict": "doubtful", "reasons": ["few episodes"]}
+    cells = [{"verdict": "doubtful"}, {"verdict": "usable"}, {"verdict": "doubtful"}, {}]
+    assert testbed.verdicts(cells) == "doubtful 2, usable 1"
+
+
+def test_a_family_whose_package_is_missing_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(testbed, "spec_of", lambda name: f"no_such_package.{name}:family")
+    words = ["--families", "many", "--work", str(tmp_path), "--results", str(tmp_path / "r")]
+    assert testbed.main(words) == 0
+    assert "many is left out" in capsys.readouterr().out and not list(tmp_path.iterdir())
+
+
+def test_a_cell_that_fails_leaves_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fall(*_: Any, **__: Any) -> None:
+        raise RuntimeError("the fit fell over")
+
+    monkeypatch.setattr(so, "fit", fall)
+    words = ["--families", "indifferent", "--methods", "avg,random", "--seeds", "1"]
+    words += ["--episodes", "1", "--work", str(tmp_path), "--results", str(tmp_path / "r.jsonl")]
+    assert testbed.main(words) == 1
+    assert "the fit fell over" in capsys.readouterr().out
+    assert [cell["method"] for cell in lines(tmp_path)] == ["random"]
