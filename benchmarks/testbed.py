@@ -106,7 +106,8 @@ def trained(
 ) -> Cell:
     """Fit in a run folder, which a kill leaves to be continued, then test."""
     began = time.monotonic()
-    settings = parse_settings(arguments.set)
+    # The verdict on sept is what is looked at; the others stand beside it.
+    settings = {"verdict": method == "sept"} | parse_settings(arguments.set)
     agent = so.fit(logs, method, settings, seed, out=run, resume=run.exists())
     fitted = time.monotonic()
     results = so.evaluate(
