@@ -40,8 +40,8 @@ class Telling:
     uncertainty: float
     """Of these segments, in those units: near 0 if the instance is known, near 1 if nothing is."""
     radii: tuple[float, ...]
-    """Distances, in the posterior's standard deviations, within which the share `REGIONS` of these
-    segments have their instance's centre."""
+    """Distances, in means of the posterior's standard deviations, within which the share `REGIONS`
+    of these segments have their instance's centre."""
 
     @property
     def tells(self) -> bool:
@@ -83,10 +83,8 @@ def tell(
     error = float(weights @ errors)
     stated_mean = max(float(weights @ stated), 1e-300)
     total = max(float(spread), error, 1e-300)
-    scale = float(np.sqrt(error / stated_mean / total))
-    distance = np.sqrt(
-        ((values - centres[own]) ** 2 / np.maximum(deviation, 1e-12) ** 2).sum(axis=1)
-    )
+    scale = max(float(np.sqrt(error / stated_mean / total)), 1e-12)
+    distance = np.sqrt(errors / np.maximum(stated, 1e-300))
     return Telling(
         apart=float(weights @ won),
         low=low,
