@@ -13,10 +13,11 @@ import numpy as np
 from sept_offline.collect.behaviour import Behaviour, Uniform, UserPolicy
 from sept_offline.collect.partition import EXPERT, PartTarget, save_part
 from sept_offline.collect.recipe import Recipe, interleave
-from sept_offline.collect.rollout import Start, run_shard, spaces
+from sept_offline.collect.rollout import Start, run_shard
 from sept_offline.collect.staging import save_shard
 from sept_offline.data.filesystems import Folder, Place
 from sept_offline.data.partitions import WrittenPart
+from sept_offline.environments import spaces
 from sept_offline.errors import ConfigError, DataError
 from sept_offline.family import Family, load_family, load_object
 from sept_offline.seals import load_state
@@ -96,6 +97,7 @@ def run_job(job: Job, function: Callable[..., Any] | None = None) -> Made:
                 progress=(episode.position + 0.5) / episode.count,
                 reset_seed=reset_seed(job.seed, job.instances, episode),
                 draws=rng.random(job.max_steps),
+                instance=name,
             )
         )
     with one_thread():

@@ -31,7 +31,6 @@ from sept_offline.collect.recipe import (
     load_recipe,
     parse_behaviour,
 )
-from sept_offline.collect.rollout import spaces
 from sept_offline.collect.staging import Staging, load_shard
 from sept_offline.config import to_plain
 from sept_offline.data import Dataset, DatasetWriter, load_dataset
@@ -41,6 +40,7 @@ from sept_offline.data.records import Metadata
 from sept_offline.data.source import Header
 from sept_offline.data.writer import written_by
 from sept_offline.engines import check_engine, run_tasks
+from sept_offline.environments import spaces
 from sept_offline.errors import ConfigError, DataError, FamilyError
 from sept_offline.family import Family, Hidden, load_family, registered_family
 from sept_offline.files import write_atomically

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sept_offline.collect.behaviour import Behaviour
+from sept_offline.environments import make_vector, reset_rows, step_rows
 from sept_offline.errors import FamilyError
 from sept_offline.family import Family, Hidden
-
-if TYPE_CHECKING:
-    from gymnasium.vector import VectorEnv
 
 
 @dataclass(frozen=True)
@@ -28,6 +25,8 @@ class Start:
     reset_seed: int
     draws: NDArray[np.float64]
     """[max_steps] uniform numbers, one an action."""
+    instance: str = "unnamed"
+    """The id of the instance, for error messages."""
 
 
 @dataclass(frozen=True)
@@ -44,60 +43,12 @@ class Logged:
     terminated: bool
 
 
-def make_vector(
-    family: Family, hiddens: Sequence[Hidden], max_steps: int
-) -> VectorEnv[Any, Any, Any]:
-    """A batch of the family's environments: its true one, or copies stepped in turn."""
-    if family.make_vec is not None:
-        return family.make_vec(hiddens, max_steps)
-    from gymnasium.vector import SyncVectorEnv
-    from gymnasium.wrappers import TimeLimit
-
-    def maker(hidden: Hidden) -> Callable[[], Any]:
-        return lambda: TimeLimit(family.make(hidden), max_steps)
-
-    return SyncVectorEnv([maker(hidden) for hidden in hiddens])
-
-
-def reset_rows(env: VectorEnv[Any, Any, Any], seeds: Sequence[int]) -> NDArray[np.float32]:
-    """Start every row from its own seed; [n, d]."""
-    # Gymnasium takes a list here, though its signature says otherwise.
-    observation, _ = env.reset(seed=list(seeds))  # type: ignore[arg-type]
-    return np.asarray(observation, dtype=np.float32)
-
-
 def hidden_rows(hiddens: Sequence[Hidden]) -> NDArray[np.float64]:
     """[n, h], one column a name that any of them gives, missing ones 0."""
     names = sorted({name for hidden in hiddens for name in hidden})
     return np.array([[hidden.get(name, 0.0) for name in names] for hidden in hiddens]).reshape(
         len(hiddens), len(names)
     )
-
-
-def spaces(family: Family) -> tuple[int, int]:
-    """The size of an observation and the number of actions; anything but these is refused."""
-    import gymnasium
-
-    hiddens = family.instances(next(iter(family.splits)))
-    if not hiddens:
-        raise FamilyError(f"Family {family.name!r} has a split without instances.")
-    env = family.make(hiddens[0])
-    try:
-        if not isinstance(env.action_space, gymnasium.spaces.Discrete):
-            raise FamilyError(
-                f"Family {family.name!r} has actions {env.action_space}; "
-                "only Discrete is supported."
-            )
-        if not isinstance(env.observation_space, gymnasium.spaces.Box) or (
-            len(env.observation_space.shape) != 1
-        ):
-            raise FamilyError(
-                f"Family {family.name!r} observes {env.observation_space}; only a flat Box is "
-                "supported (wrap it in gymnasium.wrappers.FlattenObservation)."
-            )
-        return env.observation_space.shape[0], int(env.action_space.n)
-    finally:
-        env.close()  # type: ignore[no-untyped-call]
 
 
 def run_shard(
@@ -109,7 +60,8 @@ def run_shard(
     row that has ended is ignored until the last one ends.
     """
     n = len(starts)
-    env = make_vector(family, [start.hidden for start in starts], max_steps)
+    ids = [start.instance for start in starts]
+    env = make_vector(family, [start.hidden for start in starts], max_steps, ids)
     hidden = hidden_rows([start.hidden for start in starts])
     progress = np.array([start.progress for start in starts])
     draws = np.stack([start.draws for start in starts])
@@ -119,7 +71,7 @@ def run_shard(
     members = [(starts[rows[0]].behaviour, np.array(rows)) for rows in groups.values()]
 
     try:
-        observation = reset_rows(env, [start.reset_seed for start in starts])
+        observation = reset_rows(family, env, [start.reset_seed for start in starts])
         num_actions = int(env.single_action_space.n)  # type: ignore[attr-defined]
         observations = np.empty((max_steps + 1, n, observation.shape[1]), dtype=np.float32)
         actions = np.empty((max_steps, n), dtype=np.int64)
@@ -143,8 +95,7 @@ def run_shard(
             # cannot be taken must never be logged.
             last = num_actions - 1 - (chances[:, ::-1] > 0).argmax(axis=1)
             action = np.minimum(action, last)
-            observation, reward, terminated, truncated, _ = env.step(action)
-            observation = np.asarray(observation, dtype=np.float32)
+            observation, reward, terminated, truncated = step_rows(family, env, action, step)
             actions[step], rewards[step], propensities[step] = action, reward, chances
             observations[step + 1] = observation
             done = active & (terminated | truncated)

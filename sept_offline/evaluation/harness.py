@@ -14,6 +14,7 @@ from gymnasium.wrappers import TimeLimit
 from numpy.typing import NDArray
 
 from sept_offline.agent import Agent, AgentEpisode
+from sept_offline.environments import check_spaces, open_environment
 from sept_offline.errors import ConfigError, FamilyError, HarnessError
 from sept_offline.evaluation.handle import Ledger, SingleEpisode, ledger_of
 from sept_offline.evaluation.references import References, load_references, normalise
@@ -113,8 +114,9 @@ def _run(
     references: References | None,
 ) -> EpisodeResult:
     began = time.perf_counter()
-    env: gymnasium.Env[Any, Any] = TimeLimit(family.make(hidden), limit)
+    env: gymnasium.Env[Any, Any] = TimeLimit(open_environment(family, hidden, instance), limit)
     try:
+        check_spaces(family, env)
         _check_spaces(agent, family, env)
         handle = SingleEpisode(env, integer(seed, "evaluate", instance, number, "environment"))
         ledger = ledger_of(handle)
