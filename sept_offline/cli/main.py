@@ -12,6 +12,7 @@ from typing import Any, NoReturn, TextIO
 import click
 
 from sept_offline.cli.benching import bench
+from sept_offline.cli.checking import check
 from sept_offline.cli.collecting import collect
 from sept_offline.cli.console import plain
 from sept_offline.cli.dataset import convert, inspect, validate
@@ -75,6 +76,7 @@ def cli() -> None:
 
 
 for command in (
+    check,
     collect,
     inspect,
     validate,

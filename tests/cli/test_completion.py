@@ -29,6 +29,8 @@ COMPLETED = {
     "fit x.h5 --set control.layer_norm=t": ["control.layer_norm=true"],
     "fit x.h5 --fallback ": ["none", "avg"],
     "fit x.h5 --rest": ["--restart"],
+    "che": ["check"],
+    "check nav": ["navigation2d", "navigation2d-switch"],
     "collect nav": ["navigation2d", "navigation2d-switch"],
     "collect hiv --behaviour random,re": ["random,replay"],
     "collect hiv --engine ": ["local", "ray"],

@@ -13,6 +13,7 @@ from commands import ROOT, run
 from sept_offline.cli.main import cli
 
 COMMANDS = {
+    "check",
     "collect",
     "inspect",
     "validate",
