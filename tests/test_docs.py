@@ -38,6 +38,8 @@ SITE = {"{toctree}", "{eval-rst}"}
 LEFT_BY_COMMANDS = {
     "nav.h5",
     "nav.parquet",
+    "more.parquet",
+    "all.h5",
     "labelled.h5",
     "labelled.card.md",
     "runs",

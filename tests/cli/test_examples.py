@@ -18,6 +18,7 @@ COMMANDS = {
     "inspect",
     "validate",
     "convert",
+    "merge",
     "import",
     "demarcate",
     "fit",
