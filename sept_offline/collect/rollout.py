@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sept_offline.collect.behaviour import Behaviour
+from sept_offline.collect.behaviour import Behaviour, RememberingPolicy
 from sept_offline.environments import make_vector, reset_rows, step_rows
 from sept_offline.errors import FamilyError
 from sept_offline.family import Family, Hidden
@@ -19,7 +19,7 @@ class Start:
     """Everything that decides one episode before it begins."""
 
     hidden: Hidden
-    behaviour: Behaviour
+    behaviour: Behaviour | RememberingPolicy
     progress: float
     """The episode's place among its instance's, from 0 to 1."""
     reset_seed: int
@@ -52,12 +52,18 @@ def hidden_rows(hiddens: Sequence[Hidden]) -> NDArray[np.float64]:
 
 
 def run_shard(
-    family: Family, starts: Sequence[Start], max_steps: int, probe_steps: int
+    family: Family,
+    starts: Sequence[Start],
+    max_steps: int,
+    probe_steps: int,
+    heard: Callable[[float, int], None] | None = None,
 ) -> list[Logged]:
     """The episodes that `starts` decide; the first `probe_steps` actions are uniform.
 
     A row's numbers do not depend on the other rows: each has its own reset seed and draws, and a
-    row that has ended is ignored until the last one ends.
+    row that has ended is ignored until the last one ends. After every step `heard` is told how many
+    episodes are done, those under way by the share of `max_steps` they have taken, and how many
+    steps were taken in all.
     """
     n = len(starts)
     ids = [start.instance for start in starts]
@@ -69,6 +75,12 @@ def run_shard(
     for row, start in enumerate(starts):
         groups.setdefault(id(start.behaviour), []).append(row)
     members = [(starts[rows[0]].behaviour, np.array(rows)) for rows in groups.values()]
+    memories = {
+        row: start.behaviour.begin()
+        for row, start in enumerate(starts)
+        if isinstance(start.behaviour, RememberingPolicy)
+    }
+    taken = 0
 
     try:
         observation = reset_rows(family, env, [start.reset_seed for start in starts])
@@ -83,13 +95,22 @@ def run_shard(
         ended = np.zeros(n, dtype=bool)
         for step in range(max_steps):
             chances = np.full((n, num_actions), 1.0 / num_actions)
-            if step >= probe_steps:
-                for behaviour, rows in members:
-                    mine = rows[active[rows]]
-                    if len(mine):
-                        chances[mine] = behaviour.probabilities(
-                            observation[mine], hidden[mine], progress[mine]
-                        )
+            for behaviour, rows in members:
+                mine = rows[active[rows]]
+                if not len(mine):
+                    continue
+                if isinstance(behaviour, RememberingPolicy):
+                    # It sees the probe too, and remembers it.
+                    found = behaviour.act(
+                        [memories[row] for row in mine],
+                        observation[mine],
+                        actions[step - 1, mine] if step else None,
+                        rewards[step - 1, mine] if step else None,
+                    )
+                elif step >= probe_steps:
+                    found = behaviour.probabilities(observation[mine], hidden[mine], progress[mine])
+                if step >= probe_steps:
+                    chances[mine] = found
             action = (chances.cumsum(axis=1) <= draws[:, step, None]).sum(axis=1)
             # Rounding in the sum may leave the last probability a hair below 1; an action that
             # cannot be taken must never be logged.
@@ -101,7 +122,11 @@ def run_shard(
             done = active & (terminated | truncated)
             lengths[done] = step + 1
             ended[done] = np.asarray(terminated)[done]
+            taken += int(active.sum())
             active &= ~done
+            if heard is not None:
+                going = int(active.sum())
+                heard(n - going * (1 - (step + 1) / max_steps), taken)
             if not active.any():
                 break
         if active.any():

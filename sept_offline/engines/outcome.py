@@ -47,6 +47,13 @@ class Attempt:
     """Whether another try is pointless: it succeeded, or what was asked for is wrong."""
 
 
+@dataclass(frozen=True)
+class Note:
+    """What a task tells before it ends: how far it is."""
+
+    value: Any
+
+
 def attempt(function: Callable[[Any], Any], task: Any) -> Attempt:
     """Call `function` on one thread; whatever it raises is caught and described."""
     try:

@@ -34,6 +34,7 @@ COMPLETED = {
     "mer": ["merge"],
     "collect nav": ["navigation2d", "navigation2d-switch"],
     "collect hiv --behaviour random,re": ["random,replay"],
+    "collect hiv --behaviour random,po": ["random,policy"],
     "collect hiv --engine ": ["local", "ray"],
     "collect hiv --instances t": ["train", "test"],
     "evaluate run --family ac": ["acrobot"],
