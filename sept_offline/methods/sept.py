@@ -59,7 +59,7 @@ def probe_infer_control(
     if config.latent.objective == "segment":
         known = yield from learn_jointly(fitted, segments, fresh, config, seed)
     else:
-        known = yield from learn_in_turn(fitted, segments, config, seed)
+        known = yield from learn_in_turn(fitted, segments, fresh, config, seed)
 
     latent, _ = known.latent.encode(segments)
     scaler = Standardiser.fit(latent)
@@ -90,11 +90,12 @@ def probe_infer_control(
 
 
 def learn_in_turn(
-    fitted: Dataset, segments: Segments, config: FitConfig, seed: int
+    fitted: Dataset, segments: Segments, fresh: NDArray[np.bool_], config: FitConfig, seed: int
 ) -> Generator[Stage, None, Knowledge]:
     """A latent of the instance first, then a probe that makes it plain.
 
-    The latent sees the `fitted` episodes, the probe all `segments`.
+    The latent sees the `fitted` episodes, the probe all `segments`; the `fresh` ones are those that
+    the latent does not see.
     """
     latent = InstanceLatentStage(
         fitted.steps(),
@@ -103,6 +104,7 @@ def learn_in_turn(
         integer(seed, "latent"),
         num_actions=fitted.num_actions,
         num_instances=len(fitted.instances),
+        held_out=pick(segments, fresh),
     )
     yield latent
     model = latent.result()
