@@ -57,6 +57,8 @@ class NamedEnvironment(gymnasium.Wrapper[Any, Any, Any, Any]):
                 f"{where} returned a reward of shape {shape}; return one number, "
                 "float(reward[0]) for instance."
             )
+        if not hasattr(found[1], "__float__"):
+            raise FamilyError(f"{where} returned the reward {found[1]!r:.80}; return one number.")
         self._step += 1
         return found
 

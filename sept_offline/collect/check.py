@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,9 +20,6 @@ from sept_offline.environments import (
 from sept_offline.errors import FamilyError
 from sept_offline.family import Family, Hidden, load_family
 from sept_offline.seeding import generator
-
-if TYPE_CHECKING:
-    import gymnasium
 
 SPLITS = ("train", "validation", "test")
 FEW = 4
@@ -80,7 +77,7 @@ def check_family(family: str | Family, *, seed: int = 0, episodes: int = 3) -> N
         raise FamilyError(
             f"Family {record.name!r}: all training instances have the same hidden parameters."
         )
-    _check_gymnasium(record, *instances[0])
+    _check_limit(record, *instances[0])
     rng = generator(seed, "check", record.name)
     draws = [rng.integers(num_actions, size=record.train_steps) for _ in range(episodes)]
     traces = []
@@ -92,6 +89,7 @@ def check_family(family: str | Family, *, seed: int = 0, episodes: int = 3) -> N
                 "probably the environment draws from a generator other than self.np_random."
             )
         traces.append(first)
+    _check_gymnasium(record, *instances[0])
     _check_hidden(record, instances, seed, draws, traces)
     _check_columns(record, instances, seed, draws)
     _check_batch(record, instances, seed, rng.integers(num_actions, size=(record.train_steps, FEW)))
@@ -139,7 +137,6 @@ def _check_gymnasium(family: Family, instance: str, hidden: Hidden) -> None:
     from gymnasium.utils.env_checker import check_env
 
     env = open_environment(family, hidden, instance)
-    _check_limit(family, env)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -153,11 +150,13 @@ def _check_gymnasium(family: Family, instance: str, hidden: Hidden) -> None:
         env.close()  # type: ignore[no-untyped-call]
 
 
-def _check_limit(family: Family, env: gymnasium.Env[Any, Any]) -> None:
+def _check_limit(family: Family, instance: str, hidden: Hidden) -> None:
     """A limit that random actions may never reach still cuts short whoever does better."""
     from gymnasium.wrappers import TimeLimit
 
     needed = max(family.train_steps, family.test_steps)
+    env = open_environment(family, hidden, instance)
+    env.close()  # type: ignore[no-untyped-call]
     layer: Any = env
     while hasattr(layer, "env"):
         if isinstance(layer, TimeLimit) and layer._max_episode_steps < needed:
@@ -176,12 +175,11 @@ def _trace(family: Family, instance: Instance, seed: int, actions: NDArray[Any])
     try:
         observation, info = env.reset(seed=seed)
         _check_info(where, hidden, info)
-        # Copies, as they are logged: an environment may hand out the very array it lives in.
-        observations, rewards, ends = [np.array(observation, dtype=np.float32)], [], []
+        observations, rewards, ends = [_numbers(where, observation)], [], []
         for step, action in enumerate(actions):
             observation, reward, terminated, truncated, info = env.step(int(action))
             _check_info(where, hidden, info)
-            observations.append(np.array(observation, dtype=np.float32))
+            observations.append(_numbers(where, observation))
             if not np.isfinite(observations[-1]).all() or not np.isfinite(float(reward)):
                 raise FamilyError(
                     f"{where}: step {step} gave observation {observation} and reward {reward} "
@@ -200,6 +198,16 @@ def _trace(family: Family, instance: Instance, seed: int, actions: NDArray[Any])
     finally:
         env.close()  # type: ignore[no-untyped-call]
     return Trace(np.array(observations), np.array(rewards), np.array(ends))
+
+
+def _numbers(where: str, observation: Any) -> NDArray[np.float32]:
+    """A copy as it is logged: an environment may hand out the very array it lives in."""
+    try:
+        return np.array(observation, dtype=np.float32)
+    except (TypeError, ValueError) as error:
+        raise FamilyError(
+            f"{where}: the observation must be a 1-D numeric array, found {observation!r:.120}."
+        ) from error
 
 
 def _check_info(where: str, hidden: Hidden, info: dict[str, Any]) -> None:

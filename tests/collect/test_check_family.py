@@ -178,6 +178,16 @@ class OldStyle(Slide):
         return found[0], found[1], found[2], found[4]
 
 
+class Wordy(Slide):
+    def seen(self) -> Any:
+        return {"place": self.place}
+
+
+class NotPaid(Slide):
+    def pay(self) -> Any:
+        return None
+
+
 def make_some(hidden: Mapping[str, float]) -> Slide:
     if hidden["amount"] == 2.0:
         raise OSError("no licence")
@@ -253,6 +263,9 @@ BROKEN = {
         "train-1: step 3 raised ZeroDivisionError: no friction$",
     ),
     "reset fails": ({"make": maker(FailingAtReset)}, r"train-1: reset\(\) raised KeyError"),
+    "old API": ({"make": maker(OldStyle)}, "train-0: step 0 returned 4 values"),
+    "observation in words": ({"make": maker(Wordy)}, "must be a 1-D numeric array"),
+    "no reward": ({"make": maker(NotPaid)}, "step 0 returned the reward None"),
     "no environment": ({"make": lambda hidden: object()}, r"make\(\) returned a object"),
     "no test split": (
         {"splits": {name: SOUND.splits[name] for name in ("train", "validation")}},
