@@ -12,7 +12,7 @@ from gymnasium.vector import SyncVectorEnv, VectorEnv
 from gymnasium.wrappers import TimeLimit
 from numpy.typing import NDArray
 
-from sept_offline.errors import FamilyError, SeptError
+from sept_offline.errors import FamilyError, SeptError, SimulatorError
 from sept_offline.family import Family, Hidden
 
 Environment = gymnasium.Env[Any, Any]
@@ -64,7 +64,7 @@ class NamedEnvironment(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 
 def open_environment(family: Family, hidden: Hidden, instance: str) -> Environment:
-    """The environment of one instance; whatever it raises becomes a FamilyError."""
+    """The environment of one instance; whatever it raises becomes a SimulatorError."""
     where = f"Family {family.name!r}, instance {instance}"
     env: Any = _call(f"{where}: make()", lambda: family.make(hidden))
     if not isinstance(env, gymnasium.Env):
@@ -170,7 +170,9 @@ def _call(where: str, function: Callable[[], Result]) -> Result:
         raise
     except Exception as error:
         said = " ".join(str(error).split())
-        raise FamilyError(f"{where} raised {type(error).__name__}: {said}".rstrip(": ")) from error
+        raise SimulatorError(
+            f"{where} raised {type(error).__name__}: {said}".rstrip(": ")
+        ) from error
 
 
 def _kind(found: object) -> str:

@@ -40,8 +40,9 @@ def run_tasks(
 
     A task that fails is run again up to `retries` times, in another process if its own has died
     and elsewhere if its machine has; then it is reported, and the others go on. A `SeptError` is
-    reported at once: what was asked for is wrong, and would be wrong again. `function` must be
-    importable and the tasks picklable wherever they leave this process.
+    reported at once: what was asked for is wrong, and would be wrong again; but a `SimulatorError`
+    may pass. `function` must be importable and the tasks picklable wherever they leave this
+    process.
 
     With `heard` the function is called as `function(task, tell=…)`: what it tells reaches
     `heard(task, value)` while the task runs. On a Ray cluster nothing is told before the end, and

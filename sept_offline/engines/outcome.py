@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from sept_offline.errors import EngineError, SeptError
+from sept_offline.errors import EngineError, SeptError, SimulatorError
 from sept_offline.threads import one_thread
 
 Task = TypeVar("Task")
@@ -60,7 +60,8 @@ def attempt(function: Callable[[Any], Any], task: Any) -> Attempt:
         with one_thread():
             return Attempt(function(task))
     except Exception as error:
-        return Attempt(None, describe(error), portable(error), final=isinstance(error, SeptError))
+        final = isinstance(error, SeptError) and not isinstance(error, SimulatorError)
+        return Attempt(None, describe(error), portable(error), final=final)
 
 
 def describe(error: BaseException) -> str:
