@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup demo test test-long testbed learning-generic learning-compatible lint docs pictures notebooks bench clean
+.PHONY: setup demo test test-long testbed learning-generic learning-compatible lint docs pictures settings notebooks bench clean
 
 setup: $(READY)
 
@@ -76,6 +76,10 @@ pictures: setup
 	$(BIN)/python benchmarks/pictures/latent.py demo/navigation.h5 -o docs/images/idea-latent.png
 	$(BIN)/python benchmarks/pictures/probe.py demo/navigation.h5 -o docs/images/idea-probe.png
 	$(BIN)/python benchmarks/pictures/report.py demo/report.html -o docs/images
+
+# The tables of docs/settings.md, from the records; a test says when they are out of date.
+settings: setup
+	$(BIN)/python docs/write_settings.py
 
 notebooks: setup
 	$(BIN)/python docs/notebooks/build.py

@@ -27,7 +27,8 @@ from numpy.typing import NDArray
 from sept_offline.collect.behaviour import Behaviour, EpsilonGreedy, Snapshot, Uniform
 from sept_offline.collect.expert import ExpertStage
 from sept_offline.collect.recipe import ExpertConfig, load_recipe
-from sept_offline.collect.rollout import Start, run_shard, spaces
+from sept_offline.collect.rollout import Start, run_shard
+from sept_offline.environments import spaces
 from sept_offline.errors import FamilyError
 from sept_offline.family import Family, Hidden, load_family
 from sept_offline.files import write_text

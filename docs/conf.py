@@ -33,7 +33,6 @@ extensions = [
     "notebooks",
     "options",
     "public",
-    "settings",
     "sources",
 ]
 html_math_renderer = "mathml"

@@ -43,6 +43,7 @@ _PUBLIC = {
     "load_export": "sept_offline.deploy",
     "load_family": "sept_offline.family",
     "load_results": "sept_offline.evaluation",
+    "merge": "sept_offline.data",
     "save_agent": "sept_offline.agent",
     "validate": "sept_offline.data",
     "write_report": "sept_offline.report",
@@ -66,6 +67,7 @@ if TYPE_CHECKING:
     from sept_offline.data import import_logs as import_logs
     from sept_offline.data import inspect as inspect
     from sept_offline.data import load_dataset as load_dataset
+    from sept_offline.data import merge as merge
     from sept_offline.data import validate as validate
     from sept_offline.demarcate import DemarcateConfig as DemarcateConfig
     from sept_offline.demarcate import Demarcation as Demarcation

@@ -13,6 +13,10 @@ class FamilyError(SeptError):
     """A family of environments is unknown or does not keep its contract."""
 
 
+class SimulatorError(FamilyError):
+    """A family's environment raised an error of its own; another try may succeed."""
+
+
 class ConfigError(SeptError):
     """A setting is unknown, of the wrong type, or out of range."""
 

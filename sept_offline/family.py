@@ -74,7 +74,19 @@ class Family:
                 f"Family {self.name!r} has no split {split!r}{suggest(split, self.splits)}; "
                 f"its splits are {known}."
             )
+        for index, hidden in enumerate(self.splits[split]):
+            self._check_numbers(f"{split}-{index}", hidden)
         return [dict(hidden) for hidden in self.splits[split]]
+
+    def _check_numbers(self, instance: str, hidden: Hidden) -> None:
+        value: Any
+        for name, value in hidden.items():
+            if not hasattr(value, "__float__"):
+                raise FamilyError(
+                    f"Family {self.name!r}, instance {instance}: the hidden parameter {name!r} is "
+                    f"{value!r:.80}; hidden parameters are numbers, so number the kinds 0, 1, … "
+                    "and translate them in make()."
+                )
 
     def instance_ids(self, split: str = "train") -> list[str]:
         """The ids of a split's instances, in order."""

@@ -13,6 +13,7 @@ ROOT = Path(__file__).parent.parent
 ORDER = [
     "errors",
     "family",
+    "environments",
     "seeding",
     "stage",
     "progress",

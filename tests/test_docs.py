@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 import json
 import os
 import re
@@ -38,6 +39,8 @@ SITE = {"{toctree}", "{eval-rst}"}
 LEFT_BY_COMMANDS = {
     "nav.h5",
     "nav.parquet",
+    "more.parquet",
+    "all.h5",
     "labelled.h5",
     "labelled.card.md",
     "runs",
@@ -275,6 +278,21 @@ def test_a_method_is_fitted_as_its_page_says(page: Path, logs: Path, tmp_path: P
     _, needs, learns = (cell.strip() for cell in row.strip("|").split("|")[1:])
     assert needs == (", ".join(sorted(agent.needs)) or "–")
     assert learns == ("yes" if agent.learns else "no")
+
+
+def test_the_page_of_settings_is_current() -> None:
+    spec = importlib.util.spec_from_file_location(
+        "write_settings", ROOT / "docs" / "write_settings.py"
+    )
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    page = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
+    assert page == module.fill(page), "run `make settings`"
+    assert module.fill(module.fill(page)) == page
+    # A setting that has changed shows.
+    old = page.replace("| `latent.dim` |", "| `latent.width` |")
+    assert old != page and module.fill(old) == page
 
 
 def test_make_knows_the_targets_that_pages_name() -> None:

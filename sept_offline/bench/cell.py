@@ -24,7 +24,7 @@ from sept_offline.errors import TrainingError
 from sept_offline.evaluation import Results, evaluate
 from sept_offline.evaluation.results import episode_row
 from sept_offline.family import Family, load_family
-from sept_offline.latent.identification import vote
+from sept_offline.latent.identification import neighbour_share
 from sept_offline.methods import METHODS, FitConfig, fitter, resolve_config
 from sept_offline.seeding import integer
 from sept_offline.threads import one_thread
@@ -186,9 +186,7 @@ def fresh_identification(agent: Agent, family: Family, data: Dataset, seed: int)
                 truth.append(code)
     if not asked:
         return None
-    spread = np.maximum(known.std(axis=0), 1e-6)
-    named = vote(known / spread, segments.instance, np.stack(asked) / spread)
-    return float((named == np.array(truth)).mean())
+    return neighbour_share(known, segments.instance, np.stack(asked), np.array(truth))
 
 
 def _probe(

@@ -32,8 +32,8 @@ from sept_offline.cli.options import json_option, quiet_option
 )
 @click.option(
     "--behaviour",
-    shell_complete=several_of(lambda: BEHAVIOURS),
-    help="random, replay, medium, expert, or shares of them: random:0.5,expert:0.5.",
+    shell_complete=several_of(lambda: (*BEHAVIOURS, "policy")),
+    help="random, replay, medium, expert, or shares: random:0.5,expert:0.5; policy is --policy.",
 )
 @click.option("--episodes", type=click.IntRange(min=1), help="In all, balanced over instances.")
 @click.option(
@@ -45,7 +45,8 @@ from sept_offline.cli.options import json_option, quiet_option
 @click.option(
     "--policy",
     callback=typed_object,
-    help="Your own policy, package.module:object; observations to probabilities.",
+    help="Your own policy, package.module:object: a function from observations to probabilities, "
+    "or a class that remembers its episode.",
 )
 @click.option("--recipe", type=FILE, help="A recipe (TOML) instead of the family's own.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
@@ -90,8 +91,11 @@ def collect(
     from sept_offline.collect import collect_dataset
     from sept_offline.data.filesystems import locate
 
-    if policy is not None and behaviour is not None:
-        raise click.UsageError("Give --behaviour or --policy, not both.")
+    if policy is not None and behaviour is not None and "policy" not in behaviour:
+        raise click.UsageError(
+            "--behaviour leaves out --policy; name its share, --behaviour random:0.5,policy:0.5, "
+            "or give one of the two."
+        )
     given: dict[str, Any] = {
         "behaviour": behaviour,
         "episodes": episodes,

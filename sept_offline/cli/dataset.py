@@ -1,4 +1,4 @@
-"""`sept-offline inspect`, `validate` and `convert`."""
+"""`sept-offline inspect`, `validate`, `convert` and `merge`."""
 
 from __future__ import annotations
 
@@ -121,6 +121,47 @@ def convert(source: str, target: Path, as_json: bool, quiet: bool) -> None:
         print_json({"path": str(target), "content_hash": content})
     else:
         click.echo(f"{target}: content {content[:16]}, as {source}")
+
+
+@click.command()
+@click.argument("datasets", type=DATASET, nargs=-1, required=True)
+@click.option("-o", "--out", required=True, type=FILE, help="The merged file: x.h5 or x.parquet.")
+@click.option(
+    "--separate",
+    is_flag=True,
+    help="Equal ids in two files are different instances; ids get the file's name as a prefix.",
+)
+@json_option
+@quiet_option
+def merge(datasets: tuple[str, ...], out: Path, separate: bool, as_json: bool, quiet: bool) -> None:
+    """Write the episodes of several DATASETS of one system to one file.
+
+    They must agree in actions, observed columns and family. An id that two files share is one
+    instance, and its hidden parameters must agree where both know them. Probabilities that one file
+    does not know stay unknown.
+
+    \b
+    Example:
+      sept-offline merge nav.h5 more.parquet -o all.h5
+    """
+    from sept_offline.data import merge as join
+
+    with join(datasets, out, separate=separate, progress=ConsoleProgress(quiet)) as data:
+        if as_json:
+            print_json(
+                {
+                    "path": str(out),
+                    "content_hash": data.content_hash,
+                    "instances": len(data.instances),
+                    "episodes": data.num_episodes,
+                    "steps": data.num_steps,
+                }
+            )
+        else:
+            click.echo(
+                f"{out}: {data.num_episodes:,} episodes, {data.num_steps:,} steps of "
+                f"{len(data.instances)} instances; content {data.content_hash[:16]}"
+            )
 
 
 def _count_rows(path: str, quiet: bool, title: str) -> RowCounter:

@@ -8,16 +8,20 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sept_offline.cli.completing import FILE, FOLDER, families, one_of, typed_object
-from sept_offline.cli.console import ConsoleProgress, print_json, print_table
+from sept_offline.cli.console import ConsoleProgress, print_json, print_table, working
 from sept_offline.cli.names import SPLITS
 from sept_offline.cli.options import json_option, quiet_option
 from sept_offline.cli.places import check_run
 
 if TYPE_CHECKING:
-    from sept_offline.evaluation import Results
+    from sept_offline.evaluation import ReferencePolicies, Results
 
 FEW = 24
 """Episodes that are shown one by one; of more, a row an instance."""
+CHOSEN = (
+    "random and the best constant action play the same episodes; the constant is chosen on these "
+    "very instances, so it is a generous reference"
+)
 
 
 @click.command()
@@ -39,6 +43,11 @@ FEW = 24
 @click.option("--max-steps", type=click.IntRange(min=1), help="The family's test limit by default.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @click.option("-o", "--out", type=FILE, help="Where to keep all steps: x.parquet or x.json.")
+@click.option(
+    "--no-references",
+    is_flag=True,
+    help="Do not play random actions and the best constant action beside the agent.",
+)
 @json_option
 @quiet_option
 def evaluate(
@@ -49,6 +58,7 @@ def evaluate(
     max_steps: int | None,
     seed: int,
     out: Path | None,
+    no_references: bool,
     as_json: bool,
     quiet: bool,
 ) -> None:
@@ -56,7 +66,9 @@ def evaluate(
 
     A run is what `fit` wrote; several are shown in one table. The agent sees observations only,
     unless it declares that it needs more, which the table shows. An episode that ends during the
-    probe counts as it ended. The run keeps its last evaluation, for `report`.
+    probe counts as it ended. The run keeps its last evaluation, for `report`. Two reference
+    policies play the same episodes: random actions, and the constant action that is best in these
+    instances.
 
     \b
     Example:
@@ -88,21 +100,41 @@ def evaluate(
     ]
     for run, results in zip(runs, every, strict=True):
         _keep(results, run, quiet)
+    references = {} if no_references else _play_references(every, quiet)
+    if as_json:
+        summaries = [
+            results.summary()
+            | (references[results.family].to_json() if results.family in references else {})
+            for results in every
+        ]
     if len(every) > 1:
         if as_json:
-            print_json({"runs": [results.summary() for results in every]})
+            print_json({"runs": summaries})
         else:
-            _print_comparison(every)
+            _print_comparison(every, references.get(every[0].family))
         return
     results = every[0]
     if out is not None:
         results.write(out)
     if as_json:
-        print_json(results.summary())
+        print_json(summaries[0])
         return
     _print_results(results)
+    if results.family in references:
+        _print_references(references[results.family])
     if out is not None:
         click.echo(f"{out}: {len(results.episodes):,} episodes, with every step")
+
+
+def _play_references(every: list[Results], quiet: bool) -> dict[str, ReferencePolicies]:
+    """The reference policies in the episodes of each family, by its name."""
+    from sept_offline.evaluation import play_references
+
+    with working("playing random and constant actions", quiet):
+        return {
+            name: play_references(results)
+            for name, results in {one.family: one for one in every}.items()
+        }
 
 
 def _keep(results: Results, run: Path, quiet: bool) -> None:
@@ -133,13 +165,7 @@ def _print_results(results: Results) -> None:
         click.echo("The logs held no probabilities: those of the behaviour were estimated.")
     summary = results.summary()
     parts = [f"{summary['episodes']:,} episodes of at most {results.limit:,} steps"]
-    if summary["solved"] is not None:
-        parts.append(f"{summary['solved']:.1%} solved")
-    for name in ("steps_to_solve", "return", "normalised"):
-        found = summary[name]
-        if found is not None:
-            error = "" if found["se"] is None else f" ± {found['se']:.3g}"
-            parts.append(f"{name.replace('_', ' ')} {found['mean']:,.4g}{error}")
+    parts += _scores(summary)
     parts.append(f"{summary['act_microseconds']:.0f} µs an action")
     click.echo("; ".join(parts))
     counted = statistics([episode.normalised for episode in results.episodes])
@@ -150,7 +176,33 @@ def _print_results(results: Results) -> None:
         )
 
 
-def _print_comparison(every: list[Results]) -> None:
+def _print_references(references: ReferencePolicies) -> None:
+    """One line for each reference policy, in the words of the agent's own."""
+    for label, results in _labelled(references):
+        click.echo(f"{label}: {'; '.join(_scores(results.summary()))}")
+    click.echo(CHOSEN)
+
+
+def _labelled(references: ReferencePolicies) -> list[tuple[str, Results]]:
+    return [
+        ("random", references.random),
+        (f"best constant action ({references.action})", references.best_constant),
+    ]
+
+
+def _scores(summary: dict[str, Any]) -> list[str]:
+    parts = []
+    if summary["solved"] is not None:
+        parts.append(f"{summary['solved']:.1%} solved")
+    for name in ("steps_to_solve", "return", "normalised"):
+        found = summary[name]
+        if found is not None:
+            error = "" if found["se"] is None else f" ± {found['se']:.3g}"
+            parts.append(f"{name.replace('_', ' ')} {found['mean']:,.4g}{error}")
+    return parts
+
+
+def _print_comparison(every: list[Results], references: ReferencePolicies | None) -> None:
     from sept_offline.errors import FamilyError
     from sept_offline.family import known_family
 
@@ -176,6 +228,22 @@ def _print_comparison(every: list[Results]) -> None:
                 f"{summary['act_microseconds']:.0f}",
             ]
         )
+    for label, results in [] if references is None else _labelled(references):
+        summary = results.summary()
+        rows.append(
+            [
+                label,
+                "–",
+                "–",
+                summary["episodes"],
+                None if summary["solved"] is None else f"{summary['solved']:.1%}",
+                _with_error(summary["steps_to_solve"]),
+                None,
+                _with_error(summary["return"]),
+                _with_error(summary["normalised"]),
+                None,
+            ]
+        )
     print_table(
         f"{every[0].family} · {every[0].instances} · one episode each",
         [
@@ -196,6 +264,8 @@ def _print_comparison(every: list[Results]) -> None:
         "steps: to solve, the limit where unsolved; paper: the same figure as published; "
         "learns: takes gradient steps in the episode"
     )
+    if references is not None:
+        click.echo(CHOSEN)
 
 
 def _with_error(found: dict[str, Any] | None) -> str | None:

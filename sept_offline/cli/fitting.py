@@ -151,8 +151,7 @@ def fit(
     if found:
         click.echo(
             f"identification: {found['neighbours']:.3f} of the episodes kept from the latent are "
-            f"told by their first steps (chance {found['chance']:.3f}); what the latent stage "
-            "shows while it learns is of episodes it learns from"
+            f"matched to their instance by their first steps (chance: {found['chance']:.3f})"
         )
         click.echo(f"probe: {agent.record['probe']}")
     if agent.record.get("behaviour_estimated"):

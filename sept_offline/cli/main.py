@@ -12,9 +12,10 @@ from typing import Any, NoReturn, TextIO
 import click
 
 from sept_offline.cli.benching import bench
+from sept_offline.cli.checking import check
 from sept_offline.cli.collecting import collect
 from sept_offline.cli.console import plain
-from sept_offline.cli.dataset import convert, inspect, validate
+from sept_offline.cli.dataset import convert, inspect, merge, validate
 from sept_offline.cli.demarcating import demarcate
 from sept_offline.cli.deploying import act, export
 from sept_offline.cli.diagnosing import doctor
@@ -75,10 +76,12 @@ def cli() -> None:
 
 
 for command in (
+    check,
     collect,
     inspect,
     validate,
     convert,
+    merge,
     import_,
     demarcate,
     fit,

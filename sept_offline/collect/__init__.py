@@ -1,11 +1,12 @@
 """Logging episodes of a family: behaviours, and the loop that writes what they do."""
 
-from sept_offline.collect.check import check_family
+from sept_offline.collect.check import FamilyWarning, check_family
 from sept_offline.collect.loop import collect_dataset, load_expert, train_expert
 from sept_offline.collect.recipe import ExpertConfig, Recipe, load_recipe
 
 __all__ = [
     "ExpertConfig",
+    "FamilyWarning",
     "Recipe",
     "check_family",
     "collect_dataset",

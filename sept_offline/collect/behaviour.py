@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 
 from sept_offline.agent.networks import Network
 from sept_offline.collect.portable import portable
-from sept_offline.errors import ConfigError
+from sept_offline.errors import ConfigError, SeptError
 
 Floats = NDArray[np.float64]
 Policy = Callable[[NDArray[np.float32]], Any]
@@ -94,19 +95,91 @@ class UserPolicy:
 
     def probabilities(self, observations: NDArray[Any], hidden: Floats, progress: Floats) -> Floats:
         """[n, A], checked: a wrong shape or sum is named, not logged."""
-        rows = np.asarray(self.function(observations.astype(np.float32)), dtype=np.float64)
-        expected = (len(observations), self.num_actions)
-        if rows.shape != expected:
+        found = _called(self.name, lambda: self.function(observations.astype(np.float32)))
+        return _checked(found, self.name, observations, self.num_actions)
+
+
+@dataclass(frozen=True)
+class RememberingPolicy:
+    """A user's own class, of which every episode gets a new object.
+
+    The object is called at every step of its episode, the probe's too, with the observation [d],
+    the last action and the last reward (both None at the first step), and returns the probabilities
+    of all actions [A]. In the probe these are ignored: its actions are uniform.
+    """
+
+    kind: Callable[[], Callable[..., Any]]
+    name: str
+    num_actions: int
+
+    def begin(self) -> Callable[..., Any]:
+        """The object of one episode."""
+        episode: Callable[..., Any] = _called(self.name, self.kind)
+        if not callable(episode):
             raise ConfigError(
-                f"Policy {self.name} returned shape {rows.shape} for observations "
-                f"{observations.shape}; expected probabilities of shape {expected}."
+                f"Policy {self.name} is a class whose objects cannot be called; give it "
+                "__call__(self, observation, last_action, last_reward)."
             )
-        bad = ~np.isfinite(rows).all(axis=1) | (rows < 0).any(axis=1)
-        bad |= np.abs(rows.sum(axis=1) - 1.0) > 1e-6
-        if bad.any():
-            row = int(np.flatnonzero(bad)[0])
-            raise ConfigError(
-                f"Policy {self.name} returned {rows[row].tolist()} for observation "
-                f"{observations[row].tolist()}; expected non-negative probabilities that sum to 1."
-            )
-        return rows
+        return episode
+
+    def act(
+        self,
+        episodes: Sequence[Callable[..., Any]],
+        observations: NDArray[Any],
+        actions: NDArray[np.int64] | None,
+        rewards: Floats | None,
+    ) -> Floats:
+        """[n, A] for n episodes, from observations [n, d], last actions and last rewards [n]."""
+        rows = np.empty((len(episodes), self.num_actions))
+        for row, episode in enumerate(episodes):
+            seen = observations[row].astype(np.float32)
+            action = None if actions is None else int(actions[row])
+            reward = None if rewards is None else float(rewards[row])
+            found = _called(self.name, functools.partial(episode, seen, action, reward))
+            one = np.asarray(found, dtype=np.float64)
+            if one.shape != (self.num_actions,):
+                raise ConfigError(
+                    f"Policy {self.name} returned shape {one.shape} for one observation; expected "
+                    f"the probabilities of {self.num_actions} actions."
+                )
+            rows[row] = one
+        return _checked(rows, self.name, observations, self.num_actions)
+
+
+def user_policy(policy: Any, name: str, num_actions: int) -> UserPolicy | RememberingPolicy:
+    """A function acts without memory; a class is made anew for every episode and may remember."""
+    if isinstance(policy, type):
+        return RememberingPolicy(policy, name, num_actions)
+    return UserPolicy(policy, name, num_actions)
+
+
+def _called(name: str, function: Callable[[], Any]) -> Any:
+    """What a user's policy returns; its errors, which may be any, become one sentence."""
+    try:
+        return function()
+    except (SeptError, MemoryError):
+        raise
+    except Exception as error:
+        said = " ".join(str(error).split())
+        raise ConfigError(
+            f"Policy {name} raised {type(error).__name__}: {said}".rstrip(": ")
+        ) from error
+
+
+def _checked(found: Any, name: str, observations: NDArray[Any], num_actions: int) -> Floats:
+    rows = np.asarray(found, dtype=np.float64)
+    expected = (len(observations), num_actions)
+    if rows.shape != expected:
+        raise ConfigError(
+            f"Policy {name} returned shape {rows.shape} for observations "
+            f"{observations.shape}; expected probabilities of shape {expected}."
+        )
+    bad = ~np.isfinite(rows).all(axis=1) | (rows < 0).any(axis=1)
+    bad |= np.abs(rows.sum(axis=1) - 1.0) > 1e-6
+    if bad.any():
+        row = int(np.flatnonzero(bad)[0])
+        raise ConfigError(
+            f"Policy {name} returned {rows[row].tolist()} for observation "
+            f"{observations[row].tolist()}; expected non-negative probabilities that sum to 1."
+        )
+    return rows

@@ -3,20 +3,59 @@
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sept_offline.collect.rollout import make_vector, reset_rows, spaces
+from sept_offline.environments import (
+    make_vector,
+    open_environment,
+    reset_rows,
+    spaces,
+    step_rows,
+)
 from sept_offline.errors import FamilyError
 from sept_offline.family import Family, Hidden, load_family
 from sept_offline.seeding import generator
 
-if TYPE_CHECKING:
-    import gymnasium
-
 SPLITS = ("train", "validation", "test")
+FEW = 4
+"""Instances that are stepped in turn, and whose columns are compared."""
+
+
+class FamilyWarning(UserWarning):
+    """A family keeps its contract, but something in it deserves a look."""
+
+
+@dataclass(frozen=True)
+class Trace:
+    """One episode of T steps: observations [T + 1, d], rewards [T], terminations [T]."""
+
+    observations: NDArray[Any]
+    rewards: NDArray[Any]
+    terminations: NDArray[Any]
+
+    def first_difference(self, other: Trace) -> tuple[int, str] | None:
+        """The first step, and the field, in which two traces differ."""
+        found = []
+        for name in ("rewards", "terminations", "observations"):
+            mine, theirs = getattr(self, name), getattr(other, name)
+            both = min(len(mine), len(theirs))
+            same = (mine[:both] == theirs[:both]).reshape(both, -1).all(axis=1)
+            if not same.all():
+                # Observation t + 1 comes out of step t.
+                step = int(np.argmin(same)) - (name == "observations")
+                found.append((max(step, 0), name))
+            elif len(mine) != len(theirs):
+                found.append((both - (name == "observations"), "terminations"))
+        return min(found, default=None)
+
+
+Instance = tuple[str, Hidden]
+"""An id and its hidden parameters."""
 
 
 def check_family(family: str | Family, *, seed: int = 0, episodes: int = 3) -> None:
@@ -24,30 +63,51 @@ def check_family(family: str | Family, *, seed: int = 0, episodes: int = 3) -> N
 
     Checked: the record's numbers and splits; Gymnasium's own environment checker; that a seed
     fixes an episode; that observations and rewards are finite; that no limit shorter than the
-    family's ends an episode; that hidden parameters change the dynamics and are not handed out in
-    `info`; that the batch from `make_vec` gives the numbers of single environments. Call it before
-    anything is logged: each of these would otherwise show as an agent that learns nothing.
+    family's ends an episode; that hidden parameters change the dynamics and are shown neither in
+    `info` nor in an observed column; that environments stepped in turn, or the batch from
+    `make_vec`, give the numbers of single environments. An observed column that identifies the
+    instance without being a hidden parameter gives a FamilyWarning. Call it before anything is
+    logged: each of these would otherwise show as an agent that learns nothing.
     """
     record = load_family(family)
     _check_record(record)
     _, num_actions = spaces(record)
-    hiddens = [hidden for split in SPLITS for hidden in record.splits[split]]
-    _check_gymnasium(record, hiddens[0])
+    instances = _distinct(record)
+    if len([name for name, _ in instances if name.startswith("train-")]) < 2:
+        raise FamilyError(
+            f"Family {record.name!r}: all training instances have the same hidden parameters."
+        )
+    _check_limit(record, *instances[0])
     rng = generator(seed, "check", record.name)
     draws = [rng.integers(num_actions, size=record.train_steps) for _ in range(episodes)]
     traces = []
     for index, actions in enumerate(draws):
-        first = _trace(record, hiddens[0], seed + index, actions)
-        again = _trace(record, hiddens[0], seed + index, actions)
-        if not all(np.array_equal(a, b) for a, b in zip(first, again, strict=True)):
+        first, again = (_trace(record, instances[0], seed + index, actions) for _ in range(2))
+        if first.first_difference(again) is not None:
             raise FamilyError(
                 f"Family {record.name!r}: the same seed and actions gave two different episodes; "
                 "probably the environment draws from a generator other than self.np_random."
             )
         traces.append(first)
-    _check_hidden(record, seed, draws, traces)
-    if record.make_vec is not None:
-        _check_vector(record, hiddens, seed, draws[0])
+    _check_gymnasium(record, *instances[0])
+    _check_hidden(record, instances, seed, draws, traces)
+    _check_columns(record, instances, seed, draws)
+    _check_batch(record, instances, seed, rng.integers(num_actions, size=(record.train_steps, FEW)))
+
+
+def _distinct(family: Family) -> list[Instance]:
+    """The first instance with each combination of hidden parameters, training instances first."""
+    found: dict[Any, Instance] = {}
+    for split in SPLITS:
+        for name, hidden in zip(family.instance_ids(split), family.instances(split), strict=True):
+            found.setdefault(tuple(sorted(hidden.items())), (name, hidden))
+    return list(found.values())
+
+
+def _few(instances: Sequence[Instance]) -> list[Instance]:
+    """At most FEW of them, from the first to the last."""
+    places = np.linspace(0, len(instances) - 1, min(FEW, len(instances)))
+    return [instances[int(place)] for place in places]
 
 
 def _check_record(family: Family) -> None:
@@ -73,28 +133,30 @@ def _check_record(family: Family) -> None:
         )
 
 
-def _check_gymnasium(family: Family, hidden: Hidden) -> None:
+def _check_gymnasium(family: Family, instance: str, hidden: Hidden) -> None:
     from gymnasium.utils.env_checker import check_env
 
-    env = family.make(hidden)
-    _check_limit(family, env)
+    env = open_environment(family, hidden, instance)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             check_env(env.unwrapped, skip_render_check=True)
     except Exception as error:
         raise FamilyError(
-            f"Family {family.name!r} fails Gymnasium's environment checker: {error}"
+            f"Family {family.name!r}, instance {instance}: Gymnasium's environment checker says: "
+            f"{' '.join(str(error).split())}"
         ) from error
     finally:
         env.close()  # type: ignore[no-untyped-call]
 
 
-def _check_limit(family: Family, env: gymnasium.Env[Any, Any]) -> None:
+def _check_limit(family: Family, instance: str, hidden: Hidden) -> None:
     """A limit that random actions may never reach still cuts short whoever does better."""
     from gymnasium.wrappers import TimeLimit
 
     needed = max(family.train_steps, family.test_steps)
+    env = open_environment(family, hidden, instance)
+    env.close()  # type: ignore[no-untyped-call]
     layer: Any = env
     while hasattr(layer, "env"):
         if isinstance(layer, TimeLimit) and layer._max_episode_steps < needed:
@@ -106,62 +168,71 @@ def _check_limit(family: Family, env: gymnasium.Env[Any, Any]) -> None:
         layer = layer.env
 
 
-def _trace(
-    family: Family, hidden: Hidden, seed: int, actions: NDArray[Any]
-) -> tuple[NDArray[Any], ...]:
-    env = family.make(hidden)
+def _trace(family: Family, instance: Instance, seed: int, actions: NDArray[Any]) -> Trace:
+    name, hidden = instance
+    env = open_environment(family, hidden, name)
+    where = f"Family {family.name!r}, instance {name}"
     try:
         observation, info = env.reset(seed=seed)
-        _check_info(family, hidden, info)
-        observations, rewards, ends = [observation], [], []
+        _check_info(where, hidden, info)
+        observations, rewards, ends = [_numbers(where, observation)], [], []
         for step, action in enumerate(actions):
             observation, reward, terminated, truncated, info = env.step(int(action))
-            _check_info(family, hidden, info)
-            if not np.isfinite(observation).all() or not np.isfinite(float(reward)):
+            _check_info(where, hidden, info)
+            observations.append(_numbers(where, observation))
+            if not np.isfinite(observations[-1]).all() or not np.isfinite(float(reward)):
                 raise FamilyError(
-                    f"Family {family.name!r}: step {step} gave observation {observation} and "
-                    f"reward {reward} under hidden {dict(hidden)}; both must be finite."
+                    f"{where}: step {step} gave observation {observation} and reward {reward} "
+                    f"under hidden {dict(hidden)}; both must be finite."
                 )
-            observations.append(observation)
             rewards.append(float(reward))
-            ends.append(terminated)
+            ends.append(bool(terminated))
             if truncated and not terminated and step + 1 < family.train_steps:
                 raise FamilyError(
-                    f"Family {family.name!r}: make() returned an environment that truncates after "
-                    f"{step + 1} steps, before train_steps = {family.train_steps}; leave the time "
-                    "limit to the library."
+                    f"{where}: make() returned an environment that truncates after {step + 1} "
+                    f"steps, before train_steps = {family.train_steps}; leave the time limit to "
+                    "the library."
                 )
             if terminated:
                 break
     finally:
         env.close()  # type: ignore[no-untyped-call]
-    return np.array(observations), np.array(rewards), np.array(ends)
+    return Trace(np.array(observations), np.array(rewards), np.array(ends))
 
 
-def _check_info(family: Family, hidden: Hidden, info: dict[str, Any]) -> None:
+def _numbers(where: str, observation: Any) -> NDArray[np.float32]:
+    """A copy as it is logged: an environment may hand out the very array it lives in."""
+    try:
+        return np.array(observation, dtype=np.float32)
+    except (TypeError, ValueError) as error:
+        raise FamilyError(
+            f"{where}: the observation must be a 1-D numeric array, found {observation!r:.120}."
+        ) from error
+
+
+def _check_info(where: str, hidden: Hidden, info: dict[str, Any]) -> None:
     leaked = sorted(set(hidden) & set(info))
     if leaked:
         raise FamilyError(
-            f"Family {family.name!r}: info holds the hidden parameter {leaked[0]!r}; an agent must "
-            "never be able to read it."
+            f"{where}: info holds the hidden parameter {leaked[0]!r}; an agent must never be able "
+            "to read it."
         )
 
 
 def _check_hidden(
     family: Family,
+    instances: Sequence[Instance],
     seed: int,
     draws: list[NDArray[Any]],
-    traces: list[tuple[NDArray[Any], ...]],
+    traces: list[Trace],
 ) -> None:
-    distinct = {tuple(sorted(hidden.items())): hidden for hidden in family.splits["train"]}
-    if len(distinct) < 2:
-        raise FamilyError(
-            f"Family {family.name!r}: all training instances have the same hidden parameters."
-        )
-    for other in list(distinct.values())[1:]:
+    """Hidden parameters must change what the same actions do in some training instance."""
+    for other in instances[1:]:
+        if not other[0].startswith("train-"):
+            break
         for index, actions in enumerate(draws):
             trace = _trace(family, other, seed + index, actions)
-            if not all(np.array_equal(a, b) for a, b in zip(trace, traces[index], strict=True)):
+            if trace.first_difference(traces[index]) is not None:
                 return
     raise FamilyError(
         f"Family {family.name!r}: hidden parameters change nothing, the same actions gave the same "
@@ -169,31 +240,91 @@ def _check_hidden(
     )
 
 
-def _check_vector(family: Family, hiddens: list[Hidden], seed: int, actions: NDArray[Any]) -> None:
-    rows = hiddens[: min(4, len(hiddens))]
-    env = make_vector(family, rows, family.train_steps)
+def _check_columns(
+    family: Family, instances: Sequence[Instance], seed: int, draws: list[NDArray[Any]]
+) -> None:
+    """No observed column may show a hidden parameter; one that names the instance is told."""
+    training = _few([one for one in instances if one[0].startswith("train-")])
+    constant: list[NDArray[Any]] = []
+    values: list[NDArray[Any]] = []
+    for instance in training:
+        seen = np.concatenate(
+            [
+                _trace(family, instance, seed + index, actions).observations
+                for index, actions in enumerate(draws)
+            ]
+        )
+        constant.append((seen == seen[0]).all(axis=0))
+        values.append(seen[0])
+    table = np.array(values)
+    for column in np.flatnonzero(np.all(constant, axis=0) & (table != table[0]).any(axis=0)):
+        name = f"column {column}"
+        if family.observation_names is not None:
+            name += f" ({family.observation_names[column]!r})"
+        for parameter in training[0][1]:
+            hidden = np.array([one[1][parameter] for one in training], dtype=np.float64)
+            if np.allclose(table[:, column], hidden, rtol=1e-6, atol=0):
+                raise FamilyError(
+                    f"Family {family.name!r}: {name} of the observation is the hidden parameter "
+                    f"{parameter!r}; leave it out of what the environment returns."
+                )
+        warnings.warn(
+            f"Family {family.name!r}: {name} of the observation is constant within an instance "
+            "and differs between instances, so it identifies the instance without a probe; leave "
+            "it out unless it is measured in the real system too.",
+            FamilyWarning,
+            stacklevel=3,
+        )
+
+
+def _check_batch(
+    family: Family, instances: Sequence[Instance], seed: int, actions: NDArray[Any]
+) -> None:
+    """Rows stepped in turn must do what each does alone; actions [T, FEW], a column for each row.
+
+    Where the family has no make_vec these are copies of its environments, as `collect` steps them:
+    what they share, such as globals of their module, shows here.
+    """
+    rows = _few(instances)
+    actions = actions[:, : len(rows)]
+    ids, hiddens = [name for name, _ in rows], [hidden for _, hidden in rows]
+    env = make_vector(family, hiddens, family.train_steps, ids)
     try:
-        observations = [reset_rows(env, [seed + row for row in range(len(rows))])]
+        observations = [reset_rows(family, env, [seed + row for row in range(len(rows))])]
         rewards, ends = [], []
-        for action in actions:
-            observation, reward, terminated, truncated, _ = env.step(np.full(len(rows), action))
+        lengths = np.full(len(rows), len(actions))
+        for step, action in enumerate(actions):
+            observation, reward, terminated, truncated = step_rows(family, env, action, step)
             observations.append(np.array(observation))
             rewards.append(np.array(reward))
             ends.append(np.array(terminated))
             # A row that has ended resets on its next step, where a single environment does not.
-            if (terminated | truncated).any():
+            lengths = np.where(terminated | truncated, np.minimum(lengths, step + 1), lengths)
+            if (lengths <= step + 1).all():
                 break
     finally:
         env.close()
-    batch = (np.array(observations), np.array(rewards), np.array(ends))
-    for row, hidden in enumerate(rows):
-        single = _trace(family, hidden, seed + row, actions[: len(rewards)])
-        for name, one, all_rows in zip(
-            ("observations", "rewards", "terminations"), single, batch, strict=True
-        ):
-            if not np.array_equal(one, all_rows[:, row]):
-                raise FamilyError(
-                    f"Family {family.name!r}: the {name} of row {row} of make_vec differ from "
-                    f"those of make({dict(hidden)}) under the same seed and actions; both must "
-                    "share one dynamics."
-                )
+    for row, instance in enumerate(rows):
+        length = lengths[row]
+        single = _trace(family, instance, seed + row, actions[:, row])
+        batch = Trace(
+            np.array(observations)[: length + 1, row],
+            np.array(rewards)[:length, row],
+            np.array(ends)[:length, row],
+        )
+        difference = single.first_difference(batch)
+        if difference is None:
+            continue
+        step, field = difference
+        if family.make_vec is not None:
+            raise FamilyError(
+                f"Family {family.name!r}: the {field} of row {row} of make_vec differ at step "
+                f"{step} from those of make({dict(instance[1])}) under the same seed and actions; "
+                "both must share one dynamics."
+            )
+        raise FamilyError(
+            f"Family {family.name!r}: instance {instance[0]} gives other {field} at step {step} "
+            "when it is stepped in turn with other instances than alone; probably environments "
+            "share state, such as globals of a module, class attributes, or one object that "
+            "make() returns again: keep it on self."
+        )

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from sept_offline.agent.networks import Standardiser, network_from_arrays
 from sept_offline.collect.behaviour import EpsilonGreedy, Snapshot
 from sept_offline.collect.recipe import ExpertConfig
-from sept_offline.collect.rollout import hidden_rows, make_vector, reset_rows, spaces
+from sept_offline.collect.rollout import hidden_rows
 from sept_offline.control import Batch, Learner, prepare_rewards
+from sept_offline.environments import make_vector, reset_rows, spaces, step_rows
 from sept_offline.family import Family, Hidden
 from sept_offline.seeding import generator, integer
 from sept_offline.stage import StageState
@@ -108,8 +109,10 @@ class ExpertStage:
         self.total = config.rounds
         self.done = 0
         instances = family.instances("train")
+        ids = family.instance_ids("train")
         self.copies = max(1, config.environments // len(instances))
         self.hiddens: Sequence[Hidden] = [h for h in instances for _ in range(self.copies)]
+        self.ids = [one for one in ids for _ in range(self.copies)]
         self.hidden = hidden_rows(self.hiddens)
         self.places = np.arange(len(self.hiddens)) % self.copies / max(1, self.copies - 1)
         self.observation_dim, self.num_actions = spaces(family)
@@ -159,9 +162,9 @@ class ExpertStage:
 
         rng = generator(self.seed, "round", index)
         n = len(self.hiddens)
-        env = make_vector(self.family, self.hiddens, self.max_steps)
+        env = make_vector(self.family, self.hiddens, self.max_steps, self.ids)
         seeds = [integer(self.seed, "reset", index, row) for row in range(n)]
-        observation = reset_rows(env, seeds)
+        observation = reset_rows(self.family, env, seeds)
         raw: list[tuple[NDArray[Any], ...]] = []
         fresh = np.ones(n, dtype=bool)
         returns = np.zeros(n)
@@ -174,8 +177,7 @@ class ExpertStage:
                 greedy = self.learner.q_values(torch.from_numpy(inputs)).argmax(dim=1).numpy()
                 epsilon = np.maximum(self._epsilon(position), self._least_epsilon())
                 action = np.where(rng.random(n) < epsilon, action, greedy)
-            following, reward, terminated, truncated, _ = env.step(action)
-            following = np.asarray(following, dtype=np.float32)
+            following, reward, terminated, truncated = step_rows(self.family, env, action, step)
             # The step after an end only resets its row: there is nothing in it to learn.
             rows = np.flatnonzero(fresh)
             moment = (observation, action, np.asarray(reward), following, terminated, rows)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sept_offline.collect.behaviour import Behaviour, Uniform, UserPolicy
+from sept_offline.collect.behaviour import Behaviour, RememberingPolicy, Uniform, user_policy
 from sept_offline.collect.partition import EXPERT, PartTarget, save_part
 from sept_offline.collect.recipe import Recipe, interleave
-from sept_offline.collect.rollout import Start, run_shard, spaces
+from sept_offline.collect.rollout import Start, run_shard
 from sept_offline.collect.staging import save_shard
 from sept_offline.data.filesystems import Folder, Place
 from sept_offline.data.partitions import WrittenPart
+from sept_offline.environments import spaces
 from sept_offline.errors import ConfigError, DataError
 from sept_offline.family import Family, load_family, load_object
 from sept_offline.seals import load_state
@@ -25,6 +27,10 @@ from sept_offline.threads import one_thread
 
 if TYPE_CHECKING:
     from sept_offline.collect.expert import Expert
+
+
+INTERVAL = 0.1
+"""Seconds between two signs of life of a shard."""
 
 
 @dataclass(frozen=True)
@@ -80,8 +86,12 @@ class Made:
     """Where it is a part of the dataset already."""
 
 
-def run_job(job: Job, function: Callable[..., Any] | None = None) -> Made:
-    """Run one shard and write it."""
+def run_job(
+    job: Job,
+    function: Callable[..., Any] | None = None,
+    tell: Callable[[tuple[float, int]], None] | None = None,
+) -> Made:
+    """Run one shard and write it; `tell` learns now and then of the episodes and steps done."""
     family = load_family(job.family)
     hiddens = family.instances(job.instances)
     behaviours = _behaviours(family, job, function)
@@ -96,10 +106,12 @@ def run_job(job: Job, function: Callable[..., Any] | None = None) -> Made:
                 progress=(episode.position + 0.5) / episode.count,
                 reset_seed=reset_seed(job.seed, job.instances, episode),
                 draws=rng.random(job.max_steps),
+                instance=name,
             )
         )
     with one_thread():
-        logged = run_shard(family, starts, job.max_steps, job.probe_steps)
+        heard = None if tell is None else _now_and_then(tell)
+        logged = run_shard(family, starts, job.max_steps, job.probe_steps, heard)
     steps = sum(len(episode.actions) for episode in logged)
     if isinstance(job.target, Path):
         save_shard(job.target, logged)
@@ -108,6 +120,20 @@ def run_job(job: Job, function: Callable[..., Any] | None = None) -> Made:
     names = [episode.behaviour for episode in job.episodes]
     seed = np.array([start.reset_seed for start in starts], dtype=np.int64)
     return Made(steps, save_part(job.target, logged, instance, names, seed))
+
+
+def _now_and_then(tell: Callable[[tuple[float, int]], None]) -> Callable[[float, int], None]:
+    """A listener that passes on what it hears, but not every step of a fast simulator."""
+    told = time.monotonic()
+
+    def heard(episodes: float, steps: int) -> None:
+        nonlocal told
+        now = time.monotonic()
+        if now - told >= INTERVAL:
+            told = now
+            tell((episodes, steps))
+
+    return heard
 
 
 def load_policy(name: str) -> Callable[..., Any]:
@@ -121,17 +147,17 @@ def load_policy(name: str) -> Callable[..., Any]:
 
 def _behaviours(
     family: Family, job: Job, function: Callable[..., Any] | None
-) -> dict[str, Behaviour]:
+) -> dict[str, Behaviour | RememberingPolicy]:
     names = {episode.behaviour for episode in job.episodes}
     _, num_actions = spaces(family)
-    found: dict[str, Behaviour] = {}
+    found: dict[str, Behaviour | RememberingPolicy] = {}
     if "random" in names:
         found["random"] = Uniform(num_actions)
     if "policy" in names:
         policy = function if job.policy is None else load_policy(job.policy)
         if policy is None:
             raise ConfigError("An episode is planned for a policy, but none was given.")
-        found["policy"] = UserPolicy(policy, job.policy or "policy", num_actions)
+        found["policy"] = user_policy(policy, job.policy or "policy", num_actions)
     if job.expert is not None and names & {"replay", "medium", "expert"}:
         expert = _fetch_expert(job.expert)
         epsilon = job.recipe.expert.behaviour_epsilon

@@ -31,7 +31,6 @@ from sept_offline.collect.recipe import (
     load_recipe,
     parse_behaviour,
 )
-from sept_offline.collect.rollout import spaces
 from sept_offline.collect.staging import Staging, load_shard
 from sept_offline.config import to_plain
 from sept_offline.data import Dataset, DatasetWriter, load_dataset
@@ -41,6 +40,7 @@ from sept_offline.data.records import Metadata
 from sept_offline.data.source import Header
 from sept_offline.data.writer import written_by
 from sept_offline.engines import check_engine, run_tasks
+from sept_offline.environments import spaces
 from sept_offline.errors import ConfigError, DataError, FamilyError
 from sept_offline.family import Family, Hidden, load_family, registered_family
 from sept_offline.files import write_atomically
@@ -155,7 +155,14 @@ def collect_dataset(
     if not isinstance(recipe, Recipe):
         recipe = load_recipe(record, Path(recipe) if recipe else None, overrides)
     policy_name = policy if isinstance(policy, str) else getattr(policy, "__name__", "policy")
-    shares = {"policy": 1.0} if policy is not None else parse_behaviour(recipe.behaviour)
+    shares = parse_behaviour(recipe.behaviour, with_policy=True)
+    if policy is None and "policy" in shares:
+        raise ConfigError(
+            f"The behaviour {recipe.behaviour!r} names a policy of your own; say which: --policy "
+            "package.module:object."
+        )
+    if policy is not None and "policy" not in shares:
+        shares = {"policy": 1.0}
     hiddens = record.instances(recipe.instances)
     episodes = recipe.episodes or EPISODES_PER_INSTANCE * len(hiddens)
     if episodes < len(hiddens):
@@ -408,11 +415,24 @@ def _run(
     complete = len(collection.planned) - sum(len(job.episodes) for job in jobs)
     steps = 0
     found: dict[int, Made] = {}
-    for outcome in run_tasks(run, jobs, engine=collection.engine, workers=collection.workers):
+    under_way: dict[int, tuple[float, int]] = {}
+
+    def update() -> None:
+        episodes = complete + sum(one for one, _ in under_way.values())
+        progress.update(episodes, steps=steps + sum(more for _, more in under_way.values()))
+
+    def heard(job: Job, done: tuple[float, int]) -> None:
+        under_way[job.shard] = done
+        update()
+
+    for outcome in run_tasks(
+        run, jobs, engine=collection.engine, workers=collection.workers, heard=heard
+    ):
+        under_way.pop(outcome.task.shard, None)
         made = found[outcome.task.shard] = outcome.result()
         steps += made.steps
         complete += len(outcome.task.episodes)
-        progress.update(complete, steps=steps)
+        update()
     progress.finish()
     return found
 

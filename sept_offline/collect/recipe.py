@@ -13,6 +13,8 @@ from sept_offline.errors import ConfigError
 from sept_offline.family import Family, suggest
 
 BEHAVIOURS = ("random", "replay", "medium", "expert")
+POLICY = "policy"
+"""The user's own, in a mixture."""
 EPISODES_PER_INSTANCE = 100
 
 
@@ -67,7 +69,8 @@ class Recipe:
     """All that decides a dataset besides the family and the seed."""
 
     behaviour: str = "random"
-    """`random`, `replay`, `medium`, `expert`, or a mixture such as `random:0.5,expert:0.5`."""
+    """`random`, `replay`, `medium`, `expert`, or a mixture such as `random:0.5,expert:0.5`; in one,
+    `policy` is the policy that `collect` is given."""
     instances: str = "train"
     episodes: int | None = None
     """In all, balanced over the instances; 100 an instance by default."""
@@ -92,15 +95,19 @@ def load_recipe(
     return build(Recipe, merge(values, overrides or {}))
 
 
-def parse_behaviour(text: str) -> dict[str, float]:
-    """The shares of a mixture: `random:0.5,expert:0.5` gives {"random": 0.5, "expert": 0.5}."""
+def parse_behaviour(text: str, *, with_policy: bool = False) -> dict[str, float]:
+    """The shares of a mixture: `random:0.5,expert:0.5` gives {"random": 0.5, "expert": 0.5}.
+
+    With `with_policy` a user's own policy may be among them.
+    """
+    known = (*BEHAVIOURS, POLICY) if with_policy else BEHAVIOURS
     shares: dict[str, float] = {}
     for part in text.split(","):
         name, colon, share = part.strip().partition(":")
-        if name not in BEHAVIOURS:
+        if name not in known:
             raise ConfigError(
-                f"There is no behaviour {name!r}{suggest(name, BEHAVIOURS)}; "
-                f"known are {', '.join(BEHAVIOURS)}, or mixtures such as random:0.5,expert:0.5."
+                f"There is no behaviour {name!r}{suggest(name, known)}; "
+                f"known are {', '.join(known)}, or mixtures such as random:0.5,expert:0.5."
             )
         if name in shares:
             raise ConfigError(f"Behaviour {name!r} is named twice in {text!r}.")

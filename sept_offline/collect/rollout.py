@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sept_offline.collect.behaviour import Behaviour
+from sept_offline.collect.behaviour import Behaviour, RememberingPolicy
+from sept_offline.environments import make_vector, reset_rows, step_rows
 from sept_offline.errors import FamilyError
 from sept_offline.family import Family, Hidden
-
-if TYPE_CHECKING:
-    from gymnasium.vector import VectorEnv
 
 
 @dataclass(frozen=True)
@@ -22,12 +19,14 @@ class Start:
     """Everything that decides one episode before it begins."""
 
     hidden: Hidden
-    behaviour: Behaviour
+    behaviour: Behaviour | RememberingPolicy
     progress: float
     """The episode's place among its instance's, from 0 to 1."""
     reset_seed: int
     draws: NDArray[np.float64]
     """[max_steps] uniform numbers, one an action."""
+    instance: str = "unnamed"
+    """The id of the instance, for error messages."""
 
 
 @dataclass(frozen=True)
@@ -44,28 +43,6 @@ class Logged:
     terminated: bool
 
 
-def make_vector(
-    family: Family, hiddens: Sequence[Hidden], max_steps: int
-) -> VectorEnv[Any, Any, Any]:
-    """A batch of the family's environments: its true one, or copies stepped in turn."""
-    if family.make_vec is not None:
-        return family.make_vec(hiddens, max_steps)
-    from gymnasium.vector import SyncVectorEnv
-    from gymnasium.wrappers import TimeLimit
-
-    def maker(hidden: Hidden) -> Callable[[], Any]:
-        return lambda: TimeLimit(family.make(hidden), max_steps)
-
-    return SyncVectorEnv([maker(hidden) for hidden in hiddens])
-
-
-def reset_rows(env: VectorEnv[Any, Any, Any], seeds: Sequence[int]) -> NDArray[np.float32]:
-    """Start every row from its own seed; [n, d]."""
-    # Gymnasium takes a list here, though its signature says otherwise.
-    observation, _ = env.reset(seed=list(seeds))  # type: ignore[arg-type]
-    return np.asarray(observation, dtype=np.float32)
-
-
 def hidden_rows(hiddens: Sequence[Hidden]) -> NDArray[np.float64]:
     """[n, h], one column a name that any of them gives, missing ones 0."""
     names = sorted({name for hidden in hiddens for name in hidden})
@@ -74,42 +51,23 @@ def hidden_rows(hiddens: Sequence[Hidden]) -> NDArray[np.float64]:
     )
 
 
-def spaces(family: Family) -> tuple[int, int]:
-    """The size of an observation and the number of actions; anything but these is refused."""
-    import gymnasium
-
-    hiddens = family.instances(next(iter(family.splits)))
-    if not hiddens:
-        raise FamilyError(f"Family {family.name!r} has a split without instances.")
-    env = family.make(hiddens[0])
-    try:
-        if not isinstance(env.action_space, gymnasium.spaces.Discrete):
-            raise FamilyError(
-                f"Family {family.name!r} has actions {env.action_space}; "
-                "only Discrete is supported."
-            )
-        if not isinstance(env.observation_space, gymnasium.spaces.Box) or (
-            len(env.observation_space.shape) != 1
-        ):
-            raise FamilyError(
-                f"Family {family.name!r} observes {env.observation_space}; only a flat Box is "
-                "supported (wrap it in gymnasium.wrappers.FlattenObservation)."
-            )
-        return env.observation_space.shape[0], int(env.action_space.n)
-    finally:
-        env.close()  # type: ignore[no-untyped-call]
-
-
 def run_shard(
-    family: Family, starts: Sequence[Start], max_steps: int, probe_steps: int
+    family: Family,
+    starts: Sequence[Start],
+    max_steps: int,
+    probe_steps: int,
+    heard: Callable[[float, int], None] | None = None,
 ) -> list[Logged]:
     """The episodes that `starts` decide; the first `probe_steps` actions are uniform.
 
     A row's numbers do not depend on the other rows: each has its own reset seed and draws, and a
-    row that has ended is ignored until the last one ends.
+    row that has ended is ignored until the last one ends. After every step `heard` is told how many
+    episodes are done, those under way by the share of `max_steps` they have taken, and how many
+    steps were taken in all.
     """
     n = len(starts)
-    env = make_vector(family, [start.hidden for start in starts], max_steps)
+    ids = [start.instance for start in starts]
+    env = make_vector(family, [start.hidden for start in starts], max_steps, ids)
     hidden = hidden_rows([start.hidden for start in starts])
     progress = np.array([start.progress for start in starts])
     draws = np.stack([start.draws for start in starts])
@@ -117,9 +75,15 @@ def run_shard(
     for row, start in enumerate(starts):
         groups.setdefault(id(start.behaviour), []).append(row)
     members = [(starts[rows[0]].behaviour, np.array(rows)) for rows in groups.values()]
+    memories = {
+        row: start.behaviour.begin()
+        for row, start in enumerate(starts)
+        if isinstance(start.behaviour, RememberingPolicy)
+    }
+    taken = 0
 
     try:
-        observation = reset_rows(env, [start.reset_seed for start in starts])
+        observation = reset_rows(family, env, [start.reset_seed for start in starts])
         num_actions = int(env.single_action_space.n)  # type: ignore[attr-defined]
         observations = np.empty((max_steps + 1, n, observation.shape[1]), dtype=np.float32)
         actions = np.empty((max_steps, n), dtype=np.int64)
@@ -131,26 +95,38 @@ def run_shard(
         ended = np.zeros(n, dtype=bool)
         for step in range(max_steps):
             chances = np.full((n, num_actions), 1.0 / num_actions)
-            if step >= probe_steps:
-                for behaviour, rows in members:
-                    mine = rows[active[rows]]
-                    if len(mine):
-                        chances[mine] = behaviour.probabilities(
-                            observation[mine], hidden[mine], progress[mine]
-                        )
+            for behaviour, rows in members:
+                mine = rows[active[rows]]
+                if not len(mine):
+                    continue
+                if isinstance(behaviour, RememberingPolicy):
+                    # It sees the probe too, and remembers it.
+                    found = behaviour.act(
+                        [memories[row] for row in mine],
+                        observation[mine],
+                        actions[step - 1, mine] if step else None,
+                        rewards[step - 1, mine] if step else None,
+                    )
+                elif step >= probe_steps:
+                    found = behaviour.probabilities(observation[mine], hidden[mine], progress[mine])
+                if step >= probe_steps:
+                    chances[mine] = found
             action = (chances.cumsum(axis=1) <= draws[:, step, None]).sum(axis=1)
             # Rounding in the sum may leave the last probability a hair below 1; an action that
             # cannot be taken must never be logged.
             last = num_actions - 1 - (chances[:, ::-1] > 0).argmax(axis=1)
             action = np.minimum(action, last)
-            observation, reward, terminated, truncated, _ = env.step(action)
-            observation = np.asarray(observation, dtype=np.float32)
+            observation, reward, terminated, truncated = step_rows(family, env, action, step)
             actions[step], rewards[step], propensities[step] = action, reward, chances
             observations[step + 1] = observation
             done = active & (terminated | truncated)
             lengths[done] = step + 1
             ended[done] = np.asarray(terminated)[done]
+            taken += int(active.sum())
             active &= ~done
+            if heard is not None:
+                going = int(active.sum())
+                heard(n - going * (1 - (step + 1) / max_steps), taken)
             if not active.any():
                 break
         if active.any():

@@ -3,6 +3,7 @@
 from sept_offline.data.conversion import convert
 from sept_offline.data.dataset import Dataset, Episodes, load_dataset
 from sept_offline.data.importing import Imported, ImportMapping, import_logs
+from sept_offline.data.merging import merge
 from sept_offline.data.minari import from_minari
 from sept_offline.data.records import (
     Episode,
@@ -38,5 +39,6 @@ __all__ = [
     "import_logs",
     "inspect",
     "load_dataset",
+    "merge",
     "validate",
 ]

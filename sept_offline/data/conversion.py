@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from sept_offline.data.dataset import open_source
+from sept_offline.data.dataset import Dataset, open_source
 from sept_offline.data.files import Workspace
 from sept_offline.data.filesystems import Place
 from sept_offline.data.hashing import content_hash
 from sept_offline.data.publish import kind_of, publish
-from sept_offline.data.source import check_structure
+from sept_offline.data.records import HiddenTable
+from sept_offline.data.source import Source, check_structure
 from sept_offline.errors import DataError
 
 
@@ -26,13 +27,22 @@ def convert(
     columns, hidden = open_source(source)
     try:
         check_structure(columns)
-        stored = columns.header.content_hash
-        if stored is not None and content_hash(columns, hidden) != stored:
-            raise DataError(
-                f"The content of {source} does not match its hash, so it was damaged or edited; "
-                "run `sept-offline validate` on it, then restore it or write it again."
-            )
+        _check_hash(source, columns, hidden)
         with Workspace(target) as work:
             return publish(work, columns, hidden, progress)
     finally:
         columns.close()
+
+
+def check_content(data: Dataset) -> None:
+    """Refuse a dataset whose content is not what its hash says."""
+    _check_hash(data.path, data._source, data.hidden)
+
+
+def _check_hash(path: object, columns: Source, hidden: HiddenTable | None) -> None:
+    stored = columns.header.content_hash
+    if stored is not None and content_hash(columns, hidden) != stored:
+        raise DataError(
+            f"The content of {path} does not match its hash, so it was damaged or edited; "
+            "run `sept-offline validate` on it, then restore it or write it again."
+        )

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sept_offline.data.constant_columns import instance_columns
 from sept_offline.data.dataset import Dataset, load_dataset
 from sept_offline.data.filesystems import Place
 from sept_offline.data.records import Segments
@@ -83,6 +84,9 @@ class Summary:
     """The smallest coverage of any instance."""
     effective_sample_size: float | None
     leak: InstanceLeak | None
+    instance_columns: tuple[str, ...]
+    """Observed columns, by name or number, that are constant within each instance and differ
+    between instances."""
     table: tuple[InstanceSummary, ...]
     warnings: tuple[str, ...]
 
@@ -133,10 +137,18 @@ def inspect(data: Dataset | str | Place, probe_steps: int | None = None) -> Summ
         coverage_min=min((row.coverage for row in table), default=0.0),
         effective_sample_size=None if weights is None else _effective(weights),
         leak=instance_leak(segments, data.num_actions),
+        instance_columns=tuple(
+            _column_name(data, column) for column in instance_columns(data, segments)
+        ),
         table=table,
         warnings=(),
     )
     return Summary(**{**vars(summary), "warnings": tuple(_warnings(summary))})
+
+
+def _column_name(data: Dataset, column: int) -> str:
+    names = data.metadata.observation_names
+    return str(column) if names is None else names[column]
 
 
 def _check(data: Dataset) -> None:
@@ -289,5 +301,13 @@ def _warnings(summary: Summary) -> list[str]:
             f"The initial actions alone tell the instance in {summary.leak.accuracy:.0%} of the "
             f"episodes (chance {summary.leak.chance:.0%}): the behaviour knows what a probe must "
             "find out, and a latent may learn to read the actions."
+        )
+    if summary.instance_columns:
+        shown = ", ".join(repr(name) for name in summary.instance_columns[:5])
+        more = len(summary.instance_columns) - 5
+        found.append(
+            f"Observed columns that are constant within an instance and differ between instances: "
+            f"{shown}{f' and {more} more' if more > 0 else ''}. They identify the instance without "
+            "a probe; leave them out unless they are measured at deployment too."
         )
     return found

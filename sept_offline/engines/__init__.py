@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from sept_offline.engines.local import run_local
 from sept_offline.engines.outcome import Outcome, Result, Task
@@ -27,19 +28,25 @@ def check_engine(engine: str) -> None:
 
 
 def run_tasks(
-    function: Callable[[Task], Result],
+    function: Callable[..., Result],
     tasks: Sequence[Task],
     *,
     engine: str = "local",
     workers: int = 1,
     retries: int = 1,
+    heard: Callable[[Task, Any], None] | None = None,
 ) -> Iterator[Outcome[Task, Result]]:
     """Each task with what became of it, in the order in which they end; one thread a task.
 
     A task that fails is run again up to `retries` times, in another process if its own has died
     and elsewhere if its machine has; then it is reported, and the others go on. A `SeptError` is
-    reported at once: what was asked for is wrong, and would be wrong again. `function` must be
-    importable and the tasks picklable wherever they leave this process.
+    reported at once: what was asked for is wrong, and would be wrong again; but a `SimulatorError`
+    may pass. `function` must be importable and the tasks picklable wherever they leave this
+    process.
+
+    With `heard` the function is called as `function(task, tell=…)`: what it tells reaches
+    `heard(task, value)` while the task runs. On a Ray cluster nothing is told before the end, and
+    `tell` is left out.
     """
     check_engine(engine)
     if engine == "ray":
@@ -47,4 +54,4 @@ def run_tasks(
 
         yield from run_ray(function, tasks, workers, retries)
         return
-    yield from run_local(function, tasks, workers, retries)
+    yield from run_local(function, tasks, workers, retries, heard)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import multiprocessing
 import os
 import signal
@@ -15,11 +16,17 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 from sept_offline.engines.environment import THREADS, environment
-from sept_offline.engines.outcome import Attempt, Outcome, Result, Task, attempt
+from sept_offline.engines.outcome import Attempt, Note, Outcome, Result, Task, attempt
+
+Heard = Callable[[Any, Any], None]
 
 
 def run_local(
-    function: Callable[[Task], Result], tasks: Sequence[Task], workers: int = 1, retries: int = 1
+    function: Callable[..., Result],
+    tasks: Sequence[Task],
+    workers: int = 1,
+    retries: int = 1,
+    heard: Heard | None = None,
 ) -> Iterator[Outcome[Task, Result]]:
     """Each task with what became of it, in the order in which they end.
 
@@ -28,12 +35,15 @@ def run_local(
     """
     if workers <= 1:
         for task in tasks:
-            attempts, tried = 1, attempt(function, task)
+            call = function
+            if heard is not None:
+                call = functools.partial(function, tell=functools.partial(heard, task))
+            attempts, tried = 1, attempt(call, task)
             while not tried.final and attempts <= retries:
-                attempts, tried = attempts + 1, attempt(function, task)
+                attempts, tried = attempts + 1, attempt(call, task)
             yield _outcome(task, tried, attempts)
         return
-    yield from _run_processes(function, tasks, min(workers, len(tasks)), retries)
+    yield from _run_processes(function, tasks, min(workers, len(tasks)), retries, heard)
 
 
 def _outcome(task: Task, tried: Attempt, attempts: int) -> Outcome[Task, Any]:
@@ -48,10 +58,10 @@ class _Worker:
     pipe: Connection
     at: int = -1
 
-    def receive(self) -> Attempt:
-        """What came of its task; a worker that died instead is told from its exit code."""
+    def receive(self) -> Attempt | Note:
+        """What its task tells, or what came of it; of a worker that died, its exit code."""
         try:
-            found: Attempt = self.pipe.recv()
+            found: Attempt | Note = self.pipe.recv()
         except (EOFError, OSError):
             self.process.join()
             how = _told(self.process.exitcode or 0)
@@ -65,7 +75,11 @@ class _Worker:
 
 
 def _run_processes(
-    function: Callable[[Task], Result], tasks: Sequence[Task], workers: int, retries: int
+    function: Callable[..., Result],
+    tasks: Sequence[Task],
+    workers: int,
+    retries: int,
+    heard: Heard | None,
 ) -> Iterator[Outcome[Task, Result]]:
     waiting = deque(range(len(tasks)))
     begun = [0] * len(tasks)
@@ -79,7 +93,7 @@ def _run_processes(
         busy[worker.pipe] = worker
         # A worker that is already dead is found out when its answer is read.
         with contextlib.suppress(BrokenPipeError):
-            worker.pipe.send((function, tasks[worker.at]))
+            worker.pipe.send((function, tasks[worker.at], heard is not None))
 
     try:
         while waiting or busy:
@@ -88,8 +102,13 @@ def _run_processes(
             ended: list[tuple[int, Attempt]] = []
             answered = set(wait(list(busy)))
             for pipe in [pipe for pipe in busy if pipe in answered]:
-                worker = busy.pop(pipe)
+                worker = busy[pipe]
                 tried = worker.receive()
+                if isinstance(tried, Note):
+                    if heard is not None:
+                        heard(tasks[worker.at], tried.value)
+                    continue
+                del busy[pipe]
                 if worker.process.exitcode is None:
                     idle.append(worker)
                 else:
@@ -134,10 +153,12 @@ def _serve(pipe: Connection) -> None:
     threading.Thread(target=_follow_parent, daemon=True).start()
     while True:
         try:
-            function, task = pipe.recv()
+            function, task, tells = pipe.recv()
         except (EOFError, OSError):
             return
         # What cannot be unpickled here ends the process, which the other end reports.
+        if tells:
+            function = functools.partial(function, tell=lambda value: pipe.send(Note(value)))
         tried = attempt(function, task)
         try:
             pipe.send(tried)

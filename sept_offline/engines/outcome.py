@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from sept_offline.errors import EngineError, SeptError
+from sept_offline.errors import EngineError, SeptError, SimulatorError
 from sept_offline.threads import one_thread
 
 Task = TypeVar("Task")
@@ -47,13 +47,21 @@ class Attempt:
     """Whether another try is pointless: it succeeded, or what was asked for is wrong."""
 
 
+@dataclass(frozen=True)
+class Note:
+    """What a task tells before it ends: how far it is."""
+
+    value: Any
+
+
 def attempt(function: Callable[[Any], Any], task: Any) -> Attempt:
     """Call `function` on one thread; whatever it raises is caught and described."""
     try:
         with one_thread():
             return Attempt(function(task))
     except Exception as error:
-        return Attempt(None, describe(error), portable(error), final=isinstance(error, SeptError))
+        final = isinstance(error, SeptError) and not isinstance(error, SimulatorError)
+        return Attempt(None, describe(error), portable(error), final=final)
 
 
 def describe(error: BaseException) -> str:

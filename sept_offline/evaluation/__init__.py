@@ -2,16 +2,19 @@
 
 from sept_offline.evaluation.handle import SingleEpisode
 from sept_offline.evaluation.harness import evaluate
+from sept_offline.evaluation.reference_policies import ReferencePolicies, play_references
 from sept_offline.evaluation.references import Reference, load_references, normalise
 from sept_offline.evaluation.results import EpisodeResult, Results, load_results
 
 __all__ = [
     "EpisodeResult",
     "Reference",
+    "ReferencePolicies",
     "Results",
     "SingleEpisode",
     "evaluate",
     "load_references",
     "load_results",
     "normalise",
+    "play_references",
 ]

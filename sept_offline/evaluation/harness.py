@@ -14,6 +14,7 @@ from gymnasium.wrappers import TimeLimit
 from numpy.typing import NDArray
 
 from sept_offline.agent import Agent, AgentEpisode
+from sept_offline.environments import check_spaces, open_environment
 from sept_offline.errors import ConfigError, FamilyError, HarnessError
 from sept_offline.evaluation.handle import Ledger, SingleEpisode, ledger_of
 from sept_offline.evaluation.references import References, load_references, normalise
@@ -75,9 +76,7 @@ def evaluate(
     hiddens = record.instances(instances)
     if not hiddens:
         raise FamilyError(f"Split {instances!r} of family {record.name!r} has no instances.")
-    references = load_references(record)
-    if references is not None and references.steps != limit:
-        references = None
+    references = references_at(record, limit)
     episodes: list[EpisodeResult] = []
     progress.start("evaluate", len(hiddens) * episodes_per_instance, "episodes")
     with one_thread():
@@ -113,10 +112,11 @@ def _run(
     references: References | None,
 ) -> EpisodeResult:
     began = time.perf_counter()
-    env: gymnasium.Env[Any, Any] = TimeLimit(family.make(hidden), limit)
+    env: gymnasium.Env[Any, Any] = TimeLimit(open_environment(family, hidden, instance), limit)
     try:
+        check_spaces(family, env)
         _check_spaces(agent, family, env)
-        handle = SingleEpisode(env, integer(seed, "evaluate", instance, number, "environment"))
+        handle = SingleEpisode(env, environment_seed(seed, instance, number))
         ledger = ledger_of(handle)
         episode = agent.begin(
             seed=integer(seed, "evaluate", instance, number, "agent"),
@@ -133,7 +133,7 @@ def _run(
                 f"Family {family.name!r}, instance {instance}: step {step} gave reward {reward}; "
                 "rewards must be finite."
             )
-    solved = _solved_at(family, ledger.rewards)
+    solved = solved_at(family, ledger.rewards)
     total = cumulate(ledger.rewards)[-1]
     known = references.of(hidden) if references is not None else None
     latent = episode.latent
@@ -155,6 +155,17 @@ def _run(
         seconds=seconds,
         observations=tuple(driven.observations),
     )
+
+
+def references_at(family: Family, limit: int) -> References | None:
+    """The references that the family ships, if they were made with this limit."""
+    references = load_references(family)
+    return references if references is not None and references.steps == limit else None
+
+
+def environment_seed(seed: int, instance: str, number: int) -> int:
+    """What the environment of a test episode is reset with."""
+    return integer(seed, "evaluate", instance, number, "environment")
 
 
 def drive(
@@ -197,7 +208,7 @@ def _reward_channel(ledger: Ledger) -> Callable[[], float]:
     return lambda: ledger.rewards[-1]
 
 
-def _solved_at(family: Family, rewards: list[float]) -> int | None:
+def solved_at(family: Family, rewards: list[float]) -> int | None:
     """The number of steps after which the episode was solved, if it was."""
     if family.solved is None:
         return None

@@ -1,4 +1,9 @@
-"""How well the latent of a segment tells which instance it came from."""
+"""Identification: how well the latent of a segment tells which instance it came from.
+
+The figure that is shown everywhere is `neighbour_share`: the share of segments that were kept from
+the latent whose five nearest training segments, in z scaled by its spread, vote for their instance.
+Chance is one over the number of instances.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +27,7 @@ class Identification:
     nearest: float
     """By the instance whose mean the segment's posterior finds likeliest."""
     neighbours: float
-    """By a vote of the nearest reference segments."""
+    """By a vote of the nearest reference segments: the figure that is called identification."""
     linear: float
     """By a linear classifier fitted on reference segments."""
     chance: float
@@ -38,18 +43,23 @@ def identify(
     known, _ = model.encode(reference)
     asked, log_variance = model.encode(held_out)
     present = np.unique(reference.instance)
-    spread = np.maximum(known.std(axis=0), 1e-6)
     away = (asked[:, None] - model.instance_mean[present]) ** 2 * np.exp(-log_variance)[:, None]
     nearest = present[away.sum(axis=2).argmin(axis=1)]
     truth = held_out.instance
     return Identification(
         nearest=float((nearest == truth).mean()),
-        neighbours=float(
-            (vote(known / spread, reference.instance, asked / spread, neighbours) == truth).mean()
-        ),
+        neighbours=neighbour_share(known, reference.instance, asked, truth, neighbours),
         linear=float((linear(known, reference.instance, asked) == truth).mean()),
         chance=1 / len(present),
     )
+
+
+def neighbour_share(
+    known: Floats, labels: Integers, asked: Floats, truth: Integers, neighbours: int = 5
+) -> float:
+    """Share of the rows of `asked` whose nearest rows of `known` vote for their instance."""
+    spread = np.maximum(known.std(axis=0), 1e-6)
+    return float((vote(known / spread, labels, asked / spread, neighbours) == truth).mean())
 
 
 def vote(known: Floats, labels: Integers, asked: Floats, neighbours: int = 5) -> Integers:

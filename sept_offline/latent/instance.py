@@ -20,6 +20,7 @@ from sept_offline.latent.arrays import (
     varying,
 )
 from sept_offline.latent.config import LatentConfig
+from sept_offline.latent.identification import neighbour_share
 from sept_offline.latent.loop import Loop
 from sept_offline.latent.model import LatentModel
 from sept_offline.latent.networks import (
@@ -31,6 +32,9 @@ from sept_offline.latent.networks import (
 )
 from sept_offline.latent.training import annealed, check_finite, set_rate
 from sept_offline.seeding import torch_generator
+
+WATCHED = 512
+"""Held-out segments, at most, whose identification is shown while the stage learns."""
 
 
 class Posteriors(nn.Module):
@@ -91,7 +95,8 @@ class InstanceLatentStage(Loop):
 
     steps: all transitions of the training instances; segments: the first T steps of their episodes
     (with propensities or without, they are not read); segment_weights[N]: how often the encoder
-    should see each segment within its instance, alike by default.
+    should see each segment within its instance, alike by default; held_out: segments of episodes
+    that are not among the steps, whose identification is shown while the stage learns.
     """
 
     def __init__(
@@ -104,6 +109,7 @@ class InstanceLatentStage(Loop):
         num_actions: int,
         num_instances: int,
         segment_weights: Doubles | None = None,
+        held_out: SegmentsLike | None = None,
     ) -> None:
         check_segments(segments, num_actions, num_instances)
         missing = np.setdiff1d(np.unique(segments.instance), np.unique(steps.instance))
@@ -138,14 +144,14 @@ class InstanceLatentStage(Loop):
         counts = np.bincount(steps.instance, minlength=num_instances)
         self._kl_weight = torch.from_numpy((config.beta / np.maximum(counts, 1)).astype(np.float32))
         with torch.no_grad():
-            self._features = self.network.segment_features(
-                torch.from_numpy(segments.observations),
-                torch.from_numpy(segments.actions.astype(np.int64)),
-            )
+            self._features = self._segment_features(segments)
+            self._watched: Tensor | None = None
+            if held_out is not None and len(held_out.instance):
+                every = max(1, -(-len(held_out.instance) // WATCHED))
+                self._watched = self._segment_features(held_out)[::every]
+                self._watched_instance = held_out.instance[::every]
         self._segment_instance = torch.from_numpy(segments.instance.astype(np.int64))
         self._segments = Balanced(segments.instance, segment_weights)
-        self._present = torch.from_numpy(np.unique(segments.instance))
-        self._watched = torch.arange(0, len(segments.actions), max(1, len(segments.actions) // 512))
 
     def advance(self, updates: int) -> dict[str, float]:
         """See Stage; the metrics are means over these updates."""
@@ -154,18 +160,24 @@ class InstanceLatentStage(Loop):
         check_finite(metrics, self.name, self.done)
         # Of a transition: what the instance's latent costs is shared by all it explains.
         metrics["elbo"] = metrics["log_likelihood"] - metrics["kl"] * float(self._kl_weight.mean())
-        metrics["identification"] = self._identify()
+        if self._watched is not None:
+            metrics["identification"] = self._identify(self._watched)
         return metrics
 
-    def _identify(self) -> float:
-        """Share of some of the segments whose encoded mean lies nearest to their own instance's."""
+    def _segment_features(self, segments: SegmentsLike) -> Tensor:
+        return self.network.segment_features(
+            torch.from_numpy(np.ascontiguousarray(segments.observations)),
+            torch.from_numpy(segments.actions.astype(np.int64)),
+        )
+
+    def _identify(self, watched: Tensor) -> float:
+        """The identification of some of the held-out segments."""
         with torch.no_grad():
-            mean, _ = self.network.posterior(self._features[self._watched])
-            centres = self.posteriors.mean[self._present]
-            spread = centres.std(dim=0).clamp_min(1e-6)
-            nearest = torch.cdist(mean / spread, centres / spread).argmin(dim=1)
-        own = self._segment_instance[self._watched]
-        return float((self._present[nearest] == own).float().mean())
+            known, _ = self.network.posterior(self._features)
+            asked, _ = self.network.posterior(watched)
+        return neighbour_share(
+            known.numpy(), self._segment_instance.numpy(), asked.numpy(), self._watched_instance
+        )
 
     def _update(self) -> Tensor:
         config, rng = self.config, self.rng

@@ -63,7 +63,7 @@ def probe_infer_control(
     if config.latent.objective == "segment":
         known = yield from learn_jointly(fitted, segments, fresh, config, seed)
     else:
-        known = yield from learn_in_turn(fitted, segments, config, seed)
+        known = yield from learn_in_turn(fitted, segments, fresh, config, seed)
 
     told = telling(known, segments, fresh, seed)
     record = known.record | identification(known.latent, segments, fresh)
@@ -110,11 +110,12 @@ def probe_infer_control(
 
 
 def learn_in_turn(
-    fitted: Dataset, segments: Segments, config: FitConfig, seed: int
+    fitted: Dataset, segments: Segments, fresh: NDArray[np.bool_], config: FitConfig, seed: int
 ) -> Generator[Stage, None, Knowledge]:
     """A latent of the instance first, then a probe that makes it plain.
 
-    The latent sees the `fitted` episodes, the probe all `segments`.
+    The latent sees the `fitted` episodes, the probe all `segments`; the `fresh` ones are those that
+    the latent does not see.
     """
     latent = InstanceLatentStage(
         fitted.steps(),
@@ -123,6 +124,7 @@ def learn_in_turn(
         integer(seed, "latent"),
         num_actions=fitted.num_actions,
         num_instances=len(fitted.instances),
+        held_out=pick(segments, fresh),
     )
     yield latent
     model = latent.result()

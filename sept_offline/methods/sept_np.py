@@ -156,6 +156,7 @@ def learn_round(
     else:
         held = np.isin(data.episode_index.number, segments.episode[fresh])
         steps = data.select(~held).steps()
+        settings["held_out"] = pick(segments, fresh)
         stage = InstanceLatentStage(steps, own, config.latent, number, **settings)
     stage.name = f"latent{suffix}"
     yield stage

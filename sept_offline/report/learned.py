@@ -76,7 +76,7 @@ def _facts(method: str, agent: Agent) -> Facts:
     found = record.get("identification")
     if isinstance(found, Mapping) and "neighbours" in found:
         share, chance = float(found["neighbours"]), float(found.get("chance", 0.0))
-        items.append(("identified from z", f"{share:.3g} (chance {chance:.2g})"))
+        items.append(("identification", f"{share:.3g} (chance: {chance:.2g})"))
     if record.get("behaviour_estimated"):
         items.append(("behaviour's probabilities", "estimated"))
     return Facts(items)
@@ -97,13 +97,15 @@ def _latent(run: Run, place: str) -> Chart | None:
         return None
     chart = lines_chart(lines, "update", "nats")
     if told is not None:
-        right = Line("identified", told.updates, told.values, colour=INK, dash="dot")
+        right = Line("identification", told.updates, told.values, colour=INK, dash="dot")
         chart = _on_the_right(chart, right, {"range": [0, 1.04]})
     said = "The log-likelihood of what was logged"
     if curves["ELBO"] is not None:
         said = "The bound on the log-likelihood of what was logged"
     if told is not None:
-        said += "; identified, on the right: held-out segments among those of their own instance"
+        said += (
+            "; identification, on the right: share of held-out segments matched to their instance"
+        )
     return Chart(f"latent-{place}", "The latent while it is learned", f"{said}.", chart)
 
 

@@ -109,6 +109,21 @@ def test_fit_and_evaluate(made: Path, tmp_path: Path) -> None:
     for key in ("return", "normalised"):
         assert {"mean", "se"} <= set(evaluated[key])
     assert {"solved", "steps_to_solve", "act_microseconds"} <= set(evaluated)
+    assert evaluated["score"] == "steps_to_solve"
+    for key in ("random", "best_constant"):
+        assert {"mean", "se"} <= set(evaluated[key])
+    assert evaluated["best_constant_action"] in range(4)
+    alone = run_json("evaluate", made / "runs" / "nav", "--no-references", cwd=tmp_path)
+    assert not {"score", "random", "best_constant"} & set(alone)
+    assert alone["return"] == evaluated["return"]
+    told = run("evaluate", made / "runs" / "nav", cwd=tmp_path).stdout.splitlines()
+    assert any(line.startswith("random: ") for line in told)
+    assert any(line.startswith("best constant action (") for line in told)
+    both = run("evaluate", made / "runs" / "nav", "run", cwd=tmp_path).stdout.splitlines()
+    assert [line.split("  ")[0] for line in both[2:6]][2:] == [
+        "random",
+        f"best constant action ({evaluated['best_constant_action']})",
+    ]
     assert len(so.load_results(tmp_path / "all.parquet").episodes) == 10
     table = run_fresh("evaluate", "run", "--quiet", cwd=tmp_path)
     assert table.returncode == 0 and table.stderr == ""

@@ -13,10 +13,12 @@ from commands import ROOT, run
 from sept_offline.cli.main import cli
 
 COMMANDS = {
+    "check",
     "collect",
     "inspect",
     "validate",
     "convert",
+    "merge",
     "import",
     "demarcate",
     "fit",

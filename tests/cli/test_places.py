@@ -50,8 +50,8 @@ def fitted(pumps: Path) -> str:
 
 def test_a_fit_says_what_it_held_out_and_what_its_figures_are_of(pumps: Path, fitted: str) -> None:
     assert "held out of the fit, for ope: 2 instances (pump " in fitted and "10 episodes" in fitted
-    assert "of the episodes kept from the latent are told" in fitted
-    assert "is of episodes it learns from" in fitted
+    assert "of the episodes kept from the latent are matched to their instance" in fitted
+    assert "(chance: 0.1" in fitted
     many = fit(pumps, "--hold-out", "0.8", "--method", "avg", "-o", "runs/many")
     assert "for ope: 10 instances, 50 episodes" in many
 

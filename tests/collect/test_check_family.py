@@ -6,7 +6,7 @@ import dataclasses
 import importlib.util
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
@@ -14,7 +14,7 @@ import pytest
 from gymnasium.vector import SyncVectorEnv
 from gymnasium.wrappers import TimeLimit
 
-from sept_offline.collect import check_family
+from sept_offline.collect import FamilyWarning, check_family, collect_dataset
 from sept_offline.errors import FamilyError
 from sept_offline.family import Family, load_family
 
@@ -93,6 +93,115 @@ class Overpaid(Slide):
         return super().pay() + 1
 
 
+class Globals(Slide):
+    """Writes its physics where every copy reads it, as LunarLander of CARL does."""
+
+    shared: ClassVar[dict[str, float]] = {}
+
+    def __init__(self, amount: float = 1.0) -> None:
+        super().__init__(amount)
+        self.shared["amount"] = amount
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        self.shared["amount"] = self.amount
+        return super().reset(seed=seed)
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self.place += (self.shared["amount"] - self.amount) * (1.0 if action else -1.0)
+        return super().step(action)
+
+
+class TwoColumns(Slide):
+    """A second column that the subclass fills."""
+
+    observation_space = gymnasium.spaces.Box(-100.0, 100.0, (2,), np.float32)
+
+    def second(self) -> float:
+        raise NotImplementedError
+
+    def seen(self) -> Any:
+        return np.append(super().seen(), np.float32(self.second()))
+
+
+class Shown(TwoColumns):
+    def second(self) -> float:
+        return self.amount
+
+
+class Labelled(TwoColumns):
+    def second(self) -> float:
+        return 3.0 - self.amount**2
+
+
+class Unlabelled(TwoColumns):
+    """Constant everywhere, so that it says nothing."""
+
+    def second(self) -> float:
+        return 7.0
+
+
+class Nested(Slide):
+    observation_space: Any = gymnasium.spaces.Dict(
+        obs=Slide.observation_space, context=Slide.observation_space
+    )
+
+
+class FromOne(Slide):
+    action_space = gymnasium.spaces.Discrete(2, start=1)
+
+
+class PaidInArrays(Slide):
+    def pay(self) -> Any:
+        return np.array([0.5])
+
+
+class Failing(Slide):
+    steps = 0
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self.steps += 1
+        if self.amount == 2.0 and self.steps == 4:
+            raise ZeroDivisionError("no\nfriction")
+        return super().step(action)
+
+
+class FailingAtReset(Slide):
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        if self.amount == 2.0:
+            raise KeyError("terrain")
+        return super().reset(seed=seed)
+
+
+class OldStyle(Slide):
+    def step(self, action: Any) -> Any:
+        found = super().step(action)
+        return found[0], found[1], found[2], found[4]
+
+
+class Wordy(Slide):
+    def seen(self) -> Any:
+        return {"place": self.place}
+
+
+class NotPaid(Slide):
+    def pay(self) -> Any:
+        return None
+
+
+def make_some(hidden: Mapping[str, float]) -> Slide:
+    if hidden["amount"] == 2.0:
+        raise OSError("no licence")
+    return Slide(**hidden)
+
+
+ONE_FOR_ALL = Slide()
+
+
+def make_the_same(hidden: Mapping[str, float]) -> Slide:
+    ONE_FOR_ALL.amount = hidden["amount"]
+    return ONE_FOR_ALL
+
+
 def maker(kind: Callable[..., Any] = Slide) -> Callable[[Mapping[str, float]], Any]:
     return lambda hidden: kind(**hidden)
 
@@ -131,6 +240,33 @@ BROKEN = {
     ),
     "NaN reward": ({"make": maker(Unpaid)}, "finite|NaN|nan"),
     "continuous": ({"make": maker(Continuous)}, "only Discrete is supported"),
+    "globals": ({"make": maker(Globals)}, r"instance train-0 .* stepped in turn .* share state"),
+    "one object": ({"make": make_the_same}, "share state"),
+    "column shows hidden": ({"make": maker(Shown)}, "column 1 .* hidden parameter 'amount'"),
+    "named column": (
+        {"make": maker(Shown), "observation_names": ("place", "push")},
+        r"column 1 \('push'\) of the observation",
+    ),
+    "dict": ({"make": maker(Nested)}, "a Dict of .*leave out every entry that holds a hidden"),
+    "actions from 1": ({"make": maker(FromOne)}, r"declare Discrete\(2\).*add 1 in step\(\)"),
+    "reward of shape (1,)": (
+        {"make": maker(PaidInArrays)},
+        r"instance train-0: step 0 .* shape \(1,\); return one number",
+    ),
+    "text as hidden": (
+        {"splits": {**SOUND.splits, "train": [{"amount": 1.0}, {"amount": "ice"}]}},
+        "instance train-1: the hidden parameter 'amount' is 'ice'; .*number the kinds",
+    ),
+    "make fails": ({"make": make_some}, r"train-1: make\(\) raised OSError: no licence$"),
+    "step fails": (
+        {"make": maker(Failing)},
+        "train-1: step 3 raised ZeroDivisionError: no friction$",
+    ),
+    "reset fails": ({"make": maker(FailingAtReset)}, r"train-1: reset\(\) raised KeyError"),
+    "old API": ({"make": maker(OldStyle)}, "train-0: step 0 returned 4 values"),
+    "observation in words": ({"make": maker(Wordy)}, "must be a 1-D numeric array"),
+    "no reward": ({"make": maker(NotPaid)}, "step 0 returned the reward None"),
+    "no environment": ({"make": lambda hidden: object()}, r"make\(\) returned a object"),
     "no test split": (
         {"splits": {name: SOUND.splits[name] for name in ("train", "validation")}},
         "split 'test' is missing",
@@ -172,6 +308,58 @@ def test_a_broken_family_is_told_why(case: str) -> None:
     with pytest.raises(FamilyError, match=cause) as caught:
         check_family(dataclasses.replace(SOUND, **change))
     assert "slide" in str(caught.value)
+
+
+def test_a_column_that_names_the_instance_gives_a_warning() -> None:
+    with pytest.warns(FamilyWarning, match="column 1 of the observation is constant within"):
+        check_family(dataclasses.replace(SOUND, make=maker(Labelled)))
+
+
+@pytest.mark.filterwarnings("error::sept_offline.collect.FamilyWarning")
+def test_a_column_that_never_changes_gives_no_warning() -> None:
+    check_family(dataclasses.replace(SOUND, make=maker(Unlabelled)))
+
+
+def test_copies_may_end_at_different_steps() -> None:
+    class Ending(Slide):
+        def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+            observation, reward, _, _, info = super().step(action)
+            return observation, reward, abs(self.place) > 2 * self.amount, False, info
+
+    check_family(dataclasses.replace(SOUND, make=maker(Ending)))
+
+
+def test_an_error_keeps_its_cause() -> None:
+    with pytest.raises(FamilyError) as caught:
+        check_family(dataclasses.replace(SOUND, make=maker(Failing)))
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+
+
+@pytest.mark.parametrize(
+    ("kind", "cause"),
+    [
+        (Failing, "instance train-1: step 3 raised ZeroDivisionError"),
+        (FailingAtReset, r"instance train-1: reset\(\) raised KeyError"),
+        (PaidInArrays, r"step 0 returned a reward of shape \(1,\)"),
+        (OldStyle, "step 0 returned 4 values"),
+        (FromOne, "from 1"),
+    ],
+)
+def test_collect_names_the_instance_and_the_step(
+    kind: type[Slide], cause: str, tmp_path: Path
+) -> None:
+    family = dataclasses.replace(SOUND, make=maker(kind))
+    with pytest.raises(FamilyError, match=cause):
+        collect_dataset(family, tmp_path / "x.h5", overrides={"episodes": 4})
+
+
+def test_a_batch_that_fails_is_named(tmp_path: Path) -> None:
+    def broken(hiddens: Sequence[Any], limit: int) -> Any:
+        raise TypeError("no such limit")
+
+    family = dataclasses.replace(SOUND, make_vec=broken)
+    with pytest.raises(FamilyError, match=r"make_vec\(\) raised TypeError: no such limit"):
+        collect_dataset(family, tmp_path / "x.h5", overrides={"episodes": 4})
 
 
 def test_a_limit_that_random_play_never_reaches_is_found() -> None:

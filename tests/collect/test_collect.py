@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ import sept_offline as so
 import simulators
 from sept_offline.collect.recipe import interleave, load_recipe, parse_behaviour
 from sept_offline.errors import ConfigError, DataError, FamilyError, SeptError
+from sept_offline.progress import Silent
 
 QUICK = {
     "expert": {
@@ -181,6 +184,120 @@ def test_refusals_leave_nothing_behind(tmp_path: Path) -> None:
         so.collect_dataset("navigation2", tmp_path / "a.h5")
     with pytest.raises(ConfigError, match=r"\.h5 or \.parquet"):
         so.collect_dataset("navigation2d", tmp_path / "a.csv")
+
+
+class Alternating:
+    """Takes the actions in turn, by counting its own steps; what it is told is kept."""
+
+    heard: ClassVar[list[list[tuple[Any, ...]]]] = []
+
+    def __init__(self) -> None:
+        self.steps = 0
+        self.mine: list[tuple[Any, ...]] = []
+        self.heard.append(self.mine)
+
+    def __call__(self, observation: Any, action: int | None, reward: float | None) -> Any:
+        self.mine.append((observation.copy(), action, reward))
+        self.steps += 1
+        return np.eye(4)[self.steps % 4]
+
+
+@pytest.mark.parametrize("make_vec", [True, False])
+def test_a_policy_that_remembers(tmp_path: Path, make_vec: bool) -> None:
+    family = simulators.family("navigation2d")
+    if not make_vec:
+        family = dataclasses.replace(family, make_vec=None)
+    Alternating.heard.clear()
+    overrides = {"episodes": 10, "behaviour": "random", "probe_steps": 3}
+    data = so.collect_dataset(family, tmp_path / "a.h5", overrides=overrides, policy=Alternating)
+    assert data.metadata.behaviours == ("Alternating",)
+    assert len(Alternating.heard) == 10
+    for episode, heard in zip(data.episodes(), Alternating.heard, strict=True):
+        steps = len(episode.actions)
+        wanted = [(step + 1) % 4 for step in range(3, steps)]
+        assert episode.actions[3:].tolist() == wanted
+        assert episode.propensities is not None
+        assert (episode.propensities[:3] == 0.25).all()
+        assert (episode.propensities[3:].max(axis=1) == 1).all()
+        # It saw every step of its own episode, the probe's too, and nothing of another.
+        assert len(heard) == steps
+        assert np.array_equal([seen for seen, _, _ in heard], episode.observations[:-1])
+        assert [action for _, action, _ in heard] == [None, *episode.actions[:-1].tolist()]
+        assert [reward for _, _, reward in heard] == [None, *episode.rewards[:-1].tolist()]
+
+
+def test_a_policy_among_other_behaviours(tmp_path: Path) -> None:
+    overrides = {"episodes": 12, "behaviour": "random:0.5,policy:0.5"}
+    data = so.collect_dataset(
+        "navigation2d", tmp_path / "a.h5", overrides=overrides, policy=Alternating
+    )
+    named = [episode.behaviour for episode in data.episodes()]
+    assert (named.count("random"), named.count("Alternating")) == (6, 6)
+    for instance in data.instances:
+        assert len({episode.behaviour for episode in data.episodes(instance)}) == 2
+    for episode in data.episodes():
+        assert episode.propensities is not None
+        sure = (episode.propensities[5:].max(axis=1) == 1).all()
+        assert sure == (episode.behaviour == "Alternating")
+    with pytest.raises(ConfigError, match="say which: --policy"):
+        so.collect_dataset("navigation2d", tmp_path / "b.h5", overrides=overrides)
+
+
+def raises(observations: Any) -> Any:
+    raise LookupError("no table")
+
+
+class NotCalled:
+    pass
+
+
+class Short:
+    def __call__(self, observation: Any, action: int | None, reward: float | None) -> Any:
+        return np.full(3, 1 / 3)
+
+
+@pytest.mark.parametrize(
+    ("policy", "cause"),
+    [
+        (raises, "raised LookupError: no table"),
+        (NotCalled, "cannot be called; give it __call__"),
+        (Short, r"returned shape \(3,\) for one observation; expected .* 4 actions"),
+    ],
+)
+def test_a_policy_that_fails_is_named(tmp_path: Path, policy: Any, cause: str) -> None:
+    with pytest.raises(ConfigError, match=f"Policy .*{cause}"):
+        so.collect_dataset(
+            "navigation2d", tmp_path / "b.h5", overrides=random_recipe(10), policy=policy
+        )
+    assert not (tmp_path / "b.h5").exists()
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_progress_moves_within_a_shard(
+    tmp_path: Path, workers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Heard(Silent):
+        def __init__(self) -> None:
+            self.done: list[float] = []
+            self.steps: list[float] = []
+
+        def update(self, done: float, **metrics: float) -> None:
+            self.done.append(done)
+            self.steps.append(metrics["steps"])
+
+    monkeypatch.setattr("sept_offline.collect.jobs.INTERVAL", 0.0)
+    heard = Heard()
+    data = so.collect_dataset(
+        "navigation2d",
+        tmp_path / "a.h5",
+        overrides=random_recipe(300),
+        workers=workers,
+        progress=heard,
+    )
+    assert heard.done == sorted(heard.done) and heard.steps == sorted(heard.steps)
+    assert heard.done[-1] == 300 and heard.steps[-1] == data.num_steps
+    if workers == 1:  # other processes tell every tenth of a second, which may be never
+        assert len([done for done in heard.done if 0 < done < 256]) >= 20
 
 
 def test_an_unfinished_collection_is_not_thrown_away(tmp_path: Path) -> None:

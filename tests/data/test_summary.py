@@ -147,3 +147,56 @@ def test_a_card_reads_no_states_beside_the_ranges_it_is_given(tmp_path: Path) ->
     assert peak < segments.observations.nbytes / 2
     assert card["coverage"]["short_episodes"] == 0 and card["coverage"]["mean"] == 1 / 16
     assert card["confounding"]["accuracy"] == 1
+
+
+COLUMNS = {
+    "gravity": lambda instance, episode, rows: np.full(rows, float(instance)),
+    "serial": lambda instance, episode, rows: np.full(rows, 7.0),
+    "start": lambda instance, episode, rows: np.full(rows, float(episode)),
+    "clock": lambda instance, episode, rows: np.arange(rows) * 1.0,
+    # constant in all but the last step of one episode
+    "late": lambda instance, episode, rows: (
+        instance + ((np.arange(rows) == 29) & (episode == 3)) * 1.0
+    ),
+}
+
+
+@pytest.mark.parametrize("named", [True, False])
+@pytest.mark.parametrize("block", [1 << 18, 40])
+def test_a_column_that_identifies_the_instance(
+    tmp_path: Path, suffix: str, named: bool, block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sept_offline.data.constant_columns.BLOCK", block)
+    names = list(COLUMNS) if named else None
+    path = tmp_path / f"x.{suffix}"
+    with DatasetWriter(path, num_actions=2, observation_names=names, probe_steps=2) as writer:
+        for number in range(12):
+            instance, episode = number % 3, number // 3
+            columns = [make(instance, episode, 30) for make in COLUMNS.values()]
+            writer.append(
+                instance=f"i{instance}",
+                observations=np.stack(columns, axis=1),
+                actions=np.zeros(29, dtype=int),
+                rewards=np.zeros(29),
+                terminated=False,
+                truncated=True,
+            )
+    summary = so.inspect(path)
+    assert summary.instance_columns == (("gravity",) if named else ("0",))
+    word = "'gravity'" if named else "'0'"
+    assert any(f"differ between instances: {word}." in line for line in summary.warnings)
+
+
+def test_short_episodes_are_looked_at_for_such_columns(tmp_path: Path) -> None:
+    path = tmp_path / "x.h5"
+    with DatasetWriter(path, num_actions=2, probe_steps=5) as writer:
+        for instance in (0, 1):
+            writer.append(
+                instance=f"i{instance}",
+                observations=np.stack([np.full(3, instance), np.arange(3)], axis=1),
+                actions=np.zeros(2, dtype=int),
+                rewards=np.zeros(2),
+                terminated=False,
+                truncated=True,
+            )
+    assert so.inspect(path).instance_columns == ("0",)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from sept_offline.errors import DataError
@@ -12,6 +13,13 @@ from sept_offline.errors import DataError
 
 def square(number: int) -> int:
     return number * number
+
+
+def count(number: int, tell: Callable[[int], None]) -> int:
+    """Tells every number up to its own."""
+    for one in range(number):
+        tell(one)
+    return number
 
 
 def process(_: object) -> int:

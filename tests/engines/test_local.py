@@ -156,3 +156,15 @@ def _wait_for(condition, seconds: float = 20.0):  # type: ignore[no-untyped-def]
             return found
         time.sleep(0.02)
     return condition()
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_task_tells_how_far_it_is(workers: int) -> None:
+    heard: dict[int, list[int]] = {}
+
+    def listen(task: int, value: int) -> None:
+        heard.setdefault(task, []).append(value)
+
+    outcomes = run_tasks(pieces.count, [3, 5], workers=workers, heard=listen)
+    assert sorted(outcome.result() for outcome in outcomes) == [3, 5]
+    assert heard == {3: [0, 1, 2], 5: [0, 1, 2, 3, 4]}

@@ -6,6 +6,7 @@ import time
 from dataclasses import replace
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 from navigation_agents import (
@@ -171,6 +172,35 @@ def test_a_reward_that_is_not_finite_is_named() -> None:
     broken = navigation(make=lambda hidden: Broken(plain.make(hidden), [0.0, -1.0]))
     with pytest.raises(FamilyError, match="instance test-0: step 0 gave reward nan"):
         evaluate(constant_agent(EAST), broken)
+
+
+def test_an_error_in_the_environment_names_the_instance_and_the_step() -> None:
+    plain = simulators.family("navigation2d")
+
+    class Failing(StartAt):
+        steps = 0
+
+        def step(self, action: Any) -> Any:
+            self.steps += 1
+            if self.steps == 3:
+                raise ZeroDivisionError("no friction")
+            return super().step(action)
+
+    family = navigation(make=lambda hidden: Failing(plain.make(hidden), [0.0, -1.0]))
+    with pytest.raises(FamilyError, match="test-0: step 2 raised ZeroDivisionError") as caught:
+        evaluate(constant_agent(EAST), family)
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+
+
+def test_actions_that_do_not_start_at_0_are_refused() -> None:
+    plain = simulators.family("navigation2d")
+
+    class FromOne(StartAt):
+        action_space = gymnasium.spaces.Discrete(8, start=1)
+
+    family = navigation(make=lambda hidden: FromOne(plain.make(hidden), [0.0, -1.0]))
+    with pytest.raises(FamilyError, match="numbers its actions from 1"):
+        evaluate(constant_agent(EAST), family)
 
 
 def test_the_agents_time_is_its_own() -> None:

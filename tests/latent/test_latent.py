@@ -79,6 +79,19 @@ def test_instances_are_told_apart_on_fresh_episodes(model: LatentModel, margin: 
     margin("linear", found.linear, above=0.93)
 
 
+def test_the_stage_shows_the_identification_that_is_kept() -> None:
+    config = dataclasses.replace(CONFIG, updates=60)
+    watching = InstanceLatentStage(
+        STEPS, SEGMENTS, config, 0, num_actions=ACTIONS, num_instances=4, held_out=FRESH
+    )
+    shown = watching.advance(60)["identification"]
+    assert shown == identify(watching.result(), SEGMENTS, FRESH).neighbours
+    # Whoever watches changes nothing.
+    plain = stage(config)
+    assert "identification" not in plain.advance(60)
+    assert same(watching.state(), plain.state())
+
+
 def test_latents_of_permuted_instances_identify_nothing(
     training_seed: int, margin: Margins
 ) -> None:

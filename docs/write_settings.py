@@ -1,16 +1,23 @@
-"""The settings of `fit`, from the records that hold them, below the sections of settings.md."""
+"""Write the settings of `fit`, from the records that hold them, into docs/settings.md."""
 
 from __future__ import annotations
 
 import dataclasses
+import re
+import sys
+from pathlib import Path
 from typing import Any, get_type_hints
 
-from sections import cell, code, extend
-from sphinx.application import Sphinx
 from sphinx.pycode import ModuleAnalyzer
 
 from sept_offline.config import to_plain
 from sept_offline.methods import FitConfig
+
+sys.path.insert(0, str(Path(__file__).parent / "_ext"))
+from sections import cell, code, extend
+
+PAGE = Path(__file__).parent / "settings.md"
+HEAD = "| setting | default | |"
 
 
 def groups() -> dict[str, Any]:
@@ -29,7 +36,7 @@ def table(group: str) -> str:
     defaults = to_plain(FitConfig(probe_steps=1))
     defaults = defaults if group == "fit" else defaults[group]
     prefix = "" if group == "fit" else f"{group}."
-    lines = ["| setting | default | |", "|---|---|---|"]
+    lines = [HEAD, "|---|---|---|"]
     for field in dataclasses.fields(record):
         if group == "fit" and field.name in groups():
             continue
@@ -39,13 +46,11 @@ def table(group: str) -> str:
     return "\n".join(lines)
 
 
-def add_settings(app: Sphinx, docname: str, source: list[str]) -> None:
-    """Every section that is named after a group ends with its settings."""
-    if docname == "settings":
-        source[0] = extend(source[0], table)
+def fill(page: str) -> str:
+    """The page with the present settings below each section that is named after a group."""
+    bare = re.sub(rf"^{re.escape(HEAD)}\n(?:\|.*\n)*", "", page, flags=re.MULTILINE)
+    return extend(bare, table).rstrip() + "\n"
 
 
-def setup(app: Sphinx) -> dict[str, bool]:
-    """See the first line."""
-    app.connect("source-read", add_settings)
-    return {"parallel_read_safe": True, "parallel_write_safe": True}
+if __name__ == "__main__":
+    PAGE.write_text(fill(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

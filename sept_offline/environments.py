@@ -1,0 +1,179 @@
+"""A family's environments, opened so that an error in one names its instance and step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Box, Dict, Discrete
+from gymnasium.vector import SyncVectorEnv, VectorEnv
+from gymnasium.wrappers import TimeLimit
+from numpy.typing import NDArray
+
+from sept_offline.errors import FamilyError, SeptError, SimulatorError
+from sept_offline.family import Family, Hidden
+
+Environment = gymnasium.Env[Any, Any]
+Step = tuple[Any, float, bool, bool, dict[str, Any]]
+Result = TypeVar("Result")
+
+
+class NamedEnvironment(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """An environment whose errors say where they happened."""
+
+    def __init__(self, env: Environment, where: str) -> None:
+        super().__init__(env)
+        self._where = where
+        self._step = 0
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Start an episode."""
+        self._step = 0
+        found: Any = _call(
+            f"{self._where}: reset()", lambda: self.env.reset(seed=seed, options=options)
+        )
+        if not isinstance(found, tuple) or len(found) != 2:
+            raise FamilyError(
+                f"{self._where}: reset() returned {_kind(found)}; return (observation, info)."
+            )
+        return found
+
+    def step(self, action: Any) -> Step:
+        """Take one step; the reward must be one number."""
+        where = f"{self._where}: step {self._step}"
+        found: Any = _call(where, lambda: self.env.step(action))
+        if not isinstance(found, tuple) or len(found) != 5:
+            raise FamilyError(
+                f"{where} returned {_kind(found)}; return (observation, reward, terminated, "
+                "truncated, info)."
+            )
+        shape = np.shape(found[1])
+        if shape:
+            raise FamilyError(
+                f"{where} returned a reward of shape {shape}; return one number, "
+                "float(reward[0]) for instance."
+            )
+        if not hasattr(found[1], "__float__"):
+            raise FamilyError(f"{where} returned the reward {found[1]!r:.80}; return one number.")
+        self._step += 1
+        return found
+
+
+def open_environment(family: Family, hidden: Hidden, instance: str) -> Environment:
+    """The environment of one instance; whatever it raises becomes a SimulatorError."""
+    where = f"Family {family.name!r}, instance {instance}"
+    env: Any = _call(f"{where}: make()", lambda: family.make(hidden))
+    if not isinstance(env, gymnasium.Env):
+        raise FamilyError(
+            f"{where}: make() returned a {type(env).__name__}; return a gymnasium.Env."
+        )
+    return NamedEnvironment(env, where)
+
+
+def make_vector(
+    family: Family, hiddens: Sequence[Hidden], max_steps: int, instances: Sequence[str] = ()
+) -> VectorEnv[Any, Any, Any]:
+    """A batch of the family's environments: its true one, or copies stepped in turn.
+
+    `instances` are the ids of the rows, for error messages.
+    """
+    vectorise = family.make_vec
+    if vectorise is not None:
+        return _call(
+            f"Family {family.name!r}: make_vec()", lambda: vectorise(list(hiddens), max_steps)
+        )
+    ids = list(instances) or [str(dict(hidden)) for hidden in hiddens]
+
+    def maker(hidden: Hidden, instance: str) -> Callable[[], Any]:
+        return lambda: TimeLimit(open_environment(family, hidden, instance), max_steps)
+
+    makers = [maker(hidden, instance) for hidden, instance in zip(hiddens, ids, strict=True)]
+    return _call(f"Family {family.name!r}: stepping copies", lambda: SyncVectorEnv(makers))
+
+
+def reset_rows(
+    family: Family, env: VectorEnv[Any, Any, Any], seeds: Sequence[int]
+) -> NDArray[np.float32]:
+    """Start every row from its own seed; [n, d]."""
+    # Gymnasium takes a list here, though its signature says otherwise.
+    observation, _ = _call(
+        f"Family {family.name!r}: reset() of the batch",
+        lambda: env.reset(seed=list(seeds)),  # type: ignore[arg-type]
+    )
+    return np.asarray(observation, dtype=np.float32)
+
+
+def step_rows(
+    family: Family, env: VectorEnv[Any, Any, Any], action: NDArray[np.int64], step: int
+) -> tuple[NDArray[np.float32], NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Step every row: observations [n, d], rewards, terminated and truncated [n]."""
+    where = f"Family {family.name!r}: step {step} of the batch"
+    observation, reward, terminated, truncated, _ = _call(where, lambda: env.step(action))
+    if np.shape(reward) != (len(action),):
+        raise FamilyError(
+            f"{where} returned rewards of shape {np.shape(reward)}; return one number per row, "
+            f"shape {(len(action),)}."
+        )
+    return np.asarray(observation, dtype=np.float32), reward, terminated, truncated
+
+
+def spaces(family: Family) -> tuple[int, int]:
+    """The size of an observation and the number of actions; anything but these is refused."""
+    split = next(iter(family.splits))
+    hiddens = family.instances(split)
+    if not hiddens:
+        raise FamilyError(f"Family {family.name!r} has a split without instances.")
+    env = open_environment(family, hiddens[0], f"{split}-0")
+    try:
+        check_spaces(family, env)
+        shape: Any = env.observation_space.shape
+        actions: Any = env.action_space
+        return int(shape[0]), int(actions.n)
+    finally:
+        env.close()  # type: ignore[no-untyped-call]
+
+
+def check_spaces(family: Family, env: Environment) -> None:
+    """Refuse spaces that the library cannot log, and say how to change them."""
+    actions, seen = env.action_space, env.observation_space
+    if not isinstance(actions, Discrete):
+        raise FamilyError(
+            f"Family {family.name!r} has actions {actions}; only Discrete is supported."
+        )
+    if actions.start != 0:
+        raise FamilyError(
+            f"Family {family.name!r} numbers its actions from {actions.start}; declare "
+            f"Discrete({actions.n}), which starts at 0, and add {actions.start} in step()."
+        )
+    if isinstance(seen, Dict):
+        raise FamilyError(
+            f"Family {family.name!r} observes a Dict of {', '.join(map(str, seen))}; return one "
+            "flat Box of the measured quantities alone (gymnasium.wrappers.TransformObservation), "
+            "and leave out every entry that holds a hidden parameter."
+        )
+    if not isinstance(seen, Box) or len(seen.shape) != 1:
+        raise FamilyError(
+            f"Family {family.name!r} observes {seen}; only a flat Box is supported: return the "
+            "measured quantities, without hidden parameters, as one vector."
+        )
+
+
+def _call(where: str, function: Callable[[], Result]) -> Result:
+    """What a user's code returns; its errors, which may be any, become one sentence."""
+    try:
+        return function()
+    except (SeptError, MemoryError):
+        raise
+    except Exception as error:
+        said = " ".join(str(error).split())
+        raise SimulatorError(
+            f"{where} raised {type(error).__name__}: {said}".rstrip(": ")
+        ) from error
+
+
+def _kind(found: object) -> str:
+    return f"{len(found)} values" if isinstance(found, tuple) else f"a {type(found).__name__}"
