@@ -1,4 +1,4 @@
-"""The second, shorter fit behind a verdict: tried on episodes it has not seen."""
+"""What a verdict rests on: the agent, or a second fit, tried in learned dynamics beside `avg`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sept_offline.latent.arrays import Doubles, Integers
 from sept_offline.latent.telling import tell
 from sept_offline.methods.avg import AVG
 from sept_offline.methods.config import FitConfig
-from sept_offline.methods.hold_out import choose_hold_out
+from sept_offline.methods.hold_out import FEW_INSTANCES, choose_hold_out
 from sept_offline.methods.method import Method
 from sept_offline.methods.shared import check_data
 from sept_offline.methods.verdict import Evidence, Interval
@@ -28,11 +28,11 @@ from sept_offline.seeding import generator, integer
 from sept_offline.stage import Stage
 
 HELD_OUT = 0.2
-"""Share of instances (of few instances, episodes) that the second fit does not see."""
+"""Share of the instances that a second fit does not see."""
 SHORT = 1 / 3
 """Share of control's updates that the second fit makes."""
-ROLLOUTS = 120
-"""Episodes in learned dynamics, spread evenly over what was held out."""
+ROLLOUTS = 240
+"""Episodes in learned dynamics, spread evenly over the instances that are tried."""
 SEGMENTS = 4000
 """Held-out segments that are looked at, at most."""
 CONFIDENCE = 0.95
@@ -44,8 +44,50 @@ MANY = 10
 def trial(
     method: Method, data: Dataset, config: FitConfig, seed: int, agent: Agent
 ) -> Generator[Stage, None, Evidence]:
-    """Fit again without a share of the data, and `avg` beside it; try both where they were not."""
+    """Try the agent, or a second fit without some instances, beside `avg` in learned dynamics."""
     seed = integer(seed, "trial")
+    try:
+        if len(np.unique(data.episode_index.instance)) < FEW_INSTANCES:
+            return (yield from _beside_avg(method, data, config, seed, agent))
+        return (yield from _without_some(method, data, config, seed, agent))
+    except TrainingError as problem:
+        return Evidence(missing=f"The agent could not be tried in learned dynamics: {problem}")
+
+
+def _beside_avg(
+    method: Method, data: Dataset, config: FitConfig, seed: int, agent: Agent
+) -> Generator[Stage, None, Evidence]:
+    """No instance can be spared: the agent itself is tried, beside an `avg` trained as long."""
+    average = None
+    if method.name != AVG.name:
+        average = yield from _renamed(AVG.stages(data, config, seed), "trial-avg")
+    place = yield from _tried_in(data, data, config, seed)
+    mine = place.returns(agent)
+    evidence = Evidence(above_logs=place.difference(mine, None))
+    if average is not None:
+        evidence = replace(evidence, above_avg=place.difference(mine, place.returns(average)))
+    if isinstance(agent.context, SegmentContext):
+        segments = data.segments(agent.probe_steps)
+        rows = np.sort(generator(seed, "explained").permutation(len(segments.actions))[:SEGMENTS])
+        latent, _ = agent.context.encoder.encode(
+            segments.observations[rows], segments.actions[rows]
+        )
+        gain = _explained(
+            agent.context,
+            data,
+            latent,
+            segments.episode[rows],
+            segments.instance[rows],
+            generator(seed, "explained", "steps"),
+        )
+        evidence = replace(evidence, explained=gain)
+    return evidence
+
+
+def _without_some(
+    method: Method, data: Dataset, config: FitConfig, seed: int, agent: Agent
+) -> Generator[Stage, None, Evidence]:
+    """Fit again without a share of the instances, and `avg` like it; try both in those."""
     try:
         held, record = choose_hold_out(data, HELD_OUT, seed)
         kept, unseen = data.select(~held), data.select(held)
@@ -58,11 +100,7 @@ def trial(
     average = None
     if method.name != AVG.name:
         average = yield from _renamed(AVG.stages(kept, short, seed), "trial-avg")
-    try:
-        place = yield from _tried_in(data, unseen, config, seed)
-    except TrainingError as problem:
-        return Evidence(missing=f"No dynamics could be learned to try the agent in: {problem}")
-
+    place = yield from _tried_in(data, unseen, config, seed)
     mine, second = place.returns(agent), place.returns(own)
     evidence = Evidence(
         held_out=record["by"],
@@ -72,7 +110,7 @@ def trial(
     if average is not None:
         evidence = replace(evidence, above_avg=place.difference(second, place.returns(average)))
     if isinstance(own.context, SegmentContext):
-        evidence = replace(evidence, **_told(own.context, kept, unseen, record["by"], seed))
+        evidence = replace(evidence, **_told(own.context, unseen, seed))
     return evidence
 
 
@@ -197,45 +235,29 @@ def _bootstrap(values: Doubles, instance: Integers, rng: np.random.Generator) ->
     return Interval(float(means.mean()), float(low), float(high))
 
 
-def _told(
-    context: SegmentContext, kept: Dataset, unseen: Dataset, by: str, seed: int
-) -> dict[str, Any]:
-    """Whether the second fit's latent tells what it has not seen, and explains its steps."""
-    encoder, steps = context.encoder, context.probe_steps
-    asked = unseen.segments(steps)
+def _told(context: SegmentContext, unseen: Dataset, seed: int) -> dict[str, Any]:
+    """Whether the second fit's latent tells unseen instances apart, and explains their steps."""
+    asked = unseen.segments(context.probe_steps)
     rng = generator(seed, "told")
     rows = np.sort(rng.permutation(len(asked.actions))[:SEGMENTS])
-    mean, log_variance = encoder.encode(asked.observations[rows], asked.actions[rows])
+    mean, log_variance = context.encoder.encode(asked.observations[rows], asked.actions[rows])
     deviation, instance = np.exp(0.5 * log_variance), asked.instance[rows]
-    if by == "instances":
-        # Their centres come from one half of their episodes, the segments asked from the other.
-        half = _halves(instance, rng)
-        known, known_instance = mean[half], instance[half]
-    else:
-        half = np.zeros(len(rows), dtype=bool)
-        reference = kept.segments(steps)
-        some = np.sort(rng.permutation(len(reference.actions))[:SEGMENTS])
-        known, _ = encoder.encode(reference.observations[some], reference.actions[some])
-        known_instance = reference.instance[some]
-    if len(np.unique(known_instance)) < 2 or half.all():
-        return {}
-    found = tell(
-        known,
-        known_instance,
-        mean[~half],
-        deviation[~half],
-        instance[~half],
-        np.ones(int((~half).sum())),
-        rng,
-    )
-    told: dict[str, Any] = {
-        "unseen": Interval(found.apart, found.low, found.high),
-        "unseen_tells": found.tells,
-    }
-    if context.novelty is not None:
-        gain = _explained(context, unseen, mean, asked.episode[rows], instance, rng)
-        if gain is not None:
-            told["explained"] = gain
+    # Their centres come from one half of their episodes, the segments asked from the other.
+    half = _halves(instance, rng)
+    told: dict[str, Any] = {}
+    if len(np.unique(instance[half])) > 1 and not half.all():
+        found = tell(
+            mean[half],
+            instance[half],
+            mean[~half],
+            deviation[~half],
+            instance[~half],
+            np.ones(int((~half).sum())),
+            rng,
+        )
+        told["unseen"] = Interval(found.apart, found.low, found.high)
+        told["unseen_tells"] = found.tells
+    told["explained"] = _explained(context, unseen, mean, asked.episode[rows], instance, rng)
     return told
 
 
@@ -257,7 +279,8 @@ def _explained(
     rng: np.random.Generator,
 ) -> Interval | None:
     """What held-out steps gain in likelihood by their own latent over one of another instance."""
-    assert context.novelty is not None
+    if context.novelty is None:
+        return None
     steps = unseen.steps()
     order = np.argsort(episode)
     place = np.searchsorted(episode[order], steps.episode)

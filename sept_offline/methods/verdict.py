@@ -55,17 +55,17 @@ class Evidence:
     tells: bool | None = None
     """Whether that is more than chance."""
     unseen: Interval | None = None
-    """The same of instances (or, of few instances, episodes) kept from a second, shorter fit."""
+    """The same of instances kept from a second, shorter fit."""
     unseen_tells: bool | None = None
     """Whether that is more than chance."""
-    held_out: str = "episodes"
-    """What the second fit did not see: "instances" or "episodes"."""
+    held_out: str | None = None
+    """What the second fit did not see; None where there was none, for want of instances."""
     explained: Interval | None = None
     """Log-likelihood of held-out steps with the own latent, less that with another instance's."""
     values: Values | None = None
     above_avg: Interval | None = None
-    """Return of the second fit less that of `avg`, in learned dynamics of what was held out, in
-    standard deviations of the logged returns."""
+    """Return of the second fit (of the agent, if there is none) less that of `avg`, in learned
+    dynamics, in standard deviations of the logged returns."""
     above_logs: Interval | None = None
     """Return of the agent less what was logged, there and in those units."""
     seeds_differ: float | None = None
@@ -115,14 +115,15 @@ def _judge_latent(evidence: Evidence, bad: list[str], doubts: list[str], good: l
         )
     elif evidence.unseen is not None and not evidence.unseen_tells:
         bad.append(
-            f"The latent does not tell {evidence.held_out} apart that it has not seen: "
+            "The latent does not tell instances apart that it has not seen: "
             f"{_told(evidence.unseen)}. Log more instances, or try a longer probe "
             "(--set probe_steps=…)."
         )
     else:
         found = evidence.unseen or evidence.told
         if found is not None:
-            good.append(f"The latent tells unseen {evidence.held_out} apart: {_told(found)}.")
+            where = "in unseen instances" if evidence.unseen else "in unseen episodes"
+            good.append(f"The latent tells instances apart {where}: {_told(found)}.")
     explained = evidence.explained
     if explained is not None and explained.low <= 0:
         doubts.append(
@@ -148,8 +149,8 @@ def _judge_control(evidence: Evidence, bad: list[str], doubts: list[str], good: 
         )
     better = evidence.above_avg
     if better is not None:
-        where = f"in learned dynamics of unseen {evidence.held_out}, in standard deviations of "
-        where += "logged returns"
+        whose = "unseen instances" if evidence.held_out else "the logged instances"
+        where = f"in learned dynamics of {whose}, in standard deviations of logged returns"
         if better.high < 0:
             bad.append(f"It earns less than avg: {better} {where}. Use --method avg.")
         elif better.low <= 0:

@@ -42,7 +42,11 @@ CHANCE = Interval(0.5, 0.4, 0.6)
     [
         ({}, "usable", "earns more than avg"),
         ({"told": CHANCE, "tells": False}, "not usable", "acts as avg does"),
-        ({"unseen": CHANCE, "unseen_tells": False}, "not usable", "instances apart that it has"),
+        (
+            {"unseen": CHANCE, "unseen_tells": False},
+            "not usable",
+            "instances apart that it has not",
+        ),
         ({"above_avg": Interval(-0.5, -0.8, -0.2)}, "not usable", "earns less than avg"),
         ({"above_avg": Interval(0.1, -0.2, 0.4)}, "doubtful", "not shown to earn more than avg"),
         ({"above_logs": Interval(-0.5, -0.8, -0.2)}, "doubtful", "less than the logs"),
@@ -104,7 +108,7 @@ def test_a_family_that_is_learned_is_usable(
     path = log_navigation(tmp_path / "logs.h5")
     agent = so.fit(path, "sept", LEARNING, seed=training_seed, out=tmp_path / "run")
     evidence = agent.record["evidence"]
-    margin("told", evidence["unseen"]["low"], above=0.8)
+    margin("told", evidence["told"]["low"], above=0.8)
     margin("above avg", evidence["above_avg"]["low"], above=0.0)
     assert agent.record["verdict"] == "usable", agent.record["reasons"]
     record = json.loads((tmp_path / "run" / "run.json").read_text())
