@@ -90,7 +90,8 @@ def reach(evidence: Evidence) -> Verdict:
     """The verdict that the evidence supports.
 
     not usable: the latent does not tell instances apart better than chance, on held-out episodes or
-    in the second fit; or control earns less than `avg` there; or its values have diverged.
+    in the second fit; or control earns less than `avg` there; or its values have diverged and it is
+    not shown to earn more than `avg`.
     doubtful: control is not shown to earn more than `avg`, or earns less than the logs; the decoder
     explains no more with the latent; values are above what rewards allow; a shorter fit earns
     more; or no second fit could be made. usable: all else.
@@ -141,13 +142,15 @@ def _told(found: Interval) -> str:
 
 def _judge_control(evidence: Evidence, bad: list[str], doubts: list[str], good: list[str]) -> None:
     values = evidence.values
+    better = evidence.above_avg
     if values is not None and values.excess > BEYOND:
-        (bad if values.excess > FAR_BEYOND else doubts).append(
+        # Values may be far too high and their order right: then the agent earns more all the same.
+        earns = better is not None and better.low > 0
+        (bad if values.excess > FAR_BEYOND and not earns else doubts).append(
             f"Control expects {values.mean:.3g} on average, more than the {values.bound:.3g} that "
             "the logged rewards allow. Try --control discrete_cql, or fewer updates "
             "(--set control.updates=…)."
         )
-    better = evidence.above_avg
     if better is not None:
         whose = "unseen instances" if evidence.held_out else "the logged instances"
         where = f"in learned dynamics of {whose}, in standard deviations of logged returns"

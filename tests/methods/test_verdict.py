@@ -52,7 +52,12 @@ CHANCE = Interval(0.5, 0.4, 0.6)
         ({"above_logs": Interval(-0.5, -0.8, -0.2)}, "doubtful", "less than the logs"),
         ({"explained": Interval(0.0, -0.1, 0.1)}, "doubtful", "no better with their own latent"),
         ({"values": Values(2.5, 2.0, 2.0)}, "doubtful", "more than the 2 that"),
-        ({"values": Values(21.0, 5.0, 5.0)}, "not usable", "more than the 5 that"),
+        ({"values": Values(21.0, 5.0, 5.0)}, "doubtful", "more than the 5 that"),
+        (
+            {"values": Values(21.0, 5.0, 5.0), "above_avg": Interval(0.1, -0.2, 0.4)},
+            "not usable",
+            "more than the 5 that",
+        ),
         ({"seeds_differ": 1.5}, "doubtful", "fits differ"),
         ({"missing": "There are too few episodes."}, "doubtful", "too few episodes"),
     ],
