@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,10 @@ from typing import Any
 import pytest
 
 from tests.margins import Margins, append
+
+# Two workers with two threads each would wait for one another on two cores: most of this library
+# asks for one thread by itself, and tests of that ask for two before. Read when torch is loaded.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 FIRST = (
     "test_docs",

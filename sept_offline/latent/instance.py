@@ -31,6 +31,7 @@ from sept_offline.latent.networks import (
 )
 from sept_offline.latent.training import annealed, check_finite, set_rate
 from sept_offline.seeding import torch_generator
+from sept_offline.threads import one_thread
 
 
 class Posteriors(nn.Module):
@@ -159,7 +160,7 @@ class InstanceLatentStage(Loop):
 
     def _identify(self) -> float:
         """Share of some of the segments whose encoded mean lies nearest to their own instance's."""
-        with torch.no_grad():
+        with one_thread(), torch.no_grad():
             mean, _ = self.network.posterior(self._features[self._watched])
             centres = self.posteriors.mean[self._present]
             spread = centres.std(dim=0).clamp_min(1e-6)

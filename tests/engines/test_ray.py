@@ -23,8 +23,10 @@ from sept_offline.engines.cluster import cluster
 @pytest.fixture(scope="module", autouse=True)
 def two_workers() -> Iterator[None]:
     """One cluster for all of these tests: starting one takes seconds."""
-    with cluster(2):
-        yield
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OMP_NUM_THREADS", "2")
+        with cluster(2):
+            yield
 
 
 def ray_outcomes(function, tasks, **more):  # type: ignore[no-untyped-def]
