@@ -26,7 +26,7 @@ FIRST = (
     "test_learning",
     "test_notebooks",
     "methods/test_fit",
-    "collect/test_ray",
+    "engines/test_ray",
     "report/test_page",
     "collect/test_kill",
     "test_results_page",

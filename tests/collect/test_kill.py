@@ -43,7 +43,7 @@ def written(process: processes.Process, out: Path, enough: float = float("inf"))
         for path in out.with_name(f"{out.name}.partial").glob("[!.]*"):
             with contextlib.suppress(FileNotFoundError):
                 seen.add((path.name, path.stat().st_mtime_ns))
-        time.sleep(0.001)
+        time.sleep(0.003)
     return len(seen)
 
 
