@@ -17,6 +17,7 @@ from tests import processes
 RECIPE = """
 behaviour = "random:0.5,replay:0.5"
 episodes = 1200
+max_steps = 20
 
 [expert]
 rounds = 6
