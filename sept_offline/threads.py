@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
 from collections.abc import Iterator
 
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 
 @contextlib.contextmanager
@@ -17,8 +18,17 @@ def one_thread() -> Iterator[None]:
     if torch:
         torch.set_num_threads(1)
     try:
-        with threadpool_limits(1):
+        with _pools(len(sys.modules)).limit(limits=1):
             yield
     finally:
         if torch:
             torch.set_num_threads(before)
+
+
+@functools.lru_cache(maxsize=1)
+def _pools(modules: int) -> ThreadpoolController:
+    """The pools of threads in this process, looked for again only where more modules are loaded.
+
+    It takes milliseconds, and a stage asks for one thread every epoch.
+    """
+    return ThreadpoolController()

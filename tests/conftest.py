@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import logging
+import os
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,10 @@ from typing import Any
 import pytest
 
 from tests.margins import Margins, append
+
+# Two workers with two threads each would wait for one another on two cores: most of this library
+# asks for one thread by itself, and tests of that ask for two before. Read when torch is loaded.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 FIRST = (
     "test_docs",
@@ -21,7 +27,7 @@ FIRST = (
     "test_learning",
     "test_notebooks",
     "methods/test_fit",
-    "collect/test_ray",
+    "engines/test_ray",
     "report/test_page",
     "collect/test_kill",
     "test_results_page",
@@ -56,6 +62,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return FIRST.index(name) if name in FIRST else len(FIRST)
 
     items.sort(key=place)
+
+
+def pytest_collection_finish() -> None:
+    """Whatever is loaded by now stays: nobody need look through it for garbage again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -16,6 +16,8 @@ import sept_offline
 ROOT = Path(__file__).parents[2]
 NAMED = re.compile(r"`((?:sept_offline|simulators|benchmarks|tests)/[\w./-]+\.py)`")
 
+TREES: dict[tuple[Any, ...], str] = {}
+
 
 def page_of(path: str) -> str:
     """The name of the page that shows the file at `path`, which is relative to the root."""
@@ -40,6 +42,23 @@ def source_pages(app: Sphinx) -> Iterator[tuple[str, dict[str, Any], str]]:
         code = (ROOT / path).read_text(encoding="utf-8")
         body = app.builder.highlighter.highlight_block(code, "python", lineanchors="L")
         yield page_of(path), {"title": path, "body": f"<h1>{path}</h1>\n{body}"}, "page.html"
+
+
+def remember_tree(
+    app: Sphinx, pagename: str, template: str, context: dict[str, Any], doctree: Any
+) -> None:
+    """Draw the tree of all pages once for the files of one depth, which are no part of it."""
+    if not pagename.startswith("source/"):
+        return
+    draw, depth = context["toctree"], pagename.count("/")
+
+    def remembered(**how: Any) -> str:
+        wanted = (depth, *sorted(how.items()))
+        if wanted not in TREES:
+            TREES[wanted] = draw(**how)
+        return TREES[wanted]
+
+    context["toctree"] = remembered
 
 
 def where(name: str) -> tuple[str | None, int]:
@@ -69,4 +88,6 @@ def setup(app: Sphinx) -> dict[str, bool]:
     """See the first line."""
     app.connect("doctree-resolved", link_paths)
     app.connect("html-collect-pages", source_pages)
+    # before the theme, which asks for the tree
+    app.connect("html-page-context", remember_tree, priority=400)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -32,6 +32,7 @@ from sept_offline.latent.networks import (
 )
 from sept_offline.latent.training import annealed, check_finite, set_rate
 from sept_offline.seeding import torch_generator
+from sept_offline.threads import one_thread
 
 WATCHED = 512
 """Held-out segments, at most, whose identification is shown while the stage learns."""
@@ -172,7 +173,7 @@ class InstanceLatentStage(Loop):
 
     def _identify(self, watched: Tensor) -> float:
         """The identification of some of the held-out segments."""
-        with torch.no_grad():
+        with one_thread(), torch.no_grad():
             known, _ = self.network.posterior(self._features)
             asked, _ = self.network.posterior(watched)
         return neighbour_share(

@@ -25,7 +25,7 @@ from sept_offline.family import load_family
 from sept_offline.files import lock_file
 from sept_offline.seals import read_sealed, write_json
 from tests.bench import coins
-from tests.bench.coins import BROKEN, COIN, DEADLY, MARK, SHAKY, SMALL
+from tests.bench.coins import BROKEN, COIN, MARK, SHAKY, SMALL
 from tests.processes import start
 
 ROOT = Path(__file__).parents[2]
@@ -317,20 +317,6 @@ def test_a_cell_that_was_taken_out_by_hand_is_run_again(whole: Path, tmp_path: P
     taken.unlink()
     assert run_bench(plan(), out).ran == 1
     assert taken.exists()
-
-
-def test_ray_gives_the_same_numbers_though_a_worker_is_killed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("ray")
-    mark, ours, theirs = tmp_path / "killed", tmp_path / "local", tmp_path / "ray"
-    monkeypatch.setenv(MARK, str(mark))
-    cells = plan(DEADLY, methods=("avg",))
-    assert run_bench(cells, theirs, engine="ray", workers=2).ran == 2
-    # the mark is there now, so that nobody is killed here
-    assert mark.exists()
-    assert run_bench(cells, ours).ran == 2
-    assert tables(ours) == tables(theirs)
 
 
 def test_the_papers_figures_are_those_the_families_show() -> None:

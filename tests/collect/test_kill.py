@@ -17,6 +17,7 @@ from tests import processes
 RECIPE = """
 behaviour = "random:0.5,replay:0.5"
 episodes = 1200
+max_steps = 20
 
 [expert]
 rounds = 6
@@ -43,7 +44,7 @@ def written(process: processes.Process, out: Path, enough: float = float("inf"))
         for path in out.with_name(f"{out.name}.partial").glob("[!.]*"):
             with contextlib.suppress(FileNotFoundError):
                 seen.add((path.name, path.stat().st_mtime_ns))
-        time.sleep(0.001)
+        time.sleep(0.003)
     return len(seen)
 
 

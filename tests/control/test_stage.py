@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -163,10 +164,28 @@ def test_watching_changes_nothing() -> None:
     assert all(np.array_equal(expected[name], found[name]) for name in expected)
 
 
-def test_the_callers_threads_are_left_alone() -> None:
+@pytest.fixture
+def two_threads() -> Iterator[None]:
+    """Where tests run there is one."""
     before = torch.get_num_threads()
-    ControlStage(make_replay(), CONFIG, seed=0, num_actions=2).advance(5)
-    assert torch.get_num_threads() == before
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+def test_the_callers_threads_are_left_alone(
+    two_threads: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen, stage = [], ControlStage(make_replay(), CONFIG, seed=0, num_actions=2)
+    update = stage.learner.update
+
+    def watched(*given: Any, **named: Any) -> Any:
+        seen.append(torch.get_num_threads())
+        return update(*given, **named)
+
+    monkeypatch.setattr(stage.learner, "update", watched)
+    stage.advance(5)
+    assert seen == [1] * 5 and torch.get_num_threads() == 2
 
 
 def test_a_loss_that_is_not_finite_stops_and_says_why() -> None:

@@ -22,7 +22,8 @@ def test_one_worker_stays_in_this_process() -> None:
     assert (outcome.value, outcome.error, outcome.attempts) == (os.getpid(), None, 1)
 
 
-def test_two_workers_are_other_processes_on_one_thread() -> None:
+def test_two_workers_are_other_processes_on_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
     values = {o.value for o in run_tasks(pieces.process, range(4), workers=2)}
     assert os.getpid() not in values
     assert len(values) == 2

@@ -1,4 +1,8 @@
-"""The Ray engine on a real cluster of two workers: the same outcomes as the local one's."""
+"""The Ray engine on a real cluster of two workers: the same as the local one's, in all it runs.
+
+One cluster for tasks, collections and benches: starting one takes seconds, and each of its workers
+loads torch.
+"""
 
 from __future__ import annotations
 
@@ -8,23 +12,47 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pieces
 import pytest
 
+import sept_offline as so
+from sept_offline.bench import make_plan, run_bench
+from sept_offline.bench.store import TABLES, read_table
 from sept_offline.engines import run_tasks
-from sept_offline.errors import DataError
+from sept_offline.errors import ConfigError, DataError
+from tests.bench.coins import DEADLY, MARK, SMALL
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install sept-offline[ray]")
 
 from sept_offline.engines.cluster import cluster
 
+OVERRIDES = {"behaviour": "random", "episodes": 1200, "max_steps": 20}
+TIMES = {"act_microseconds", "seconds", "fit_seconds", "fit_cpu_seconds", "test_seconds"}
+
+
+@pytest.fixture(scope="module")
+def marks(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("marks")
+
 
 @pytest.fixture(scope="module", autouse=True)
-def two_workers() -> Iterator[None]:
-    """One cluster for all of these tests: starting one takes seconds."""
-    with cluster(2):
-        yield
+def place(bucket: str, marks: Path) -> Iterator[str]:
+    """The bucket, and a cluster of two workers that know the way to it and to `telling`.
+
+    They alone know where to leave marks, by which one of them is killed.
+    """
+    (marks / "told").mkdir()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(Path(__file__).parents[1] / "collect"))
+        patch.setenv("TELLING_FOLDER", str(marks / "told"))
+        patch.setenv(MARK, str(marks / "killed"))
+        patch.setenv("OMP_NUM_THREADS", "2")
+        with cluster(2):
+            patch.delenv("TELLING_FOLDER")
+            patch.setenv("OMP_NUM_THREADS", "1")
+            yield bucket
 
 
 def ray_outcomes(function, tasks, **more):  # type: ignore[no-untyped-def]
@@ -89,3 +117,86 @@ def test_a_task_that_kills_every_worker_is_given_up(tmp_path: Path) -> None:
     assert lost.attempts == 2
     assert lost.error is not None
     assert lost.error.startswith("The worker died at this task")
+
+
+def collect(target: str | Path, **more: object) -> so.Dataset:
+    return so.collect_dataset("navigation2d", target, overrides=OVERRIDES, seed=3, **more)  # type: ignore[arg-type]
+
+
+def test_one_hash_through_both_engines_and_everywhere(place: str, tmp_path: Path) -> None:
+    whole = collect(tmp_path / "a.h5")
+    hashes = {
+        collect(target, engine=engine, workers=2).content_hash
+        for target, engine in (
+            (tmp_path / "local", "local"),
+            (tmp_path / "ray", "ray"),
+            (tmp_path / "ray.parquet", "ray"),
+            (f"{place}/ray", "ray"),
+        )
+    }
+    assert hashes == {whole.content_hash}
+    assert len(list((tmp_path / "local").iterdir())) == 8
+    for one in (tmp_path / "local").iterdir():
+        assert (tmp_path / "ray" / one.name).read_bytes() == one.read_bytes()
+    assert so.validate(f"{place}/ray").problems == ()
+
+
+def test_workers_find_a_place_that_is_named_from_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They stand where the cluster was started, not where it is used."""
+    monkeypatch.chdir(tmp_path)
+    for target in ("parts", "file.h5"):
+        collect(target, engine="ray").close()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file.h5", "parts"]
+
+
+def test_a_collection_whose_worker_is_killed_is_the_same(marks: Path, tmp_path: Path) -> None:
+    told = marks / "told"
+    waiting = told / "waiting"
+
+    def kill() -> None:
+        end = time.monotonic() + 30
+        while time.monotonic() < end and not waiting.exists():
+            time.sleep(0.02)
+        os.kill(int(waiting.read_text()), signal.SIGKILL)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    made = collect(tmp_path / "ray", engine="ray", policy="telling:uniform")
+    killer.join()
+    assert len(set(told.iterdir()) - {waiting}) >= 2, "another process has taken over"
+    here = collect(tmp_path / "here.h5", policy="telling:uniform")
+    assert made.content_hash == here.content_hash
+
+
+def test_what_workers_cannot_load_is_refused(tmp_path: Path) -> None:
+    def policy(observations: object) -> object:
+        return observations
+
+    with pytest.raises(ConfigError, match=r"package\.module:object"):
+        collect(tmp_path / "a", engine="ray", policy=policy)
+    with pytest.raises(ConfigError, match="did you mean 'ray'"):
+        collect(tmp_path / "a", engine="rya")
+    assert not list(tmp_path.iterdir())
+
+
+def tables(out: Path) -> dict[str, Any]:
+    """All that a bench gathers, without times."""
+    return {
+        name: [
+            {key: value for key, value in row.items() if key not in TIMES}
+            for row in read_table(out, name)
+        ]
+        for name in TABLES
+    }
+
+
+def test_a_bench_whose_worker_is_killed_has_the_same_numbers(marks: Path, tmp_path: Path) -> None:
+    ours, theirs = tmp_path / "local", tmp_path / "ray"
+    cells = make_plan([DEADLY], ("avg",), seeds=2, settings=SMALL)
+    assert run_bench(cells, theirs, engine="ray", workers=2).ran == 2
+    # the mark is there now, so that nobody is killed here
+    assert (marks / "killed").exists()
+    assert run_bench(cells, ours).ran == 2
+    assert tables(ours) == tables(theirs)

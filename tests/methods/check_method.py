@@ -63,10 +63,9 @@ def check_method(
     family = two_step(probing, telling=telling)
     path = log_two_step(folder / "two-step.h5", probing, telling=telling)
     config = merge(SMALL, settings or {})
-    agent = so.fit(path, name, shortened(config), seed=3, out=folder / "first")
+    agent = check_repeats(name, path, config, folder)
     check_declaration(agent, name, needs, learns)
-    check_storage(agent, folder / "first", family)
-    check_repeats(name, path, config, folder)
+    check_storage(agent, folder / "a", family)
     check_resumes(name, path, config, folder)
     check_refusals(name, path, config, folder)
 
@@ -91,13 +90,14 @@ def check_storage(agent: Agent, run: Path, family: Family) -> None:
     assert not (run / "checkpoints").exists()
 
 
-def check_repeats(name: str, path: Path, config: Mapping[str, Any], folder: Path) -> None:
-    """One seed, one result; another seed, another."""
+def check_repeats(name: str, path: Path, config: Mapping[str, Any], folder: Path) -> Agent:
+    """One seed, one result, which is given back; another seed, another."""
     short = shortened(config)
-    for run, seed in (("a", 1), ("b", 1), ("c", 2)):
-        so.fit(path, name, short, seed, out=folder / run)
+    seeds = {"a": 1, "b": 1, "c": 2}
+    agents = {run: so.fit(path, name, short, s, out=folder / run) for run, s in seeds.items()}
     assert weights(folder / "a") == weights(folder / "b"), "a seed does not repeat"
     assert weights(folder / "a") != weights(folder / "c"), "the seed changes nothing"
+    return agents["a"]
 
 
 def check_resumes(name: str, path: Path, config: Mapping[str, Any], folder: Path) -> None:

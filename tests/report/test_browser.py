@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sept_offline.report import write_report
-from tests.report.browser import ATTACK, MISSING, PROGRAM, browsing, launched, until
+from tests.report.browser import ATTACK, MISSING, PROGRAM, Watched, browsing, launched, until
 
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason=MISSING)
 
@@ -26,6 +26,14 @@ def run_page(navigation: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
     out = tmp_path_factory.mktemp("page") / "run.html"
     write_report([navigation / "sept", navigation / "avg"], out)
     return out
+
+
+@pytest.fixture(scope="module")
+def watched(browser: Any, run_page: Path) -> Iterator[Watched]:
+    """That page, opened once: whoever changes what others look at changes it back."""
+    with browsing(browser) as found:
+        found.open(run_page)
+        yield found
 
 
 def charts(page: Any) -> int:
@@ -45,22 +53,20 @@ def shown(page: Any, chart: str) -> list[str]:
     return [str(name) for name in page.evaluate(script)]
 
 
-def test_the_page_of_a_run(browser: Any, run_page: Path) -> None:
-    with browsing(browser) as watched:
-        page = watched.open(run_page)
-        assert charts(page) == page.locator(".chart").count() == 12
-        assert watched.errors == []
-        assert watched.requests == [run_page.as_uri()]
+def test_the_page_of_a_run(watched: Watched, run_page: Path) -> None:
+    page = watched.page
+    assert charts(page) == page.locator(".chart").count() == 12
+    assert watched.errors == []
+    assert watched.requests == [run_page.as_uri()]
 
 
-def test_no_button_sends_a_chart_away(browser: Any, run_page: Path) -> None:
-    with browsing(browser) as watched:
-        page = watched.open(run_page)
-        buttons = page.locator('[data-chart="plane-0"] .modebar-btn').evaluate_all(
-            "(found) => found.map((one) => one.dataset.title)"
-        )
-        assert 3 <= len(buttons) <= 4
-        assert not [title for title in buttons if re.search("share|cloud|edit", title, re.I)]
+def test_no_button_sends_a_chart_away(watched: Watched) -> None:
+    page = watched.page
+    buttons = page.locator('[data-chart="plane-0"] .modebar-btn').evaluate_all(
+        "(found) => found.map((one) => one.dataset.title)"
+    )
+    assert 3 <= len(buttons) <= 4
+    assert not [title for title in buttons if re.search("share|cloud|edit", title, re.I)]
 
 
 def test_the_page_of_a_bench(browser: Any, bench: Path, tmp_path: Path) -> None:
@@ -73,108 +79,107 @@ def test_the_page_of_a_bench(browser: Any, bench: Path, tmp_path: Path) -> None:
         assert watched.requests == [out.as_uri()]
 
 
-def test_a_method_can_be_switched_off_and_on(browser: Any, run_page: Path) -> None:
-    with browsing(browser) as watched:
-        page = watched.open(run_page)
-        assert shown(page, "reward-navigation2d-test-50") == ["sept", "avg"]
-        switch = page.locator('.method[data-method="avg"]')
-        switch.click()
-        assert switch.get_attribute("aria-pressed") == "false"
-        for chart in ("reward", "solved", "steps"):
-            assert shown(page, f"{chart}-navigation2d-test-50") == ["sept"]
-        switch.click()
-        assert shown(page, "reward-navigation2d-test-50") == ["sept", "avg"]
-        # and by the legend of one chart alone
-        legend = page.locator('[data-chart="reward-navigation2d-test-50"] .legendtoggle').nth(1)
-        legend.click()
-        page.wait_for_timeout(600)  # Plotly waits for a double click
-        assert shown(page, "reward-navigation2d-test-50") == ["sept"]
-        assert shown(page, "solved-navigation2d-test-50") == ["sept", "avg"]
-        assert watched.errors == []
+def test_a_method_can_be_switched_off_and_on(watched: Watched) -> None:
+    page = watched.page
+    assert shown(page, "reward-navigation2d-test-50") == ["sept", "avg"]
+    switch = page.locator('.method[data-method="avg"]')
+    switch.click()
+    assert switch.get_attribute("aria-pressed") == "false"
+    for chart in ("reward", "solved", "steps"):
+        assert shown(page, f"{chart}-navigation2d-test-50") == ["sept"]
+    switch.click()
+    assert shown(page, "reward-navigation2d-test-50") == ["sept", "avg"]
+    # and by the legend of one chart alone
+    legend = page.locator('[data-chart="reward-navigation2d-test-50"] .legendtoggle').nth(1)
+    legend.click()
+    page.wait_for_timeout(600)  # Plotly waits for a double click
+    assert shown(page, "reward-navigation2d-test-50") == ["sept"]
+    assert shown(page, "solved-navigation2d-test-50") == ["sept", "avg"]
+    legend.click()
+    page.wait_for_timeout(600)
+    assert shown(page, "reward-navigation2d-test-50") == ["sept", "avg"]
+    assert watched.errors == []
 
 
-def test_hovering_tells_and_dragging_zooms(browser: Any, run_page: Path) -> None:
-    with browsing(browser) as watched:
-        page = watched.open(run_page)
-        chart = page.locator('[data-chart="reward-navigation2d-test-50"]')
-        chart.scroll_into_view_if_needed()
-        box = chart.locator(".nsewdrag").first.bounding_box()
-        middle = (box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
-        page.mouse.move(*middle)
-        page.wait_for_selector('[data-chart="reward-navigation2d-test-50"] .hoverlayer text')
-        name = "reward-navigation2d-test-50"
-        limits = f"document.querySelector('[data-chart={name}]').layout.xaxis.range"
-        before = page.evaluate(limits)
-        page.mouse.down()
-        page.mouse.move(middle[0] + 120, middle[1] + 40, steps=5)
-        page.mouse.up()
-        until(page, f"{limits}[1] !== {before[1]}")
-        after = page.evaluate(limits)
-        assert after[1] - after[0] < (before[1] - before[0]) / 2
-        assert watched.errors == []
+def test_hovering_tells_and_dragging_zooms(watched: Watched) -> None:
+    page = watched.page
+    chart = page.locator('[data-chart="reward-navigation2d-test-50"]')
+    chart.scroll_into_view_if_needed()
+    box = chart.locator(".nsewdrag").first.bounding_box()
+    middle = (box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.mouse.move(*middle)
+    page.wait_for_selector('[data-chart="reward-navigation2d-test-50"] .hoverlayer text')
+    name = "reward-navigation2d-test-50"
+    limits = f"document.querySelector('[data-chart={name}]').layout.xaxis.range"
+    before = page.evaluate(limits)
+    page.mouse.down()
+    page.mouse.move(middle[0] + 120, middle[1] + 40, steps=5)
+    page.mouse.up()
+    until(page, f"{limits}[1] !== {before[1]}")
+    after = page.evaluate(limits)
+    assert after[1] - after[0] < (before[1] - before[0]) / 2
+    assert watched.errors == []
 
 
-def test_the_latent_plane_can_be_coloured_by_what_is_hidden(browser: Any, run_page: Path) -> None:
-    with browsing(browser) as watched:
-        page = watched.open(run_page)
-        seen = """document.querySelector('[data-chart="plane-0"]').data
-            .filter((one) => one.visible !== false).map((one) => one.name)"""
-        assert page.evaluate(seen) == ["train-0", "train-1", "test episodes"]
-        chart = page.locator('[data-chart="plane-0"]')
-        chart.scroll_into_view_if_needed()
-        chart.locator(".updatemenu-header").click()
-        chart.locator(".updatemenu-dropdown-button").nth(1).click()
-        until(page, f"({seen}).length === 2")
-        assert page.evaluate(seen) == ["z", "test episodes"]
-        assert watched.errors == []
+def test_the_latent_plane_can_be_coloured_by_what_is_hidden(watched: Watched) -> None:
+    page = watched.page
+    seen = """document.querySelector('[data-chart="plane-0"]').data
+        .filter((one) => one.visible !== false).map((one) => one.name)"""
+    assert page.evaluate(seen) == ["train-0", "train-1", "test episodes"]
+    chart = page.locator('[data-chart="plane-0"]')
+    chart.scroll_into_view_if_needed()
+    chart.locator(".updatemenu-header").click()
+    chart.locator(".updatemenu-dropdown-button").nth(1).click()
+    until(page, f"({seen}).length === 2")
+    assert page.evaluate(seen) == ["z", "test episodes"]
+    assert watched.errors == []
 
 
-def test_an_episode_plays(browser: Any, run_page: Path) -> None:
-    with browsing(browser) as watched:
-        page = watched.open(run_page)
-        player = page.locator(".player")
-        slider, play = player.locator(".slider"), player.locator(".play")
-        last = int(slider.get_attribute("max"))
-        assert player.get_attribute("data-step") == "0"
-        assert player.locator(".wall").count() == 1
-        where = (
-            player.locator(".point").get_attribute("cx"),
-            player.locator(".point").get_attribute("cy"),
-        )
-        play.click()
-        assert play.get_attribute("aria-label") == "Pause"
-        until(page, "Number(document.querySelector('.player').dataset.step) >= 3")
-        play.click()
-        assert play.get_attribute("aria-label") == "Play"
-        stopped = player.get_attribute("data-step")
-        page.wait_for_timeout(600)
-        assert player.get_attribute("data-step") == stopped
-        assert slider.input_value() == stopped
-        now = (
-            player.locator(".point").get_attribute("cx"),
-            player.locator(".point").get_attribute("cy"),
-        )
-        assert now != where
-        # the slider, step by step, and the end
-        slider.fill(str(last))
-        assert f"step {last} of {last}" in player.locator(".readout").inner_text()
-        player.locator(".back").click()
-        assert player.get_attribute("data-step") == str(last - 1)
-        slider.fill("1")
-        assert "probe chose" in player.locator(".readout").inner_text()
-        slider.fill("2")
-        readout = player.locator(".readout").inner_text()
-        assert "control chose" in readout and "z = (" in readout
-        # probe and control are told apart by colour
-        colours = player.locator(".stage line").evaluate_all(
-            "(lines) => lines.map((line) => line.getAttribute('stroke'))"
-        )
-        assert {"var(--probe)", "var(--control)"} <= set(colours)
-        player.locator(".run").select_option("avg")
-        assert player.get_attribute("data-step") == "0"
-        slider.fill("1")
-        assert "control chose" in player.locator(".readout").inner_text()
-        assert watched.errors == []
+def test_an_episode_plays(watched: Watched) -> None:
+    page = watched.page
+    player = page.locator(".player")
+    slider, play = player.locator(".slider"), player.locator(".play")
+    last = int(slider.get_attribute("max"))
+    assert player.get_attribute("data-step") == "0"
+    assert player.locator(".wall").count() == 1
+    where = (
+        player.locator(".point").get_attribute("cx"),
+        player.locator(".point").get_attribute("cy"),
+    )
+    play.click()
+    assert play.get_attribute("aria-label") == "Pause"
+    until(page, "Number(document.querySelector('.player').dataset.step) >= 3")
+    play.click()
+    assert play.get_attribute("aria-label") == "Play"
+    stopped = player.get_attribute("data-step")
+    page.wait_for_timeout(600)
+    assert player.get_attribute("data-step") == stopped
+    assert slider.input_value() == stopped
+    now = (
+        player.locator(".point").get_attribute("cx"),
+        player.locator(".point").get_attribute("cy"),
+    )
+    assert now != where
+    # the slider, step by step, and the end
+    slider.fill(str(last))
+    assert f"step {last} of {last}" in player.locator(".readout").inner_text()
+    player.locator(".back").click()
+    assert player.get_attribute("data-step") == str(last - 1)
+    slider.fill("1")
+    assert "probe chose" in player.locator(".readout").inner_text()
+    slider.fill("2")
+    readout = player.locator(".readout").inner_text()
+    assert "control chose" in readout and "z = (" in readout
+    # probe and control are told apart by colour
+    colours = player.locator(".stage line").evaluate_all(
+        "(lines) => lines.map((line) => line.getAttribute('stroke'))"
+    )
+    assert {"var(--probe)", "var(--control)"} <= set(colours)
+    player.locator(".run").select_option("avg")
+    assert player.get_attribute("data-step") == "0"
+    slider.fill("1")
+    assert "control chose" in player.locator(".readout").inner_text()
+    assert watched.errors == []
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -218,21 +223,27 @@ def test_names_from_data_are_text(browser: Any, attacked: Path, tmp_path: Path) 
         assert watched.requests == [out.as_uri()]
 
 
-def test_it_prints_light_and_without_controls(browser: Any, run_page: Path) -> None:
-    with browsing(browser, "dark") as watched:
-        page = watched.open(run_page)
-        page.emulate_media(media="print")
-        assert not page.locator(".controls").is_visible()
-        assert not page.locator("nav").is_visible()
-        page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
-        assert page.evaluate("document.documentElement.dataset.theme") == "light"
-        assert page.locator("details:not([open])").count() == 0
-        page.evaluate("window.dispatchEvent(new Event('afterprint'))")
-        assert page.evaluate("document.documentElement.dataset.theme") == "dark"
-        assert page.locator("details:not([open])").count() > 0
-        pdf = page.pdf()
-        assert pdf.startswith(b"%PDF") and len(pdf) > 20_000
-        assert watched.errors == []
+def test_it_prints_light_and_without_controls(watched: Watched) -> None:
+    page = watched.page
+    theme = "document.documentElement.dataset.theme"
+    closed = page.locator("details:not([open])").count()
+    page.locator("#theme").click()
+    assert page.evaluate(theme) == "dark"
+    page.emulate_media(media="print")
+    assert not page.locator(".controls").is_visible()
+    assert not page.locator("nav").is_visible()
+    page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    assert page.evaluate(theme) == "light"
+    assert page.locator("details:not([open])").count() == 0
+    page.evaluate("window.dispatchEvent(new Event('afterprint'))")
+    assert page.evaluate(theme) == "dark"
+    assert page.locator("details:not([open])").count() == closed > 0
+    pdf = page.pdf()
+    assert pdf.startswith(b"%PDF") and len(pdf) > 20_000
+    page.emulate_media(media="screen")
+    page.locator("#theme").click()
+    assert page.evaluate(theme) == "light"
+    assert watched.errors == []
 
 
 def test_it_is_readable_on_a_small_screen(browser: Any, run_page: Path) -> None:

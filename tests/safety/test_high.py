@@ -5,10 +5,8 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import resource
 import shutil
 import subprocess
-import sys
 import warnings
 import zlib
 from collections.abc import Callable
@@ -21,6 +19,7 @@ import pytest
 import sept_offline as so
 from sept_offline.errors import AgentError, DataError, SeptError
 from sept_offline.evaluation import load_results
+from tests import processes
 
 Command = Callable[..., tuple[int, str]]
 Edit = Callable[..., None]
@@ -29,18 +28,8 @@ COLLECT = ("collect", "navigation2d", "--behaviour", "random", "--episodes", "4"
 
 def limited(bytes_: int, *arguments: str) -> subprocess.CompletedProcess[str]:
     """A command of its own that may write files of so many bytes, as under `ulimit -f`."""
-
-    def limit() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (bytes_, bytes_))
-
-    program = "from sept_offline.cli import main; main()"
-    return subprocess.run(
-        [sys.executable, "-c", program, *arguments],
-        preexec_fn=limit,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    limit = f"resource.setrlimit(resource.RLIMIT_FSIZE, ({bytes_}, {bytes_}))"
+    return processes.run(*arguments, code=f"import resource; {limit}; {processes.COMMAND}")
 
 
 # 4. A full disk
