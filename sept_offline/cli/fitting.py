@@ -88,7 +88,7 @@ def fit(
 
     \b
     Example:
-      sept-offline fit nav.h5 --hold-out 0.2 --set latent.updates=200 --set control.updates=300
+      sept-offline fit nav.h5 --hold-out 0.2 --set latent.updates=100 --set control.updates=200
         -o runs/nav
     """
     check_dataset(dataset)
