@@ -63,7 +63,7 @@ def demarcate(
 
     \b
     Example:
-      sept-offline demarcate nav.h5 -o labelled.h5 --updates 100
+      sept-offline demarcate nav.h5 -o labelled.h5 --updates 60
     """
     from sept_offline.demarcate import DemarcateConfig, demarcate_dataset
 

@@ -90,8 +90,8 @@ def fit(
 
     \b
     Example:
-      sept-offline fit nav.h5 --hold-out 0.2 --no-verdict --set latent.updates=200
-        --set control.updates=300 -o runs/nav
+      sept-offline fit nav.h5 --hold-out 0.2 --no-verdict --set latent.updates=100
+        --set control.updates=200 -o runs/nav
     """
     check_dataset(dataset)
     from sept_offline.config import merge, parse_settings, read_toml

@@ -54,7 +54,7 @@ def ope(
 
     \b
     Example:
-      sept-offline ope runs/nav nav.h5 --horizon 20 --updates 300
+      sept-offline ope runs/nav nav.h5 --horizon 20 --updates 100
     """
     check_run_and_dataset(run, dataset)
     from sept_offline.ope import OpeConfig, judge

@@ -145,7 +145,7 @@ def test_what_the_pages_demarcate_is_supported(
     random = {"behaviour": "random", "episodes": 200}
     collect_dataset("navigation2d", tmp_path / "nav.h5", overrides=random, seed=1).close()
     found = demarcate_dataset(
-        tmp_path / "nav.h5", None, DemarcateConfig(updates=100), seed=training_seed
+        tmp_path / "nav.h5", None, DemarcateConfig(updates=60), seed=training_seed
     )
     margin("groups", found.record["groups"], at_least=2)
     margin("stability", found.record["stability"], at_least=DemarcateConfig().stable)
