@@ -60,6 +60,7 @@ def test_navigation_runs(tmp_path: Path, training_seed: int, margin: Margins) ->
             "EPISODES": 80,
             "EXPERT": {"environments": 4, "rounds": 2, "control": {"hidden": [16]}},
             "FIT": {
+                "verdict": False,
                 "latent": {"updates": 100},
                 "probe": {"steps": 20},
                 "control": CONTROL,
@@ -96,7 +97,12 @@ def test_hiv_runs(tmp_path: Path, training_seed: int, margin: Margins) -> None:
                 "updates_per_step": 1,
                 "control": {"hidden": [16]},
             },
-            "FIT": {"latent": {"updates": 200}, "probe": {"steps": 20}, "control": CONTROL},
+            "FIT": {
+                "verdict": False,
+                "latent": {"updates": 200},
+                "probe": {"steps": 20},
+                "control": CONTROL,
+            },
             "PROBES": 1,
         },
         plane="plane.shape",

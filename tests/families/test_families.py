@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 import sept_offline as so
 from benchmarks.families import NAMES
-from sept_offline.collect.rollout import make_vector, reset_rows
+from sept_offline.environments import make_vector, reset_rows
 from sept_offline.errors import FamilyError
 from tests import processes
 
@@ -150,7 +150,7 @@ def test_a_batch_goes_on_as_single_environments_do(name: str) -> None:
     rows = []
     for record in (family, so.Family(**single)):
         env = make_vector(record, hiddens, limit)
-        seen = [reset_rows(env, [10 + row for row in range(5)])]
+        seen = [reset_rows(record, env, [10 + row for row in range(5)])]
         rng = np.random.default_rng(0)
         for _ in range(3 * limit):
             actions = rng.integers(len(family.action_names or ()), size=5)

@@ -37,8 +37,8 @@ def test_one_episode_is_enough_where_one_policy_for_all_is_not(
     (tmp_path / "page.py").write_text(code.replace(fit, fit.replace("0", str(training_seed))))
     done = processes.run(script=tmp_path / "page.py", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    returns = {method: float(said) for method, said in map(str.split, done.stdout.splitlines())}
-    assert set(returns) == {"sept", "avg"}
+    lines = [line.split() for line in done.stdout.splitlines()]
+    returns = {line[0]: float(line[1]) for line in lines if line[0] in ("sept", "avg")}
     # A cart that is pushed the wrong way round falls under whoever cannot tell: random lasts 20.
     margin("return", returns["sept"], above=60)
     margin("times as long", returns["sept"] / returns["avg"], above=1.5)
