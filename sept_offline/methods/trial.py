@@ -169,10 +169,12 @@ def _tried_in(
     """Learn the dynamics of all instances, and choose where rollouts begin."""
     steps = data.steps()
     columns = Columns.fit(steps)
+    # No more than the fit itself: a short one is not worth a long trial.
+    updates = max(1, min(config.latent.updates, config.control.updates // 4))
     world = WorldStage(
         steps,
         columns,
-        config.latent.updates,
+        updates,
         integer(seed, "world"),
         num_actions=data.num_actions,
         num_instances=len(data.instances),
@@ -186,7 +188,7 @@ def _tried_in(
         rewards,
         steps.terminations,
         columns,
-        replace(config.dynamics, outcome_updates=config.latent.updates),
+        replace(config.dynamics, outcome_updates=updates),
         integer(seed, "outcome"),
         num_actions=data.num_actions,
     )

@@ -117,7 +117,12 @@ def test_labels_by_hand() -> None:
 
 def test_offline_and_online_contexts_agree(tmp_path: Path) -> None:
     path = log_navigation(tmp_path / "nav.h5", episodes=12)
-    few = {"latent": {"updates": 30}, "control": {"updates": 2}, "probe_steps": 2}
+    few = {
+        "verdict": False,
+        "probe_steps": 2,
+        "latent": {"updates": 30},
+        "control": {"updates": 2},
+    }
     agent = so.fit(path, "dynasept", few)
     context = agent.context
     assert isinstance(context, WindowContext) and context.dim == 3

@@ -293,7 +293,7 @@ def test_a_refused_restart_leaves_the_run_as_it_was(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     data, run = written(tmp_path / "pumps.h5"), tmp_path / "run"
-    few = ["control.updates=5", "control.hidden=[16]"]
+    few = ["verdict=false", "control.updates=5", "control.hidden=[16]"]
     assert command(capsys, data, run, few, "--method", "avg")[0] == 0
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
     code, _, said = command(capsys, data, run, few, "--method", "oracle", "--restart")

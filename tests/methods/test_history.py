@@ -55,7 +55,7 @@ def check_by_hand(data: Dataset, context: HistoryContext, offline: np.ndarray) -
 
 def test_the_length_is_a_setting(tmp_path: Path) -> None:
     path = log_navigation(tmp_path / "nav.h5", episodes=12)
-    few = {"control": {"updates": 2}, "history_steps": 2}
+    few = {"verdict": False, "control": {"updates": 2}, "history_steps": 2}
     agent = so.fit(path, "history", few)
     assert isinstance(agent.context, HistoryContext) and agent.context.steps == 2
     with so.load_dataset(path) as data, pytest.raises(ConfigError, match="history_steps"):

@@ -293,7 +293,7 @@ def random_logs(path: Path, episodes: int, seed: int, propensities: str = "all")
 
 def test_fitted_episodes_are_known_again_in_longer_logs(tmp_path: Path, data: Dataset) -> None:
     """Whatever the file: by what was observed and done."""
-    two = {"control": {"updates": 2, "hidden": [4]}}
+    two = {"verdict": False, "control": {"updates": 2, "hidden": [4]}}
     long = many_instances(tmp_path / "long.h5", 12)
     fitted = np.arange(36) < 30
     with DatasetWriter(tmp_path / "short.h5", num_actions=2, probe_steps=1) as writer:
@@ -380,7 +380,8 @@ def test_the_command(path: Path, tmp_path: Path) -> None:
     shown = run("ope", tmp_path / "agent", path, *quick, cwd=tmp_path)
     assert "doubly robust" in shown.stdout and "verdict: " in shown.stdout
     assert "bootstrap over episodes within instances" in shown.stdout
-    quickly = ("--set", "control.updates=5", "--set", "control.hidden=[8]", "--quiet")
+    quickly = ("--set", "control.updates=5", "--set", "control.hidden=[8]")
+    quickly += ("--no-verdict", "--quiet")
     done = run("fit", path, "--method", "avg", *quickly, "-o", "all", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "--hold-out" in refused("ope", "all", path, *quick, cwd=tmp_path)
