@@ -33,7 +33,7 @@ class NamedEnvironment(gymnasium.Wrapper[Any, Any, Any, Any]):
     ) -> tuple[Any, dict[str, Any]]:
         """Start an episode."""
         self._step = 0
-        found: Any = _call(
+        found: Any = called(
             f"{self._where}: reset()", lambda: self.env.reset(seed=seed, options=options)
         )
         if not isinstance(found, tuple) or len(found) != 2:
@@ -45,7 +45,7 @@ class NamedEnvironment(gymnasium.Wrapper[Any, Any, Any, Any]):
     def step(self, action: Any) -> Step:
         """Take one step; the reward must be one number."""
         where = f"{self._where}: step {self._step}"
-        found: Any = _call(where, lambda: self.env.step(action))
+        found: Any = called(where, lambda: self.env.step(action))
         if not isinstance(found, tuple) or len(found) != 5:
             raise FamilyError(
                 f"{where} returned {_kind(found)}; return (observation, reward, terminated, "
@@ -66,7 +66,7 @@ class NamedEnvironment(gymnasium.Wrapper[Any, Any, Any, Any]):
 def open_environment(family: Family, hidden: Hidden, instance: str) -> Environment:
     """The environment of one instance; whatever it raises becomes a SimulatorError."""
     where = f"Family {family.name!r}, instance {instance}"
-    env: Any = _call(f"{where}: make()", lambda: family.make(hidden))
+    env: Any = called(f"{where}: make()", lambda: family.make(hidden))
     if not isinstance(env, gymnasium.Env):
         raise FamilyError(
             f"{where}: make() returned a {type(env).__name__}; return a gymnasium.Env."
@@ -83,7 +83,7 @@ def make_vector(
     """
     vectorise = family.make_vec
     if vectorise is not None:
-        return _call(
+        return called(
             f"Family {family.name!r}: make_vec()", lambda: vectorise(list(hiddens), max_steps)
         )
     ids = list(instances) or [str(dict(hidden)) for hidden in hiddens]
@@ -92,7 +92,7 @@ def make_vector(
         return lambda: TimeLimit(open_environment(family, hidden, instance), max_steps)
 
     makers = [maker(hidden, instance) for hidden, instance in zip(hiddens, ids, strict=True)]
-    return _call(f"Family {family.name!r}: stepping copies", lambda: SyncVectorEnv(makers))
+    return called(f"Family {family.name!r}: stepping copies", lambda: SyncVectorEnv(makers))
 
 
 def reset_rows(
@@ -100,7 +100,7 @@ def reset_rows(
 ) -> NDArray[np.float32]:
     """Start every row from its own seed; [n, d]."""
     # Gymnasium takes a list here, though its signature says otherwise.
-    observation, _ = _call(
+    observation, _ = called(
         f"Family {family.name!r}: reset() of the batch",
         lambda: env.reset(seed=list(seeds)),  # type: ignore[arg-type]
     )
@@ -112,7 +112,7 @@ def step_rows(
 ) -> tuple[NDArray[np.float32], NDArray[Any], NDArray[Any], NDArray[Any]]:
     """Step every row: observations [n, d], rewards, terminated and truncated [n]."""
     where = f"Family {family.name!r}: step {step} of the batch"
-    observation, reward, terminated, truncated, _ = _call(where, lambda: env.step(action))
+    observation, reward, terminated, truncated, _ = called(where, lambda: env.step(action))
     if np.shape(reward) != (len(action),):
         raise FamilyError(
             f"{where} returned rewards of shape {np.shape(reward)}; return one number per row, "
@@ -162,17 +162,17 @@ def check_spaces(family: Family, env: Environment) -> None:
         )
 
 
-def _call(where: str, function: Callable[[], Result]) -> Result:
-    """What a user's code returns; its errors, which may be any, become one sentence."""
+def called(
+    where: str, function: Callable[[], Result], kind: type[SeptError] = SimulatorError
+) -> Result:
+    """What a user's code returns; its errors, which may be any, become one sentence of `kind`."""
     try:
         return function()
     except (SeptError, MemoryError):
         raise
     except Exception as error:
         said = " ".join(str(error).split())
-        raise SimulatorError(
-            f"{where} raised {type(error).__name__}: {said}".rstrip(": ")
-        ) from error
+        raise kind(f"{where} raised {type(error).__name__}: {said}".rstrip(": ")) from error
 
 
 def _kind(found: object) -> str:

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from sept_offline.agent.networks import Network
 from sept_offline.collect.portable import portable
-from sept_offline.errors import ConfigError, SeptError
+from sept_offline.environments import called
+from sept_offline.errors import ConfigError
 
 Floats = NDArray[np.float64]
 Policy = Callable[[NDArray[np.float32]], Any]
@@ -95,7 +96,8 @@ class UserPolicy:
 
     def probabilities(self, observations: NDArray[Any], hidden: Floats, progress: Floats) -> Floats:
         """[n, A], checked: a wrong shape or sum is named, not logged."""
-        found = _called(self.name, lambda: self.function(observations.astype(np.float32)))
+        seen = observations.astype(np.float32)
+        found = called(f"Policy {self.name}", lambda: self.function(seen), ConfigError)
         return _checked(found, self.name, observations, self.num_actions)
 
 
@@ -114,7 +116,7 @@ class RememberingPolicy:
 
     def begin(self) -> Callable[..., Any]:
         """The object of one episode."""
-        episode: Callable[..., Any] = _called(self.name, self.kind)
+        episode: Callable[..., Any] = called(f"Policy {self.name}", self.kind, ConfigError)
         if not callable(episode):
             raise ConfigError(
                 f"Policy {self.name} is a class whose objects cannot be called; give it "
@@ -135,7 +137,8 @@ class RememberingPolicy:
             seen = observations[row].astype(np.float32)
             action = None if actions is None else int(actions[row])
             reward = None if rewards is None else float(rewards[row])
-            found = _called(self.name, functools.partial(episode, seen, action, reward))
+            act = functools.partial(episode, seen, action, reward)
+            found = called(f"Policy {self.name}", act, ConfigError)
             one = np.asarray(found, dtype=np.float64)
             if one.shape != (self.num_actions,):
                 raise ConfigError(
@@ -151,19 +154,6 @@ def user_policy(policy: Any, name: str, num_actions: int) -> UserPolicy | Rememb
     if isinstance(policy, type):
         return RememberingPolicy(policy, name, num_actions)
     return UserPolicy(policy, name, num_actions)
-
-
-def _called(name: str, function: Callable[[], Any]) -> Any:
-    """What a user's policy returns; its errors, which may be any, become one sentence."""
-    try:
-        return function()
-    except (SeptError, MemoryError):
-        raise
-    except Exception as error:
-        said = " ".join(str(error).split())
-        raise ConfigError(
-            f"Policy {name} raised {type(error).__name__}: {said}".rstrip(": ")
-        ) from error
 
 
 def _checked(found: Any, name: str, observations: NDArray[Any], num_actions: int) -> Floats:

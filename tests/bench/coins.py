@@ -8,6 +8,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
+from sept_offline.bench.store import TABLES, read_table
 from sept_offline.family import Family, Hidden
 from tests.methods.two_step import TwoStep, two_step
 
@@ -24,6 +25,18 @@ SMALL = (
 )
 """Settings with which a fit takes moments."""
 MARK = "SEPT_TESTS_SHAKY"
+TIMES = {"act_microseconds", "seconds", "fit_seconds", "fit_cpu_seconds", "test_seconds"}
+
+
+def tables(out: Path) -> dict[str, Any]:
+    """All that a bench gathers, without times."""
+    return {
+        name: [
+            {key: value for key, value in row.items() if key not in TIMES}
+            for row in read_table(out, name)
+        ]
+        for name in TABLES
+    }
 
 
 class Breaking(TwoStep):

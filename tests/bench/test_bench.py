@@ -25,28 +25,16 @@ from sept_offline.family import load_family
 from sept_offline.files import lock_file
 from sept_offline.seals import read_sealed, write_json
 from tests.bench import coins
-from tests.bench.coins import BROKEN, COIN, MARK, SHAKY, SMALL
+from tests.bench.coins import BROKEN, COIN, MARK, SHAKY, SMALL, tables
 from tests.processes import start
 
 ROOT = Path(__file__).parents[2]
-TIMES = {"act_microseconds", "seconds", "fit_seconds", "fit_cpu_seconds", "test_seconds"}
 LONGEST = 240.0
 
 
 def plan(*families: str, methods: tuple[str, ...] = ("sept", "avg"), **more: Any) -> Plan:
     settings = {"seeds": 2, "settings": SMALL, **more}
     return make_plan(families or [COIN], methods, **settings)
-
-
-def tables(out: Path) -> dict[str, Any]:
-    """All that is gathered, without times."""
-    return {
-        name: [
-            {key: value for key, value in row.items() if key not in TIMES}
-            for row in read_table(out, name)
-        ]
-        for name in TABLES
-    }
 
 
 def stamps(out: Path) -> dict[str, int]:

@@ -12,24 +12,21 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pieces
 import pytest
 
 import sept_offline as so
 from sept_offline.bench import make_plan, run_bench
-from sept_offline.bench.store import TABLES, read_table
 from sept_offline.engines import run_tasks
 from sept_offline.errors import ConfigError, DataError
-from tests.bench.coins import DEADLY, MARK, SMALL
+from tests.bench.coins import DEADLY, MARK, SMALL, tables
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install sept-offline[ray]")
 
 from sept_offline.engines.cluster import cluster
 
 OVERRIDES = {"behaviour": "random", "episodes": 1200, "max_steps": 20}
-TIMES = {"act_microseconds", "seconds", "fit_seconds", "fit_cpu_seconds", "test_seconds"}
 
 
 @pytest.fixture(scope="module")
@@ -179,17 +176,6 @@ def test_what_workers_cannot_load_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="did you mean 'ray'"):
         collect(tmp_path / "a", engine="rya")
     assert not list(tmp_path.iterdir())
-
-
-def tables(out: Path) -> dict[str, Any]:
-    """All that a bench gathers, without times."""
-    return {
-        name: [
-            {key: value for key, value in row.items() if key not in TIMES}
-            for row in read_table(out, name)
-        ]
-        for name in TABLES
-    }
 
 
 def test_a_bench_whose_worker_is_killed_has_the_same_numbers(marks: Path, tmp_path: Path) -> None:
