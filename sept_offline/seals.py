@@ -73,7 +73,11 @@ def _sha256(*pieces: bytes) -> bytes:
 def parse_json(content: bytes | str, where: object, error: type[SeptError]) -> Any:
     """Any JSON, or `error` with one sentence that names where it stands."""
     try:
-        return json.loads(content)
+        value = json.loads(content)
+        if (b"\\ud" if isinstance(content, bytes) else "\\ud") in content.lower():  # type: ignore[operator]
+            # Half of a character can be escaped in JSON and written nowhere.
+            json.dumps(value, ensure_ascii=False).encode()
+        return value
     except RecursionError as problem:
         raise error(f"{where} is damaged: it is nested too deeply.") from problem
     except ValueError as problem:

@@ -15,6 +15,7 @@ import pytest
 
 import sept_offline as so
 from sept_offline.errors import ConfigError, DataError, SeptError
+from sept_offline.seals import parse_json
 
 Command = Callable[..., tuple[int, str]]
 Edit = Callable[..., None]
@@ -208,3 +209,10 @@ def test_column_names_that_are_not_text_are_one_sentence(folder: Path, command: 
     (folder / "steps.parquet").write_bytes(content.replace(b"rewards_", b"rew\xe1rds_"))
     code, said = command("import", "steps.parquet", "-o", "new.h5", "--quiet")
     assert code == 2 and "steps.parquet" in said
+
+
+@pytest.mark.parametrize("content", ['{"a": "\\ud800"}', b'{"\\uD800": 1}'])
+def test_half_of_a_character_is_refused(content: str | bytes) -> None:
+    with pytest.raises(DataError, match=r"x\.json is damaged: it is not valid JSON"):
+        parse_json(content, "x.json", DataError)
+    assert parse_json('{"a": "\\ud83d\\ude00"}', "x.json", DataError) == {"a": "\U0001f600"}
