@@ -26,7 +26,7 @@ import numpy as np  # noqa: E402
 
 import sept_offline as so  # noqa: E402
 from sept_offline.evaluation.results import Results  # noqa: E402
-from sept_offline.latent.telling import REGIONS  # noqa: E402
+from sept_offline.latent.separation import REGIONS  # noqa: E402
 
 FAMILIES = (
     "navigation2d",
@@ -41,7 +41,7 @@ UNTRAINED = {"verdict": False, "control": {"updates": 1, "hidden": [4]}}
 RESULTS = HERE / "results" / "calibration.jsonl"
 
 
-def coverage(results: Results, told: dict[str, Any]) -> dict[str, Any]:
+def coverage(results: Results, separation: dict[str, Any]) -> dict[str, Any]:
     """The share of episodes whose instance lies within each region, and the mean uncertainty."""
     inside: list[list[bool]] = []
     uncertainties = []
@@ -54,8 +54,8 @@ def coverage(results: Results, told: dict[str, Any]) -> dict[str, Any]:
         place = np.mean([episode.latent for episode in episodes[:half]], axis=0)
         for episode in episodes[half:]:
             away = np.linalg.norm(np.asarray(episode.latent) - place)
-            unit = episode.uncertainty / told["scale"]
-            inside.append([bool(away <= radius * unit) for radius in told["radii"]])
+            unit = episode.uncertainty / separation["scale"]
+            inside.append([bool(away <= radius * unit) for radius in separation["radii"]])
             uncertainties.append(episode.uncertainty)
     return {
         "covered": np.mean(inside, axis=0).tolist(),
@@ -81,7 +81,7 @@ def measure(family: str, seed: int, work: Path) -> list[dict[str, Any]]:
             episodes_per_instance=each,
             max_steps=agent.probe_steps + 1,
         )
-        found = coverage(results, agent.record["told"])
+        found = coverage(results, agent.record["separation"])
         rows.append({"family": name, "seed": seed, "split": split, **found})
     return rows
 

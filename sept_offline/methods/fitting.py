@@ -155,10 +155,10 @@ class Fitter:
 
     def _judge(self, agent: Agent) -> Generator[Epoch, None, dict[str, Any]]:
         """Reach a verdict on a fitted agent, for its record."""
-        told = agent.record.get("told")
-        tells = None if told is None else not isinstance(agent.context, NoContext)
+        separation = agent.record.get("separation")
+        acts_as_avg = separation is not None and isinstance(agent.context, NoContext)
         evidence = Evidence()
-        if tells is not False:
+        if not acts_as_avg:
             stages = trial(self.method, self.data, self.config, self.seed, agent)
             try:
                 found = _next(stages)
@@ -167,10 +167,14 @@ class Fitter:
                     found = _next(stages)
                 evidence = found
             except TrainingError as problem:
-                evidence = Evidence(missing=f"A second, shorter fit failed: {problem}")
-        if told is not None:
-            interval = Interval(told["apart"], told["low"], told["high"])
-            evidence = replace(evidence, told=interval, tells=tells)
+                evidence = Evidence(missing=f"The agent could not be tried: {problem}")
+        if separation is not None:
+            evidence = replace(
+                evidence,
+                separation=Interval(separation["apart"], separation["low"], separation["high"]),
+                separates=separation["better_than_chance"],
+                acts_as_avg=acts_as_avg,
+            )
         evidence = replace(evidence, values=self._values)
         return {**reach(evidence).summary(), "evidence": asdict(evidence)}
 

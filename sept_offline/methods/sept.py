@@ -21,7 +21,7 @@ from sept_offline.agent import (
 from sept_offline.agent.networks import Standardiser
 from sept_offline.data import Dataset, Segments
 from sept_offline.latent import InstanceLatentStage, LatentModel, identify
-from sept_offline.latent.telling import Telling, tell
+from sept_offline.latent.separation import Separation, measure_separation
 from sept_offline.methods.config import FitConfig
 from sept_offline.methods.method import Method
 from sept_offline.methods.shared import control_stage, fallback_stage, spaces_of
@@ -29,8 +29,8 @@ from sept_offline.probe import Behaviour, PaperLoopStage, ProbePolicy, ProbeStag
 from sept_offline.seeding import generator, integer
 from sept_offline.stage import Stage
 
-TOLD_SAMPLE = 4000
-"""Segments of each kind, at most, from which it is found what a latent tells."""
+SEPARATION_SAMPLE = 4000
+"""Segments of each kind, at most, on which the separation of instances is measured."""
 NOVELTY_SAMPLE = 2000
 """Held-out segments, drawn as the probe would meet them, whose ELBOs make the quantiles."""
 
@@ -65,11 +65,12 @@ def probe_infer_control(
     else:
         known = yield from learn_in_turn(fitted, segments, fresh, config, seed)
 
-    told = telling(known, segments, fresh, seed)
+    separated = separation(known, segments, fresh, seed)
     record = known.record | identification(known.latent, segments, fresh)
-    if told is not None:
-        record["told"] = asdict(told)
-        if config.verdict and not told.tells and config.latent.objective == "instance":
+    if separated is not None:
+        informed = separated.better_than_chance
+        record["separation"] = asdict(separated) | {"better_than_chance": informed}
+        if config.verdict and not informed and config.latent.objective == "instance":
             # Steps spent on a probe would be lost, and its latent noise: act as avg does.
             control = yield from control_stage(data, config.control, seed)
             return Agent(
@@ -96,7 +97,7 @@ def probe_infer_control(
         known.latent.encoder,
         scaler,
         novelty_of(known.latent, known.weights, segments, fresh, config, seed),
-        uncertainty_scale=1.0 if told is None else told.scale,
+        uncertainty_scale=1.0 if separated is None else separated.scale,
     )
     return Agent(
         name,
@@ -214,13 +215,13 @@ def identification(
     return {"identification": asdict(found)}
 
 
-def telling(
+def separation(
     known: Knowledge, segments: Segments, fresh: NDArray[np.bool_], seed: int
-) -> Telling | None:
-    """What latents of held-out segments, drawn as the probe would, tell; None if there are none."""
-    rng = generator(seed, "told")
-    asked = rng.permutation(np.flatnonzero(fresh))[:TOLD_SAMPLE]
-    reference = rng.permutation(np.flatnonzero(~fresh))[:TOLD_SAMPLE]
+) -> Separation | None:
+    """Of the instances by held-out segments, drawn as the probe would; None if there are none."""
+    rng = generator(seed, "separation")
+    asked = rng.permutation(np.flatnonzero(fresh))[:SEPARATION_SAMPLE]
+    reference = rng.permutation(np.flatnonzero(~fresh))[:SEPARATION_SAMPLE]
     if not len(asked):
         return None
     rows = np.zeros(len(fresh), dtype=bool)
@@ -230,7 +231,7 @@ def telling(
     weights = known.weights[rows][new]
     if not weights.sum() > 0:
         weights = np.ones(len(weights))
-    return tell(
+    return measure_separation(
         mean[~new],
         instance[~new],
         mean[new],

@@ -15,9 +15,9 @@ from sept_offline.data import Dataset
 from sept_offline.dynamics.columns import Columns
 from sept_offline.dynamics.outcome import OutcomeStage
 from sept_offline.dynamics.world import WorldStage, roll_out
-from sept_offline.errors import ConfigError, DataError, TrainingError
+from sept_offline.errors import ConfigError, DataError
 from sept_offline.latent.arrays import Doubles, Integers
-from sept_offline.latent.telling import tell
+from sept_offline.latent.separation import measure_separation
 from sept_offline.methods.avg import AVG
 from sept_offline.methods.config import FitConfig
 from sept_offline.methods.hold_out import FEW_INSTANCES, choose_hold_out
@@ -46,12 +46,9 @@ def trial(
 ) -> Generator[Stage, None, Evidence]:
     """Try the agent, or a second fit without some instances, beside `avg` in learned dynamics."""
     seed = integer(seed, "trial")
-    try:
-        if len(np.unique(data.episode_index.instance)) < FEW_INSTANCES:
-            return (yield from _beside_avg(method, data, config, seed, agent))
-        return (yield from _without_some(method, data, config, seed, agent))
-    except TrainingError as problem:
-        return Evidence(missing=f"The agent could not be tried in learned dynamics: {problem}")
+    if len(np.unique(data.episode_index.instance)) < FEW_INSTANCES:
+        return (yield from _beside_avg(method, data, config, seed, agent))
+    return (yield from _without_some(method, data, config, seed, agent))
 
 
 def _beside_avg(
@@ -110,7 +107,7 @@ def _without_some(
     if average is not None:
         evidence = replace(evidence, above_avg=place.difference(second, place.returns(average)))
     if isinstance(own.context, SegmentContext):
-        evidence = replace(evidence, **_told(own.context, unseen, seed))
+        evidence = replace(evidence, **_separation(own.context, unseen, seed))
     return evidence
 
 
@@ -134,10 +131,11 @@ def _renamed(stages: Generator[Stage, None, Agent], prefix: str) -> Generator[St
 
 @dataclass(frozen=True)
 class Place:
-    """Learned dynamics of the held-out episodes' instances, and what was logged there.
+    """Learned dynamics to try agents in, and what was logged there.
 
-    starts `[n, d]`, instance `[n]`: where the rollouts begin; logged `[E]`: returns of the held-out
-    episodes of the instances logged_instance `[E]`, in standard deviations, as all returns here.
+    roll: an agent to the returns of its rollouts, which have the instances instance `[n]`; logged
+    `[E]`: returns of the episodes logged in the instances logged_instance `[E]`, in the unit that
+    all returns here have, a standard deviation of logged returns.
     """
 
     roll: Callable[[Agent], Doubles]
@@ -237,18 +235,18 @@ def _bootstrap(values: Doubles, instance: Integers, rng: np.random.Generator) ->
     return Interval(float(means.mean()), float(low), float(high))
 
 
-def _told(context: SegmentContext, unseen: Dataset, seed: int) -> dict[str, Any]:
+def _separation(context: SegmentContext, unseen: Dataset, seed: int) -> dict[str, Any]:
     """Whether the second fit's latent tells unseen instances apart, and explains their steps."""
     asked = unseen.segments(context.probe_steps)
-    rng = generator(seed, "told")
+    rng = generator(seed, "separation")
     rows = np.sort(rng.permutation(len(asked.actions))[:SEGMENTS])
     mean, log_variance = context.encoder.encode(asked.observations[rows], asked.actions[rows])
     deviation, instance = np.exp(0.5 * log_variance), asked.instance[rows]
     # Their centres come from one half of their episodes, the segments asked from the other.
     half = _halves(instance, rng)
-    told: dict[str, Any] = {}
+    evidence: dict[str, Any] = {}
     if len(np.unique(instance[half])) > 1 and not half.all():
-        found = tell(
+        found = measure_separation(
             mean[half],
             instance[half],
             mean[~half],
@@ -257,10 +255,10 @@ def _told(context: SegmentContext, unseen: Dataset, seed: int) -> dict[str, Any]
             np.ones(int((~half).sum())),
             rng,
         )
-        told["unseen"] = Interval(found.apart, found.low, found.high)
-        told["unseen_tells"] = found.tells
-    told["explained"] = _explained(context, unseen, mean, asked.episode[rows], instance, rng)
-    return told
+        evidence["unseen"] = Interval(found.apart, found.low, found.high)
+        evidence["unseen_separates"] = found.better_than_chance
+    evidence["explained"] = _explained(context, unseen, mean, asked.episode[rows], instance, rng)
+    return evidence
 
 
 def _halves(instance: Integers, rng: np.random.Generator) -> NDArray[np.bool_]:

@@ -49,14 +49,16 @@ class Values:
 class Evidence:
     """What a verdict is reached from; None where a question does not arise or was not answered."""
 
-    told: Interval | None = None
+    separation: Interval | None = None
     """Share of comparisons in which a held-out segment lies nearer to its own instance than to
     another; 0.5 by chance."""
-    tells: bool | None = None
+    separates: bool | None = None
     """Whether that is more than chance."""
+    acts_as_avg: bool = False
+    """Whether the agent was fitted without a probe because it is not."""
     unseen: Interval | None = None
     """The same of instances kept from a second, shorter fit."""
-    unseen_tells: bool | None = None
+    unseen_separates: bool | None = None
     """Whether that is more than chance."""
     held_out: str | None = None
     """What the second fit did not see; None where there was none, for want of instances."""
@@ -108,23 +110,24 @@ def reach(evidence: Evidence) -> Verdict:
 
 
 def _judge_latent(evidence: Evidence, bad: list[str], doubts: list[str], good: list[str]) -> None:
-    if evidence.told is not None and not evidence.tells:
+    if evidence.separation is not None and not evidence.separates:
+        instead = "; the agent acts as avg does, without a probe" if evidence.acts_as_avg else ""
         bad.append(
-            f"The latent does not tell instances apart: {_told(evidence.told)}; the agent acts as "
-            "avg does, without a probe. Log first steps that differ more between instances, or "
-            "try a longer probe (--set probe_steps=…)."
+            f"The latent does not tell instances apart: {_compared(evidence.separation)}{instead}. "
+            "Log first steps that differ more between instances, or try a longer probe "
+            "(--set probe_steps=…)."
         )
-    elif evidence.unseen is not None and not evidence.unseen_tells:
+    elif evidence.unseen is not None and not evidence.unseen_separates:
         bad.append(
             "The latent does not tell instances apart that it has not seen: "
-            f"{_told(evidence.unseen)}. Log more instances, or try a longer probe "
+            f"{_compared(evidence.unseen)}. Log more instances, or try a longer probe "
             "(--set probe_steps=…)."
         )
     else:
-        found = evidence.unseen or evidence.told
+        found = evidence.unseen or evidence.separation
         if found is not None:
             where = "in unseen instances" if evidence.unseen else "in unseen episodes"
-            good.append(f"The latent tells instances apart {where}: {_told(found)}.")
+            good.append(f"The latent tells instances apart {where}: {_compared(found)}.")
     explained = evidence.explained
     if explained is not None and explained.low <= 0:
         doubts.append(
@@ -133,7 +136,7 @@ def _judge_latent(evidence: Evidence, bad: list[str], doubts: list[str], good: l
         )
 
 
-def _told(found: Interval) -> str:
+def _compared(found: Interval) -> str:
     return (
         f"a segment lies nearer to its own instance in {found.mean:.0%} of comparisons "
         f"[{found.low:.0%}, {found.high:.0%}], by chance in 50 %"

@@ -23,10 +23,10 @@ from tests.methods.two_step import log_two_step
 
 SURE = Interval(0.9, 0.8, 1.0)
 GOOD = Evidence(
-    told=SURE,
-    tells=True,
+    separation=SURE,
+    separates=True,
     unseen=SURE,
-    unseen_tells=True,
+    unseen_separates=True,
     held_out="instances",
     explained=Interval(1.0, 0.5, 1.5),
     values=Values(1.0, 2.0, 2.0),
@@ -41,9 +41,14 @@ CHANCE = Interval(0.5, 0.4, 0.6)
     ("change", "word", "said"),
     [
         ({}, "usable", "earns more than avg"),
-        ({"told": CHANCE, "tells": False}, "not usable", "acts as avg does"),
         (
-            {"unseen": CHANCE, "unseen_tells": False},
+            {"separation": CHANCE, "separates": False, "acts_as_avg": True},
+            "not usable",
+            "acts as avg does",
+        ),
+        ({"separation": CHANCE, "separates": False}, "not usable", "by chance in 50 %. Log"),
+        (
+            {"unseen": CHANCE, "unseen_separates": False},
             "not usable",
             "instances apart that it has not",
         ),
@@ -99,7 +104,7 @@ def test_mixed_up_instances_are_not_usable(
     assert agent.method == "sept"
     assert agent.record["verdict"] == "not usable"
     assert "does not tell instances apart" in agent.record["reasons"][0]
-    margin("uncertainty", agent.record["told"]["uncertainty"], above=0.9)
+    margin("uncertainty", agent.record["separation"]["uncertainty"], above=0.9)
     assert isinstance(agent.context, NoContext) and agent.probe_steps == 0
     episode = agent.begin(seed=0)
     episode.act(np.zeros(agent.spaces.observation_dim, dtype=np.float32))
@@ -113,7 +118,7 @@ def test_a_family_that_is_learned_is_usable(
     path = log_navigation(tmp_path / "logs.h5")
     agent = so.fit(path, "sept", LEARNING, seed=training_seed, out=tmp_path / "run")
     evidence = agent.record["evidence"]
-    margin("told", evidence["told"]["low"], above=0.8)
+    margin("separation", evidence["separation"]["low"], above=0.8)
     margin("above avg", evidence["above_avg"]["low"], above=0.0)
     assert agent.record["verdict"] == "usable", agent.record["reasons"]
     record = json.loads((tmp_path / "run" / "run.json").read_text())

@@ -1,4 +1,4 @@
-"""What the latent of a held-out segment tells of its instance, and how sure it may be of it."""
+"""How well the latents of held-out segments separate the instances, and how sure they may be."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import numpy as np
 from sept_offline.latent.arrays import Doubles, Floats, Integers
 
 CONFIDENCE = 0.99
-"""Of the interval: a latent that tells nothing is taken for one that does once in 200 fits."""
+"""Of the interval: a latent without information passes once in 200 fits."""
 LEAST = 0.53
-"""Share of comparisons below which a latent counts as telling nothing, however sure that is."""
+"""Share of comparisons below which a latent counts as uninformative, however sure that is."""
 DRAWS = 1000
 """Bootstrap samples behind the interval."""
 MANY = 10
@@ -21,7 +21,7 @@ REGIONS = (0.5, 0.8, 0.95)
 
 
 @dataclass(frozen=True)
-class Telling:
+class Separation:
     """How well held-out segments lie with their own instance.
 
     A comparison asks whether a segment's latent lies nearer to the centre of its own instance than
@@ -44,12 +44,12 @@ class Telling:
     of these segments have their instance's centre."""
 
     @property
-    def tells(self) -> bool:
-        """Whether the latent tells instances apart better than chance."""
+    def better_than_chance(self) -> bool:
+        """Whether the latent separates the instances better than chance."""
         return self.low > 0.5 and self.apart >= LEAST
 
 
-def tell(
+def measure_separation(
     known: Floats,
     known_instance: Integers,
     asked: Floats,
@@ -57,7 +57,7 @@ def tell(
     asked_instance: Integers,
     weights: Doubles,
     rng: np.random.Generator,
-) -> Telling:
+) -> Separation:
     """Compare latents `asked[n, k]` with the centres of their instances in `known[m, k]`.
 
     asked_deviation `[n, k]`: the posteriors' standard deviations; weights `[n]`: how much each
@@ -85,7 +85,7 @@ def tell(
     total = max(float(spread), error, 1e-300)
     scale = max(float(np.sqrt(error / stated_mean / total)), 1e-12)
     distance = np.sqrt(errors / np.maximum(stated, 1e-300))
-    return Telling(
+    return Separation(
         apart=float(weights @ won),
         low=low,
         high=high,
