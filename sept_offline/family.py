@@ -101,7 +101,7 @@ def suggest(word: str, known: Any) -> str:
 
 def family_names() -> list[str]:
     """The names under which installed packages have registered families."""
-    return sorted({point.name for point in importlib.metadata.entry_points(group=ENTRY_POINTS)})
+    return sorted(_registered(tuple(sys.path)))
 
 
 def load_object(spec: str, what: str) -> Any:
@@ -147,18 +147,15 @@ def known_family(name: str, recorded: object = None) -> Family:
     """
     if not isinstance(name, str):
         raise FamilyError(f"A family's name is text, found {name!r:.80}.")
-    if name not in family_names() and name in _handed_in:
-        return _handed_in[name]
-    try:
+    if name in _registered(tuple(sys.path)):
         return registered_family(name)
-    except FamilyError as error:
-        if name in family_names():
-            raise
-        hint = f" (the file names {recorded!r:.120})" if recorded else ""
-        raise FamilyError(
-            f"The family {name!r:.120} is not registered here, and a file may not import "
-            f"code{hint}; if you trust its module, name it: --family my_module:my_family."
-        ) from error
+    if name in _handed_in:
+        return _handed_in[name]
+    hint = f" (the file names {recorded!r:.120})" if recorded else ""
+    raise FamilyError(
+        f"The family {name!r:.120} is not registered here, and a file may not import "
+        f"code{hint}; if you trust its module, name it: --family my_module:my_family."
+    )
 
 
 _handed_in: dict[str, Family] = {}

@@ -8,7 +8,7 @@ import fcntl
 import os
 import re
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO
 
@@ -34,8 +34,35 @@ def sync_file(path: Path) -> None:
 
 
 def behind_links(path: Path) -> Path:
-    """Where a path leads: whoever links an output to another place wants it written there."""
-    return path.resolve() if path.is_symlink() else path
+    """Where an output that the user names leads: whoever links it wants it written there.
+
+    Files inside a run or a bench are not named by the user: see `refuse_links`.
+    """
+    return real_path(path) if path.is_symlink() else path
+
+
+def real_path(path: Path) -> Path:
+    """The path without links; unlike `Path.resolve`, links that lead in a circle do not raise."""
+    return Path(os.path.realpath(path))
+
+
+def refuse_links(folder: Path, names: Iterable[str]) -> None:
+    """Raise if a file or a folder that is going to be written inside `folder` is a link.
+
+    A run or a bench may come from a stranger, and a link in it may lead to any file of the user's.
+    """
+    for name in names:
+        if (folder / name).is_symlink():
+            raise DataError(
+                f"{folder / name} is a link, and nothing is written through a link inside a "
+                "folder; put the file or the folder itself there, or remove the link."
+            )
+
+
+def refuse_special(path: Path) -> None:
+    """Raise if an output is a pipe or a device, which a rename would replace."""
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise DataError(f"{path} is a pipe or a device, not a file; name a file.")
 
 
 @contextlib.contextmanager
@@ -49,16 +76,22 @@ def writing(path: Path | str) -> Iterator[None]:
 
 
 def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
-    """Let `write` fill a temporary file beside `path`, sync it, and rename it into place."""
-    target = behind_links(path)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    """Let `write` fill a temporary file beside `path`, sync it, and rename it into place.
+
+    A link is refused; for an output that the user names, `path` is what `behind_links` gives.
+    """
+    refuse_links(path.parent, [path.name])
+    refuse_special(path)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     with writing(path):
-        target.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         try:
+            # Whatever has that name already, a link to elsewhere for instance, is not written to.
+            temporary.unlink(missing_ok=True)
             write(temporary)
             sync_file(temporary)
-            temporary.replace(target)
-            sync_directory(target.parent)
+            temporary.replace(path)
+            sync_directory(path.parent)
         finally:
             with contextlib.suppress(OSError):
                 temporary.unlink()
@@ -82,7 +115,9 @@ def lock_file(path: Path, refusal: SeptError) -> IO[str]:
     """
     while True:
         path.parent.mkdir(parents=True, exist_ok=True)
-        if path.is_dir() or (path.exists() and path.stat().st_size):
+        # A pipe would block whoever opens it, a link would lead to a file of the user's.
+        foreign = path.exists() and (not path.is_file() or path.stat().st_size > 0)
+        if path.is_symlink() or foreign:
             raise DataError(f"{path} is not a lock of sept-offline; move it away.")
         handle = path.open("a")
         try:
@@ -134,7 +169,7 @@ def remove_ours(folder: Path, ours: re.Pattern[str], last: str | None = None) ->
 
     Whatever else is in it stays, and so does what cannot be deleted.
     """
-    if not folder.is_dir():
+    if folder.is_symlink() or not folder.is_dir():
         return
     entries = [entry for entry in folder.iterdir() if is_ours(entry, ours)]
     # Python's own copy of a module of ours that has been imported from there.
@@ -179,7 +214,9 @@ def clear_beside(place: Path, ours: re.Pattern[str]) -> None:
     left = [
         entry
         for entry in place.parent.iterdir()
-        if (named := _BESIDE.fullmatch(entry.name)) and named["name"] == place.name
+        if (named := _BESIDE.fullmatch(entry.name))
+        and named["name"] == place.name
+        and not entry.is_symlink()
     ]
     for entry in left:
         if entry.name.endswith(_OLD) and not place.exists():

@@ -22,9 +22,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sept_offline.errors import DataError
-from sept_offline.files import refuse_foreign, remove_ours
+from sept_offline.files import refuse_foreign, refuse_links, remove_ours
+from sept_offline.limits import read_whole
+from sept_offline.seals import PARQUET_KEY, write_table
 from sept_offline.seals import read_table as read_sealed_table
-from sept_offline.seals import write_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -50,6 +51,7 @@ NULLABLE = (
 COMPRESSION = "zstd"
 WRITTEN = ("tables.md", "figures.md", "figures", "failures.json", "replaced")
 """What a bench writes beside its cells and tables."""
+FOLDERS = ("cells", "datasets", "figures", "replaced")
 NESTED = {"cells": ("record", "config", "versions", "identity"), "latents": ("hidden",)}
 """Columns that hold JSON objects, or nothing."""
 
@@ -70,17 +72,47 @@ class Finished:
 
 
 def refuse_other(out: Path) -> None:
-    """Refuse a folder that is no bench and holds files of the names that a bench writes."""
-    marks = [out / "cells", *(out / f"{name}.parquet" for name in TABLES)]
-    if marks[0].is_dir() or all(mark.is_file() for mark in marks[1:]):
+    """Refuse a folder that is not a bench and holds files of the names that a bench writes.
+
+    A bench has cells or tables, which are recognised by what is in them.
+    """
+    refuse_links(out, (*FOLDERS, *WRITTEN, *(f"{name}.parquet" for name in TABLES)))
+    for name in FOLDERS:
+        if (out / name).is_dir():
+            refuse_links(out / name, sorted(entry.name for entry in (out / name).iterdir()))
+    cells = sorted((out / "cells").glob("*.parquet"))
+    tables = [path for name in TABLES if (path := out / f"{name}.parquet").exists()]
+    # A cell is read before it is replaced, so one damaged cell among others is found there.
+    other = [path for path in tables if not _is_ours(path)]
+    if cells and not any(_is_ours(path) for path in cells):
+        other = cells
+    if other:
+        raise DataError(
+            f"{other[0]} is not a file of a bench, and is not replaced; move it away, or choose "
+            "another --out."
+        )
+    if cells or tables:
         return
-    names = (*(mark.name for mark in marks), *WRITTEN)
-    for name in names:
+    for name in WRITTEN:
         if (out / name).exists():
             raise DataError(
-                f"{out} holds {name} and no folder of cells, so it is not a bench, and nothing in "
-                "it is replaced; choose another --out."
+                f"{out} holds {name} and no cells, so it is not a bench, and nothing in it is "
+                "replaced; choose another --out."
             )
+
+
+def _is_ours(path: Path) -> bool:
+    """Whether a bench wrote a Parquet file; one that was damaged since still shows it."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    content = read_whole(path, DataError)
+    if PARQUET_KEY in content or b"bench.cell" in content:
+        return True
+    try:
+        return set(KEYS) <= set(pq.read_schema(pa.BufferReader(content)).names)
+    except (pa.ArrowException, OSError, ValueError):
+        return False
 
 
 def file_name(*key: Any) -> str:

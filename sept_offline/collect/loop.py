@@ -30,9 +30,9 @@ from sept_offline.collect.recipe import (
     Recipe,
     load_recipe,
     parse_behaviour,
+    plain_recipe,
 )
 from sept_offline.collect.staging import Staging, load_shard
-from sept_offline.config import to_plain
 from sept_offline.data import Dataset, DatasetWriter, load_dataset
 from sept_offline.data.checks import hidden_table
 from sept_offline.data.filesystems import Place, Remote, locate
@@ -117,7 +117,7 @@ class Collection:
             "family": self.record.name,
             "seed": self.seed,
             "policy": self.behaviours["policy"] if self.policy is not None else None,
-            "recipe": to_plain(self.recipe),
+            "recipe": plain_recipe(self.recipe),
             "instances": [dict(hidden) for hidden in self.hiddens],
             "max_steps": self.max_steps,
             "probe_steps": self.probe_steps,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -28,6 +29,8 @@ OURS = re.compile(
     r"|part-\d{6}-[0-9a-f]{8}\.parquet"
 )
 """What a collection and its dataset consist of; nothing else is ever deleted."""
+MARKS = frozenset(("recipe", "sha256"))
+"""By which a plan and a manifest are recognised as ours."""
 
 
 @dataclass(frozen=True)
@@ -166,6 +169,7 @@ class Partition:
                 f"{self.place} holds {state}; add --resume to continue it or --restart to "
                 "discard it."
             )
+        self._refuse_other(names)
         # The manifest first: from here on there is no dataset. The old plan goes last, so that at
         # any moment the parts are those of the plan that is there.
         if MANIFEST in names:
@@ -174,6 +178,23 @@ class Partition:
             self.folder.delete(name)
         self.folder.write_text(PLAN, canonical_json(plan))
         return False
+
+    def _refuse_other(self, names: set[str]) -> None:
+        """Nothing is discarded whose plan and manifest are those of another program.
+
+        Beside parts, whose names nothing else has, a plan may be damaged.
+        """
+        described = sorted(names & {PLAN, MANIFEST})
+        if not described or any(name.startswith("part-") for name in names):
+            return
+        for name in described:
+            with contextlib.suppress(DataError):
+                if parse_plan(self.folder.read(name) or b"", self.place).keys() & MARKS:
+                    return
+        raise DataError(
+            f"{self.place} holds {described[0]}, which sept-offline did not make, and nothing of "
+            "it is deleted; name a new or an empty directory."
+        )
 
     def _is_ours(self) -> bool:
         """Whether the manifest is of this plan, and not of one that was discarded meanwhile."""

@@ -22,10 +22,11 @@ def parse_plan(text: str | bytes, where: object) -> dict[str, Any]:
         found = json.loads(text)
         if not isinstance(found, dict):
             raise ValueError(f"expected an object, found {type(found).__name__}")
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
+        words = " ".join(str(error).split())
         raise DataError(
-            f"The plan of the collection at {where} is damaged ({error}); add --restart to discard "
-            "the collection."
+            f"The plan of the collection at {where} is damaged ({words:.200}); add --restart to "
+            "discard the collection."
         ) from error
     return found
 

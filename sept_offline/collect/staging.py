@@ -13,7 +13,14 @@ import numpy as np
 from sept_offline.collect.plans import check_plan, parse_plan, plan_digest
 from sept_offline.collect.rollout import Logged
 from sept_offline.errors import DataError
-from sept_offline.files import lock_file, refuse_foreign, remove_ours, write_text, writing
+from sept_offline.files import (
+    lock_file,
+    refuse_foreign,
+    refuse_links,
+    remove_ours,
+    write_text,
+    writing,
+)
 from sept_offline.limits import read_whole
 from sept_offline.seals import load_arrays, save_arrays
 
@@ -34,6 +41,7 @@ class Staging:
 
     def open(self, plan: Mapping[str, Any], resume: bool, restart: bool) -> None:
         """Begin, or continue what the same plan began; anything else is refused."""
+        refuse_links(self.path.parent, [self.path.name])
         refuse_foreign(self.path, OURS)
         busy = f"Another process is collecting into {self.dataset}; wait for it to end."
         with writing(self.path):

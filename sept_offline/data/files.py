@@ -13,6 +13,8 @@ from sept_offline.errors import DataError
 from sept_offline.files import (
     behind_links,
     lock_file,
+    refuse_links,
+    refuse_special,
     sync_directory,
     sync_file,
     unlock_file,
@@ -38,6 +40,8 @@ class Workspace:
             raise DataError(f"Cannot write {path}: there is no directory {path.parent}; make it.")
         if path.is_dir():
             raise DataError(f"Cannot write {path}: it is a directory; name a file.")
+        refuse_links(path.parent, [path.name])  # a link that leads to itself
+        refuse_special(path)
         busy = DataError(
             f"Another writer is at work on {path}; wait for it to finish, or write to another path."
         )

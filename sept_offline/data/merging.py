@@ -15,6 +15,7 @@ from sept_offline.data.filesystems import Place, locate
 from sept_offline.data.publish import kind_of
 from sept_offline.data.writer import DatasetWriter
 from sept_offline.errors import DataError
+from sept_offline.files import real_path
 from sept_offline.progress import Progress, Silent
 
 EVERY = 500
@@ -43,7 +44,7 @@ def merge(
         raise DataError("Name at least two datasets to merge.")
     for source in sources:
         place = locate(source)
-        if isinstance(place, Path) and place.resolve() == target.resolve():
+        if isinstance(place, Path) and real_path(place) == real_path(target):
             raise DataError(f"{target} is one of the datasets to merge; write to another file.")
     progress = progress or Silent()
     with contextlib.ExitStack() as stack:

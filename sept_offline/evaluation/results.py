@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sept_offline.errors import DataError
-from sept_offline.files import write_text
+from sept_offline.files import behind_links, write_text
 from sept_offline.seals import read_sealed, read_table, sealed_json, write_table
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ class Results:
 
     def write(self, path: str | Path) -> None:
         """Write a whole `.parquet` or `.json` file or nothing."""
-        target = Path(path)
+        target = behind_links(Path(path))
         if target.suffix == ".json":
             json.dumps(found := self.to_json(), allow_nan=False)
             write_text(target, sealed_json(found))

@@ -2,36 +2,48 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
+import functools
 import hashlib
 import io
 import json
 import re
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
 from sept_offline.agent import Agent, load_agent, save_agent
 from sept_offline.agent.store import OURS as AGENT
-from sept_offline.errors import DataError
+from sept_offline.errors import DataError, SeptError
 from sept_offline.files import (
     clear_beside,
     lock_file,
     refuse_foreign,
+    refuse_links,
     remove_ours,
     sync_file,
     write_text,
     writing,
 )
 from sept_offline.limits import read_whole
-from sept_offline.seals import load_state, read_sealed, save_state, warn_unsealed, write_json
+from sept_offline.seals import (
+    CHECKSUM,
+    load_state,
+    read_json,
+    read_sealed,
+    save_state,
+    warn_unsealed,
+    write_json,
+)
 from sept_offline.stage import Stage
 
 CHECKPOINT_SECONDS = 20.0
 RUN = "run.json"
 """What was asked for: the mark of a run."""
+LOCK = ".lock"
 METRICS = "metrics.csv"
 COLUMNS = ["stage", "update", "metric", "value", "check"]
 """`check`: of the row and all rows before it, so that no row can change, or be lost, unseen."""
@@ -167,7 +179,7 @@ class RunDirectory:
         with writing(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
             busy = f"Another process is fitting into {self.path}; wait for it to end."
-            self._lock = lock_file(self.path / ".lock", DataError(busy))
+            self._lock = lock_file(self.path / LOCK, DataError(busy))
         try:
             self._refuse_foreign()
             self._prepare(record, resume, restart)
@@ -179,6 +191,7 @@ class RunDirectory:
         """Nothing is replaced or added to that is not part of a run of ours."""
         if self.path.exists() and not self.path.is_dir():
             raise DataError(f"{self.path} is a file; name a folder for the run.")
+        refuse_links(self.path, (*FOLDERS, RUN, METRICS, EVALUATED, JUDGED, LOCK))
         if not (self.path / RUN).exists():
             for name in (*FOLDERS, METRICS, EVALUATED, JUDGED):
                 if (self.path / name).exists():
@@ -192,7 +205,13 @@ class RunDirectory:
     def _prepare(self, record: dict[str, Any], resume: bool, restart: bool) -> None:
         description = self.path / RUN
         if restart and description.exists():
-            read_record(self.path)
+            try:
+                read_record(self.path)
+            except DataError:
+                if not self._is_damaged():
+                    raise
+                # A whole record first: what a kill leaves is still known to be a run.
+                write_json(description, record)
             for name, ours in FOLDERS.items():
                 remove_ours(self.path / name, ours)
             # The mark goes last: what a kill leaves is still known to be a run.
@@ -219,6 +238,31 @@ class RunDirectory:
             self._tidy(found)
             return
         write_json(description, record)
+
+    def _is_damaged(self) -> bool:
+        """Whether `run.json` was ours before it was damaged, and not the user's own file.
+
+        It still has a checksum, or it is not JSON any more and stands beside metrics, a snapshot or
+        an agent that we wrote.
+        """
+        try:
+            content = read_json(self.path / RUN, DataError)
+        except DataError:
+            return self._is_beside_ours()
+        return isinstance(content, dict) and isinstance(content.get(CHECKSUM), str)
+
+    def _is_beside_ours(self) -> bool:
+        readers: list[Callable[[], object]] = [
+            lambda: read_metrics(self.path / METRICS),
+            lambda: load_agent(self.path / "agent"),
+        ]
+        for path in sorted((self.path / "checkpoints").glob("*.safetensors")):
+            readers.append(functools.partial(load_state, path, DataError))
+        for read in readers:
+            with contextlib.suppress(SeptError):
+                if read() != []:
+                    return True
+        return False
 
     def _tidy(self, record: dict[str, Any]) -> None:
         """Remove what a kill in the last moments left lying about."""

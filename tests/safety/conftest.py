@@ -3,38 +3,23 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import json
 import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
 import sept_offline as so
+from benchmarks.fuzzing.corpus import log, results
 from sept_offline.cli import main
 
-ROOT = Path(__file__).parents[2]
 SETTINGS = {
     "verdict": False,
     "control": {"updates": 40, "hidden": [4], "batch_size": 4, "members": 1},
 }
-
-
-def fuzz_module() -> ModuleType:
-    """benchmarks/fuzz.py, which is a script."""
-    if "sept_offline_fuzz" not in sys.modules:
-        spec = importlib.util.spec_from_file_location(
-            "sept_offline_fuzz", ROOT / "benchmarks" / "fuzz.py"
-        )
-        assert spec is not None and spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules["sept_offline_fuzz"] = module
-        spec.loader.exec_module(module)
-    return sys.modules["sept_offline_fuzz"]
 
 
 @pytest.fixture(scope="session")
@@ -42,9 +27,9 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """logs.h5, run/ and evil.py, which says when it is imported."""
     folder = tmp_path_factory.mktemp("safety") / "whole"
     folder.mkdir()
-    fuzz_module().log(folder / "logs.h5")
+    log(folder / "logs.h5")
     agent = so.fit(folder / "logs.h5", "avg", SETTINGS, out=folder / "run")
-    fuzz_module().results(agent).write(folder / "run" / "results.parquet")
+    results(agent).write(folder / "run" / "results.parquet")
     (folder / "evil.py").write_text("open('executed', 'w').close()\nfamily = None\n")
     return folder
 

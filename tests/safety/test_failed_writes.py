@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.fuzzing.corpus import foreign, log
 from tests.safety.failing import failing
 
 Command = Callable[..., tuple[int, str]]
@@ -177,12 +178,11 @@ def count(case: Case, source: Path, scratch: Path, command: Command) -> int:
 def source(whole: Path, tmp_path: Path) -> Path:
     """The logs, a table of steps and other logs."""
     import sept_offline as so
-    from tests.safety.conftest import fuzz_module
 
     folder = tmp_path / "source"
     shutil.copytree(whole, folder)
-    fuzz_module()._foreign(folder)
-    fuzz_module().log(folder / "other.h5", episodes=4)
+    foreign(folder)
+    log(folder / "other.h5", episodes=4)
     so.convert(folder / "other.h5", folder / "other.parquet")
     return folder
 

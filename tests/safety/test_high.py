@@ -180,6 +180,24 @@ def test_hidden_parameters_beside_a_manifest_are_checked(tmp_path: Path, command
         so.load_dataset(tmp_path / "x")
 
 
+def test_a_checksum_that_damage_hides_is_noticed(folder: Path, command: Command) -> None:
+    import pyarrow.parquet as pq
+
+    so.convert("logs.h5", "logs.parquet")
+    content = Path("logs.parquet").read_bytes()
+    # In Thrift: a list of five structs, then the first key; as another field, Arrow passes over it.
+    start = content.rfind(b"\x19\x5c\x18\x12sept_offline.")
+    assert start > 0
+    hidden = b"".join((content[:start], b"\x76\xa3", content[start + 2 :]))
+    Path("logs.parquet").write_bytes(hidden)
+    assert not pq.read_metadata("logs.parquet").metadata
+    assert "changed bytes" in {one.kind for one in so.validate("logs.parquet").errors}
+    code, said = command("fit", "logs.parquet", "--method", "avg", "--quiet", "-o", "new")
+    assert code == 2 and "logs.parquet" in said
+    with pytest.raises(DataError, match=r"logs\.parquet"):
+        so.load_dataset("logs.parquet", check=True)
+
+
 @pytest.mark.parametrize("form", ["numpy", "onnx"])
 def test_every_file_of_an_export_is_checked(folder: Path, form: str) -> None:
     if form == "onnx":
@@ -370,3 +388,63 @@ def test_validate_reads_the_index_that_load_dataset_goes_by(
     path.write_text(json.dumps(stored, sort_keys=True, separators=(",", ":")))
     found = so.validate(tmp_path / "x")
     assert "index" in {problem.kind for problem in found.errors}
+
+
+# A damaged record
+
+
+@pytest.mark.parametrize(
+    ("damage", "state"),
+    [("flipped", "begun"), ("cut", "finished"), ("empty", "finished"), ("zeros", "begun")],
+)
+def test_restart_replaces_a_run_whose_record_is_damaged(
+    folder: Path, command: Command, damage: str, state: str
+) -> None:
+    run = folder / "run" if state == "finished" else begin(folder)
+    path = run / "run.json"
+    content = path.read_bytes()
+    damaged = {
+        "flipped": content.replace(b'"seed": 0', b'"seed": 4'),
+        "cut": content[: len(content) // 2],
+        "empty": b"",
+        "zeros": bytes(len(content)),
+    }[damage]
+    assert damaged != content
+    path.write_bytes(damaged)
+    fit = ("fit", "logs.h5", "--method", "avg", "--quiet", "-o", run.name, "--no-verdict")
+    fit += ("--set", "control.updates=4", "--set", "control.hidden=[4]")
+    code, said = command(*fit, "--resume")
+    assert code == 2 and "run.json" in said and path.read_bytes() == damaged
+    code, said = command(*fit, "--restart")
+    assert code == 0, said
+    assert so.load_agent(run).method == "avg" and not (run / "results.parquet").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "beside"),
+    [
+        ("{}", None),
+        ("[1]", "checkpoints"),
+        ('{"name": "mine"}', "metrics.csv"),
+        ("months of work", None),
+        ("months of work", "metrics.csv"),
+        ("", "checkpoints"),
+        ("", "agent"),
+    ],
+)
+def test_restart_leaves_a_record_alone_that_is_not_ours(
+    folder: Path, command: Command, text: str, beside: str | None
+) -> None:
+    path = folder / "mine" / "run.json"
+    path.parent.mkdir()
+    path.write_text(text)
+    if beside == "metrics.csv":
+        (folder / "mine" / beside).write_text("loss,step\n0.5,1\n")
+    elif beside is not None:
+        name = "agent.json" if beside == "agent" else "0-control.safetensors"
+        (folder / "mine" / beside).mkdir()
+        (folder / "mine" / beside / name).write_text("months of work")
+    before = {one: one.read_bytes() for one in (folder / "mine").rglob("*") if one.is_file()}
+    code, said = command("fit", "logs.h5", "--method", "avg", "-o", "mine", "--restart", "--quiet")
+    assert code == 2 and "run.json" in said
+    assert all(one.read_bytes() == content for one, content in before.items())

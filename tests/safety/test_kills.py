@@ -5,37 +5,37 @@ from __future__ import annotations
 import random
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
 import sept_offline as so
-from tests.safety.conftest import fuzz_module
+from benchmarks.fuzzing.corpus import foreign, log
+from tests import processes
 from tests.safety.test_failed_writes import CASES, contents
 
 KILLS = 30
 NAMES = [name for name in CASES if name != "report"]
-
-
-def start(here: Path, *arguments: str) -> subprocess.Popen[bytes]:
-    program = "from sept_offline.cli import main; main()"
-    return subprocess.Popen(
-        [sys.executable, "-c", program, *arguments],
-        cwd=here,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-    )
+BEGUN = ("new.h5.partial/plan.json", "new.h5", "new/_plan.json", "new/run.json")
+"""What is there once a command that can be resumed has begun."""
 
 
 def run(here: Path, *arguments: str) -> float:
     began = time.monotonic()
-    process = start(here, *arguments)
-    _, said = process.communicate()
-    assert process.returncode == 0, said.decode()
+    done = processes.run(*arguments, cwd=here)
+    assert done.returncode == 0, done.stderr
     return time.monotonic() - began
+
+
+def killed(here: Path, seconds: float, *arguments: str) -> bool:
+    """Whether a command was killed after some seconds; otherwise it had ended before."""
+    with processes.start(*arguments, cwd=here) as process:
+        time.sleep(seconds)
+        process.kill()
+        process.communicate()
+    assert process.returncode in (0, -signal.SIGKILL)
+    return process.returncode == -signal.SIGKILL
 
 
 @pytest.mark.long
@@ -43,35 +43,29 @@ def run(here: Path, *arguments: str) -> float:
 def test_thirty_kills(name: str, whole: Path, tmp_path: Path) -> None:
     case, source = CASES[name], tmp_path / "source"
     shutil.copytree(whole, source)
-    fuzz_module()._foreign(source)
-    fuzz_module().log(source / "other.h5", episodes=4)
+    foreign(source)
+    log(source / "other.h5", episodes=4)
     so.convert(source / "other.h5", source / "other.parquet")
     if case.before:
         run(source, *case.before)
     expected = tmp_path / "expected"
     shutil.copytree(source, expected)
     seconds = run(expected, *case.command)
-    # Most of it goes into loading torch: the kills fall into what comes after.
-    loading = run(source, "validate", "logs.h5", "--quiet") * 0.8
-    rng, killed = random.Random(0), 0
-    for number in range(KILLS):
-        here = tmp_path / str(number)
+    rng, kills, early = random.Random(0), 0, 0
+    while kills < KILLS:
+        here = tmp_path / "here"
         shutil.copytree(source, here)
-        process = start(here, *case.command)
-        share = (number + rng.random()) / KILLS
-        time.sleep(loading + (seconds - loading) * share)
-        process.kill()
-        process.communicate()
-        killed += process.returncode == -signal.SIGKILL
-        if process.returncode:
-            again = case.again if any((here / one).exists() for one in _begun(case)) else ()
+        share = (kills + rng.random()) / KILLS
+        if killed(here, seconds * share, *case.command):
+            kills += 1
+            again = case.again if any((here / one).exists() for one in BEGUN) else ()
             run(here, *case.command, *again)
-        assert contents(here, case.outputs) == contents(expected, case.outputs), number
+        else:
+            # It is quicker than it was: aim earlier.
+            early += 1
+            seconds *= 0.95
+            assert early < 3 * KILLS
+        where = f"kill {kills} of {name}"
+        assert contents(here, case.outputs) == contents(expected, case.outputs), where
         shutil.rmtree(here)
-    print(f"{name}: {killed} kills")
-    assert killed >= KILLS // 2
-
-
-def _begun(case: object) -> list[str]:
-    """What is there once a command that can be resumed has begun."""
-    return ["new.h5.partial/plan.json", "new.h5", "new/_plan.json", "new/run.json"]
+    print(f"{name}: {kills} kills, {early} ended before theirs")

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import sept_offline as so
+from benchmarks.fuzzing.corpus import foreign
 from sept_offline.errors import ConfigError, DataError, SeptError
 from sept_offline.seals import parse_json
 
@@ -84,9 +85,7 @@ def test_bench_tables_with_other_columns_are_named(tmp_path: Path, column: str) 
 
 
 def test_a_damaged_d4rl_file_is_one_sentence(folder: Path, command: Command) -> None:
-    from tests.safety.conftest import fuzz_module
-
-    fuzz_module()._foreign(folder)
+    foreign(folder)
     content = (folder / "d4rl.hdf5").read_bytes()
     for place in range(0, len(content), 97):
         changed = bytearray(content)

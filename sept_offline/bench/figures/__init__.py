@@ -9,7 +9,7 @@ from sept_offline.bench.figures.canvas import FORMATS, INSTALL, can_draw, check_
 from sept_offline.bench.figures.catalogue import Missing, Picture, catalogue
 from sept_offline.bench.figures.rows import read_bench
 from sept_offline.bench.store import UNSAFE
-from sept_offline.files import write_text
+from sept_offline.files import refuse_links, write_text
 
 __all__ = ["FOLDER", "FORMATS", "INSTALL", "Drawn", "can_draw", "draw_figures"]
 
@@ -41,6 +41,7 @@ class Drawn:
 def draw_figures(out: Path) -> Drawn:
     """Draw all that the tables in `out` have data for, into OUT/figures, and index them."""
     check_matplotlib()
+    refuse_links(out, [FOLDER])
     from sept_offline.bench.figures.canvas import save, style
 
     pictures, missing = [], []

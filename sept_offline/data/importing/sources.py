@@ -8,6 +8,7 @@ from pathlib import Path
 
 from sept_offline.data.hdf5_objects import names_of, open_hdf5
 from sept_offline.errors import DataError
+from sept_offline.files import real_path
 from sept_offline.limits import check_regular
 
 CSV = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".csv.bz2", ".csv.zst")
@@ -32,8 +33,8 @@ def find_files(sources: Sequence[str | Path], out: Path) -> tuple[str, list[Path
         raise DataError(
             f"{first} is {one} and {second} is {other}; import files of one kind at a time."
         )
-    once = {path.resolve(): path for path in reversed(files)}
-    return next(iter(kinds)), [once[place] for place in dict.fromkeys(p.resolve() for p in files)]
+    once = {real_path(path): path for path in reversed(files)}
+    return next(iter(kinds)), [once[place] for place in dict.fromkeys(real_path(p) for p in files)]
 
 
 def stem(path: Path) -> str:
@@ -56,7 +57,7 @@ def file_words(files: Sequence[Path]) -> dict[Path, str]:
         alike.setdefault(word, []).append(path)
     for word, group in alike.items():
         if len(group) > 1:
-            words |= _told_apart(word, [path.resolve() for path in group], group)
+            words |= _told_apart(word, [real_path(path) for path in group], group)
     return words
 
 
