@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import fcntl
 import functools
 import gc
 import importlib
@@ -17,6 +18,7 @@ import json
 import os
 import runpy
 import select
+import shutil
 import signal
 import socket
 import subprocess
@@ -47,6 +49,8 @@ LOADED = (
     "torch._dynamo",
 )
 """What commands load when they are asked to work, but for the simulators: some tests do without."""
+STAY = bytes(4)
+"""What a worker sends in place of a request's size, to keep the server alive."""
 COMMAND = "from sept_offline.cli import main; main()"
 WHOLE = 300.0
 """Seconds after which a process that was to end by itself has failed."""
@@ -199,33 +203,55 @@ def run(
 
 @functools.cache
 def server() -> Path:
-    """The socket of this process's own server, which is started when it is first asked for."""
-    folder = tempfile.TemporaryDirectory(prefix="tests-")
-    address = Path(folder.name) / "socket"
-    process = subprocess.Popen(
-        [sys.executable, "-c", "from tests.processes import main; main()", str(address)],
-        cwd=ROOT,
-        # one thread: what has threads cannot be forked
-        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    )
-    assert process.stdout is not None
-    assert process.stdout.readline() == b"ready\n"
+    """The socket of the server, which is started when the first worker of a test run asks for it.
+
+    Each worker keeps a connection; when the last one is closed, the server ends.
+    """
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
+    folder = Path(tempfile.gettempdir()) / f"tests-{os.getuid()}-{run[:12]}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    address = folder / "socket"
+    staying = socket.socket(socket.AF_UNIX)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        started = None
+        try:
+            staying.connect(str(address))
+        except OSError:
+            started = _start_server(address)
+            staying.connect(str(address))
+        staying.sendall(STAY)
 
     def end() -> None:
-        process.communicate()
-        folder.cleanup()
+        staying.close()
+        # others may still need it, but not for long: all workers end together
+        if started is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                started.wait(20.0)
 
     atexit.register(end)
     return address
 
 
+def _start_server(address: Path) -> subprocess.Popen[bytes]:
+    """A server that listens."""
+    address.unlink(missing_ok=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", "from tests.processes import main; main()", str(address)],
+        cwd=ROOT,
+        # one thread: what has threads cannot be forked
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"ready\n"
+    process.stdout.close()
+    return process
+
+
 def main() -> None:
     """The server's life, and in a process that it forked, that one's."""
-    line = socket.socket(socket.AF_UNIX)
-    line.bind(sys.argv[1])
-    line.listen()
     for name in LOADED:
         # an extra that is not installed is some test's to miss
         with contextlib.suppress(ModuleNotFoundError):
@@ -242,25 +268,37 @@ def main() -> None:
     os.set_blocking(wake, False)
     signal.set_wakeup_fd(wake)
     signal.signal(signal.SIGCHLD, lambda *_: None)
+    line = socket.socket(socket.AF_UNIX)
+    line.bind(sys.argv[1])
+    line.listen()
     print("ready", flush=True)
     alive: dict[int, socket.socket] = {}
+    workers: set[socket.socket] = set()
     while True:
-        ready, _, _ = select.select([line, woken, 0], [], [])
+        ready, _, _ = select.select([line, woken, *workers], [], [])
         if woken in ready:
             os.read(woken, 4096)
             _report(alive)
-        if 0 in ready:
-            # closed by the tests' own end, however that came
-            sys.exit(0)
+        for gone in workers.intersection(ready):
+            # closed by the end of its worker, however that came
+            gone.close()
+            workers.remove(gone)
+            if not workers:
+                shutil.rmtree(Path(sys.argv[1]).parent, ignore_errors=True)
+                sys.exit(0)
         if line not in ready:
             continue
         asked, _ = line.accept()
-        request, ends = _receive(asked)
+        size, ends, _, _ = socket.recv_fds(asked, 4, 3)
+        if size == STAY:
+            workers.add(asked)
+            continue
+        request = _receive(asked, int.from_bytes(size, "little"))
         child = os.fork()
         if not child:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            for other in (line, asked, *alive.values()):
+            for other in (line, asked, *alive.values(), *workers):
                 other.close()
             os.close(woken)
             os.close(wake)
@@ -283,13 +321,12 @@ def _report(alive: dict[int, socket.socket]) -> None:
             line.close()
 
 
-def _receive(line: socket.socket) -> tuple[dict[str, Any], list[int]]:
-    size, ends, _, _ = socket.recv_fds(line, 4, 3)
-    left = int.from_bytes(size, "little")
+def _receive(line: socket.socket, left: int) -> dict[str, Any]:
     data = b""
     while len(data) < left:
         data += line.recv(left - len(data))
-    return json.loads(data), ends
+    request: dict[str, Any] = json.loads(data)
+    return request
 
 
 def _become(request: dict[str, Any], ends: list[int]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
 from types import ModuleType
@@ -12,6 +13,8 @@ from typing import Any
 
 import nbformat
 import pytest
+from jupyter_client import AsyncKernelManager
+from jupyter_core.utils import run_sync
 from nbformat import NotebookNode
 
 from tests.margins import Margins
@@ -34,8 +37,22 @@ def builder() -> ModuleType:
 BUILD = builder()
 
 
+@pytest.fixture(scope="module")
+def kernel() -> Iterator[AsyncKernelManager]:
+    """One for all notebooks: each would load torch again."""
+    manager = AsyncKernelManager(kernel_name="python3")
+    yield manager
+    if manager.has_kernel:
+        run_sync(manager.shutdown_kernel)(now=True)
+
+
 def answers(
-    folder: Path, seed: int, name: str, parameters: dict[str, Any], **asked: str
+    kernel: AsyncKernelManager,
+    folder: Path,
+    seed: int,
+    name: str,
+    parameters: dict[str, Any],
+    **asked: str,
 ) -> dict[str, Any]:
     """Run a notebook with small budgets, then evaluate what is asked of its variables."""
     other = folder / f"{name}.ipynb"
@@ -44,15 +61,18 @@ def answers(
     other.write_text(source.replace("seed=0", f"seed={seed}"), encoding="utf-8")
     questions = ", ".join(f"{key!r}: {expression}" for key, expression in asked.items())
     ask = f"import json\n\nprint(json.dumps({{{questions}}}))"
-    notebook = BUILD.run(other, parameters, ask)
+    notebook = BUILD.run(other, parameters, ask, kernel)
     pictures = [o for cell in notebook.cells for o in cell.get("outputs", ()) if "data" in o]
     assert pictures, "no cell has drawn anything"
     found: dict[str, Any] = json.loads(notebook.cells[-1].outputs[0].text)
     return found
 
 
-def test_navigation_runs(tmp_path: Path, training_seed: int, margin: Margins) -> None:
+def test_navigation_runs(
+    kernel: AsyncKernelManager, tmp_path: Path, training_seed: int, margin: Margins
+) -> None:
     found = answers(
+        kernel,
         tmp_path,
         training_seed,
         "navigation",
@@ -84,8 +104,11 @@ def test_navigation_runs(tmp_path: Path, training_seed: int, margin: Margins) ->
     assert found["path"][0] <= 51 and found["path"][1] == 2
 
 
-def test_hiv_runs(tmp_path: Path, training_seed: int, margin: Margins) -> None:
+def test_hiv_runs(
+    kernel: AsyncKernelManager, tmp_path: Path, training_seed: int, margin: Margins
+) -> None:
     found = answers(
+        kernel,
         tmp_path,
         training_seed,
         "hiv",
@@ -99,7 +122,7 @@ def test_hiv_runs(tmp_path: Path, training_seed: int, margin: Margins) -> None:
             },
             "FIT": {
                 "verdict": False,
-                "latent": {"updates": 200},
+                "latent": {"updates": 400},
                 "probe": {"steps": 20},
                 "control": CONTROL,
             },

@@ -6,8 +6,6 @@ import dataclasses
 import importlib.util
 import inspect
 import re
-import subprocess
-import sys
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -17,6 +15,7 @@ import pytest
 
 import sept_offline
 from sept_offline.config import to_plain
+from tests import processes
 
 ROOT = Path(__file__).parents[1]
 NEEDED = ("sphinx", "myst_parser", "furo", "sphinx_copybutton")
@@ -66,12 +65,12 @@ class Page(HTMLParser):
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site")
     strict = ["-q", "-W", "--keep-going", "-n", "-E", "-d", str(folder / "doctrees")]
-    done = subprocess.run(
-        [sys.executable, "-m", "sphinx", *strict, str(ROOT / "docs"), str(folder / "html")],
+    done = processes.run(
+        *strict,
+        ROOT / "docs",
+        folder / "html",
+        code="import sys; from sphinx.cmd.build import main; sys.exit(main(sys.argv[1:]))",
         cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=600,
     )
     assert done.returncode == 0, done.stderr
     assert not done.stderr.strip(), done.stderr

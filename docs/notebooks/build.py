@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
+from jupyter_client import AsyncKernelManager
 from nbclient import NotebookClient
 from nbformat import NotebookNode
 
@@ -24,10 +25,16 @@ SECONDS = 1800
 """After which a cell is given up."""
 
 
-def run(path: Path, parameters: Mapping[str, Any] | None = None, ask: str = "") -> NotebookNode:
+def run(
+    path: Path,
+    parameters: Mapping[str, Any] | None = None,
+    ask: str = "",
+    kernel: AsyncKernelManager | None = None,
+) -> NotebookNode:
     """The notebook with outputs; `parameters` replace those of its cell with that tag.
 
-    `ask` is one more cell at the end.
+    `ask` is one more cell at the end. A `kernel` that is given stays alive, and the next notebook
+    finds it without variables; by default each notebook starts its own.
     """
     notebook = nbformat.read(path, as_version=4)
     if parameters is not None:
@@ -38,10 +45,14 @@ def run(path: Path, parameters: Mapping[str, Any] | None = None, ask: str = "") 
     if ask:
         notebook.cells.append(nbformat.v4.new_code_cell(ask))
     with tempfile.TemporaryDirectory() as folder:
+        if kernel is not None:
+            empty = f"import os\nos.chdir({folder!r})\n%reset -f"
+            notebook.cells.insert(0, nbformat.v4.new_code_cell(empty))
         # nothing of the reader's own settings, and nothing left behind in their home
         own = dict.fromkeys(("IPYTHONDIR", "JUPYTER_CONFIG_DIR", "JUPYTER_RUNTIME_DIR"), folder)
         client = NotebookClient(
             notebook,
+            km=kernel,
             timeout=SECONDS,
             kernel_name="python3",
             resources={"metadata": {"path": folder}},
@@ -50,6 +61,8 @@ def run(path: Path, parameters: Mapping[str, Any] | None = None, ask: str = "") 
             coalesce_streams=True,
         )
         client.execute(env={**os.environ, **own, "OMP_NUM_THREADS": "1"})
+    if kernel is not None:
+        del notebook.cells[0]
     return notebook
 
 

@@ -25,7 +25,10 @@ COMPLETED = {
     "fit x.h5 --method sept": ["sept", "sept-np"],
     "fit x.h5 --control discrete_": ["discrete_cql", "discrete_bcq"],
     "fit x.h5 --set latent.di": ["latent.dim="],
-    "fit x.h5 --set latent.objective=": ["latent.objective=instance", "latent.objective=segment"],
+    "fit x.h5 --set latent.objective=": [
+        "latent.objective=segment",
+        "latent.objective=transitions",
+    ],
     "fit x.h5 --set control.layer_norm=t": ["control.layer_norm=true"],
     "fit x.h5 --fallback ": ["none", "avg"],
     "fit x.h5 --rest": ["--restart"],

@@ -57,4 +57,4 @@ def settings(record: Any, prefix: str = "") -> dict[str, tuple[str, ...]]:
 
 def test_settings_are_read_off_the_source_as_they_are() -> None:
     assert setting_names() == settings(FitConfig)
-    assert setting_names()["latent.objective"] == ("instance", "segment")
+    assert setting_names()["latent.objective"] == ("transitions", "segment")
