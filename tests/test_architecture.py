@@ -19,6 +19,7 @@ ORDER = [
     "progress",
     "versions",
     "limits",
+    "stacking",
     "config",
     "files",
     "seals",

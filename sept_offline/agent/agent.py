@@ -15,6 +15,7 @@ from sept_offline.agent.control import Control
 from sept_offline.agent.networks import Array
 from sept_offline.errors import AgentError
 from sept_offline.family import Hidden
+from sept_offline.stacking import LONGEST, Stack
 
 if TYPE_CHECKING:
     from sept_offline.agent.episode import AgentEpisode, BatchEpisode
@@ -108,14 +109,24 @@ class Agent:
     learned_from: NDArray[np.uint64] | None = None
     """`[E]`: digests of the episodes it was fitted to, so that it is not judged on them; None if
     unknown."""
+    stack: int = 1
+    """Observations that context and control read side by side: the present one and the last ones.
+    Episodes are given the present one alone, and keep the others."""
 
     def __post_init__(self) -> None:
         """Refuse parts that do not fit together."""
-        dim, actions = self.spaces.observation_dim, self.spaces.num_actions
+        if not 1 <= self.stack <= LONGEST:
+            raise AgentError(f"An agent stacks 1 to {LONGEST} observations, found {self.stack}.")
+        dim, actions = self.stacking.width, self.spaces.num_actions
         self.context.check(dim, actions)
         self.control.check("control", dim, self.context.dim, actions)
         if self.fallback is not None:
             self.fallback.check("fallback", dim, 0, actions)
+
+    @cached_property
+    def stacking(self) -> Stack:
+        """The rows that context and control read."""
+        return Stack(self.stack, self.spaces.observation_dim, self.spaces.num_actions)
 
     @property
     def needs(self) -> frozenset[str]:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from sept_offline.agent.encoder import one_hot
 from sept_offline.agent.networks import MLP, Array, Arrays, Standardiser
+from sept_offline.agent.reading import field
 from sept_offline.errors import AgentError
 
 LOG_TWO_PI = float(np.log(2 * np.pi))
@@ -29,7 +30,8 @@ class TransitionDecoder:
     """p(s′ − s | s, a, z), a diagonal Gaussian over the standardised change of state.
 
     `network` takes d + A + k + A·k inputs (see `decoder_features`) and gives 2d outputs: mean and
-    log-variance of the standardised Δs; log-variances are clipped to `log_var_range`.
+    log-variance of the standardised Δs; log-variances are clipped to `log_var_range`. `average`,
+    where there is one, takes (s, a), d + A inputs, and gives what is added to the mean.
     """
 
     kind = "transition"
@@ -42,7 +44,9 @@ class TransitionDecoder:
         num_actions: int,
         latent_dim: int,
         log_var_range: tuple[float, float] = (-8.0, 4.0),
+        average: MLP | None = None,
     ) -> None:
+        self.average = average
         self.network, self.num_actions, self.latent_dim = network, num_actions, latent_dim
         self.observation_scaler, self.delta_scaler = observation_scaler, delta_scaler
         self.log_var_range = log_var_range
@@ -53,6 +57,14 @@ class TransitionDecoder:
             raise AgentError(
                 f"A decoder of {dim} columns, {num_actions} actions and {latent_dim} latents needs "
                 f"{inputs} inputs and {2 * dim} outputs, found {shape[0]} and {shape[1]}."
+            )
+        if average is not None and (average.input_dim, average.output_dim) != (
+            dim + num_actions,
+            dim,
+        ):
+            raise AgentError(
+                f"A decoder's average model must take {dim + num_actions} inputs and give {dim} "
+                f"outputs, found {average.input_dim} and {average.output_dim}."
             )
 
     def log_prob(
@@ -70,6 +82,8 @@ class TransitionDecoder:
         latent = np.repeat(np.asarray(z, dtype=np.float32), steps, axis=0)
         output = self.network(decoder_features(state, taken, latent)).astype(np.float64)
         mean = output[:, : self.observation_dim]
+        if self.average is not None:
+            mean = mean + self.average(np.concatenate([state, taken], axis=1))
         log_var = np.clip(output[:, self.observation_dim :], *self.log_var_range)
         terms = (delta - mean) ** 2 * np.exp(-log_var) + log_var + LOG_TWO_PI
         total: NDArray[np.float64] = -0.5 * terms.sum(axis=1).reshape(count, steps).sum(axis=1)
@@ -77,19 +91,23 @@ class TransitionDecoder:
 
     def to_arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
         """Weights and scalers, under `prefix`."""
-        return {
+        arrays = {
             **self.network.to_arrays(f"{prefix}.network"),
             **self.observation_scaler.to_arrays(f"{prefix}.observation"),
             **self.delta_scaler.to_arrays(f"{prefix}.delta"),
         }
+        if self.average is not None:
+            arrays |= self.average.to_arrays(f"{prefix}.average")
+        return arrays
 
     def describe(self) -> dict[str, Any]:
-        """Kind, actions, latents and the range of log-variances."""
+        """Kind, actions, latents, the range of log-variances, whether there is an average model."""
         return {
             "kind": self.kind,
             "num_actions": self.num_actions,
             "latent_dim": self.latent_dim,
             "log_var_range": list(self.log_var_range),
+            "average": self.average is not None,
         }
 
     @classmethod
@@ -105,10 +123,13 @@ class TransitionDecoder:
             raise AgentError(
                 f"The agent's decoder is not described as expected: {error}."
             ) from error
+        # Decoders of earlier versions have no average model and do not mention one.
+        added = field({"average": False} | dict(description), "average", bool)
         return cls(
             MLP.from_arrays(arrays, f"{prefix}.network"),
             Standardiser.from_arrays(arrays, f"{prefix}.observation"),
             Standardiser.from_arrays(arrays, f"{prefix}.delta"),
             *sizes,
             log_var_range=clip,
+            average=MLP.from_arrays(arrays, f"{prefix}.average") if added else None,
         )

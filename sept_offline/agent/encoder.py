@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sept_offline.agent.networks import MLP, Array, Arrays, Standardiser, take
+from sept_offline.agent.reading import field, pair
 from sept_offline.errors import AgentError
 
 DIRECTIONS = ("forward", "backward")
@@ -225,16 +226,145 @@ class LstmEncoder:
         )
 
 
+class TransitionEncoder:
+    """Evidence of single transitions, added up: a segment of any length has a posterior.
+
+    `average` takes (s, a), d + A inputs, and gives the change that is expected whatever the
+    instance; `network` takes (s, a, ρ, a⊗ρ), 2d + A + A·d inputs, where ρ is the change less the
+    expected one, and gives 2k outputs: a mean m and the log of a precision λ. Changes are in the
+    units of `delta_scaler`; residuals count up to `residual_range`, log-precisions are clipped to
+    `log_precision_range`. The prior is N(0, I).
+    """
+
+    kind = "transition"
+
+    def __init__(
+        self,
+        average: MLP,
+        network: MLP,
+        observation_scaler: Standardiser,
+        delta_scaler: Standardiser,
+        num_actions: int,
+        steps: int,
+        residual_range: float = 10.0,
+        log_precision_range: tuple[float, float] = (-10.0, 8.0),
+    ) -> None:
+        self.average, self.network = average, network
+        self.observation_scaler, self.delta_scaler = observation_scaler, delta_scaler
+        self.num_actions, self.steps, self.residual_range = num_actions, steps, residual_range
+        self.log_precision_range = log_precision_range
+        self.observation_dim = dim = observation_scaler.dim
+        self.latent_dim = network.output_dim // 2
+        inputs = (dim + num_actions, 2 * dim + num_actions + num_actions * dim)
+        found = (average.input_dim, network.input_dim)
+        outputs = average.output_dim == dim and network.output_dim % 2 == 0
+        if delta_scaler.dim != dim or found != inputs or not outputs:
+            raise AgentError(
+                f"A transition encoder of {dim} columns and {num_actions} actions needs networks "
+                f"of {inputs[0]} and {inputs[1]} inputs, found {found[0]} and {found[1]}."
+            )
+
+    def reading(self, steps: int) -> TransitionEncoder:
+        """The same for segments of another length."""
+        scalers = self.observation_scaler, self.delta_scaler
+        ranges = self.residual_range, self.log_precision_range
+        parts = self.average, self.network, *scalers, self.num_actions, steps
+        return TransitionEncoder(*parts, *ranges)
+
+    def evidence(
+        self, before: NDArray[Any], actions: NDArray[Any], after: NDArray[Any]
+    ) -> tuple[Array, Array]:
+        """λm and λ, `[n, k]` each, of transitions `before[n, d]`, `actions[n]`, `after[n, d]`."""
+        state = self.observation_scaler(before)
+        taken = one_hot(actions, self.num_actions)
+        change = self.delta_scaler(np.asarray(after, np.float32) - np.asarray(before, np.float32))
+        rest = change - self.average(np.concatenate([state, taken], axis=1))
+        rest = np.clip(rest, -self.residual_range, self.residual_range)
+        crossed = (taken[:, :, None] * rest[:, None, :]).reshape(len(state), -1)
+        return self._weighed(self.network(np.concatenate([state, taken, rest, crossed], axis=1)))
+
+    def evidence_of_one(self, before: Array, action: int, after: Array) -> tuple[Array, Array]:
+        """The same of one transition, `[k]` each, the quickest way."""
+        dim, actions = self.observation_dim, self.num_actions
+        row = np.zeros(self.network.input_dim, dtype=np.float32)
+        row[:dim] = self.observation_scaler(before)
+        row[dim + action] = 1
+        rest = self.delta_scaler(after - before) - self.average.row(row[: dim + actions])
+        rest = np.clip(rest, -self.residual_range, self.residual_range)
+        row[dim + actions : 2 * dim + actions] = rest
+        crossed = 2 * dim + actions + action * dim
+        row[crossed : crossed + dim] = rest
+        return self._weighed(self.network.row(row))
+
+    def _weighed(self, output: Array) -> tuple[Array, Array]:
+        """λm and λ from the network's output `[..., 2k]`."""
+        size = self.latent_dim
+        precision = np.exp(np.clip(output[..., size:], *self.log_precision_range))
+        return precision * output[..., :size], precision
+
+    def encode(self, observations: NDArray[Any], actions: NDArray[Any]) -> tuple[Array, Array]:
+        """Mean and log-variance, `[n, k]` each, of `observations[n, T+1, d]`, `actions[n, T]`."""
+        _check_segments(observations, actions, self.steps, self.observation_dim)
+        raw = np.asarray(observations, dtype=np.float32)
+        count, dim = len(actions), self.observation_dim
+        weighted, precision = self.evidence(
+            raw[:, :-1].reshape(-1, dim), actions.reshape(-1), raw[:, 1:].reshape(-1, dim)
+        )
+        shape = (count, self.steps, self.latent_dim)
+        return posterior(weighted.reshape(shape).sum(axis=1), precision.reshape(shape).sum(axis=1))
+
+    def to_arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
+        """Weights and scalers, under `prefix`."""
+        return {
+            **self.average.to_arrays(f"{prefix}.average"),
+            **self.network.to_arrays(f"{prefix}.network"),
+            **self.observation_scaler.to_arrays(f"{prefix}.observation"),
+            **self.delta_scaler.to_arrays(f"{prefix}.delta"),
+        }
+
+    def describe(self) -> dict[str, Any]:
+        """Kind, actions, steps and the range of residuals."""
+        return {
+            "kind": self.kind,
+            "num_actions": self.num_actions,
+            "steps": self.steps,
+            "residual_range": self.residual_range,
+            "log_precision_range": list(self.log_precision_range),
+        }
+
+    @classmethod
+    def from_arrays(
+        cls, arrays: Arrays, description: Mapping[str, Any], prefix: str
+    ) -> TransitionEncoder:
+        """The encoder that `to_arrays(prefix)` and `describe()` wrote."""
+        low, high = pair(description, "log_precision_range")
+        return cls(
+            MLP.from_arrays(arrays, f"{prefix}.average"),
+            MLP.from_arrays(arrays, f"{prefix}.network"),
+            Standardiser.from_arrays(arrays, f"{prefix}.observation"),
+            Standardiser.from_arrays(arrays, f"{prefix}.delta"),
+            field(description, "num_actions", int),
+            field(description, "steps", int),
+            field(description, "residual_range", float),
+            (low, high),
+        )
+
+
+def posterior(weighted: Array, precision: Array) -> tuple[Array, Array]:
+    """Mean and log-variance from summed evidence `[..., k]` and the prior N(0, I)."""
+    return weighted / (1 + precision), -np.log1p(precision)
+
+
 LSTM_PARTS = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
-ENCODERS: dict[str, type[FlatEncoder] | type[LstmEncoder]] = {
+AnyEncoder = FlatEncoder | LstmEncoder | TransitionEncoder
+ENCODERS: dict[str, type[AnyEncoder]] = {
     FlatEncoder.kind: FlatEncoder,
     LstmEncoder.kind: LstmEncoder,
+    TransitionEncoder.kind: TransitionEncoder,
 }
 
 
-def encoder_from_arrays(
-    arrays: Arrays, description: Mapping[str, Any], prefix: str
-) -> FlatEncoder | LstmEncoder:
+def encoder_from_arrays(arrays: Arrays, description: Mapping[str, Any], prefix: str) -> AnyEncoder:
     """Whichever encoder `description` names."""
     kind = description.get("kind")
     if kind not in ENCODERS:

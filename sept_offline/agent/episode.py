@@ -27,13 +27,15 @@ class AgentEpisode:
         self._tracker = agent.context.begin(seed, hidden, agent.control)
         self._wants_reward = "reward" in agent.needs
         self._shape = (agent.spaces.observation_dim,)
+        self._stack = agent.stacking if agent.stack > 1 else None
+        self._stacked = agent.stacking.empty()
         self._prepare(agent.control, self._tracker.vector)
         self._settled = self._tracker.settled
         self._seen: list[float] | None = None
 
     def _prepare(self, control: Control, vector: Array) -> None:
         """Lay out the control's input: the state's part is overwritten at each step."""
-        dim = self._shape[0]
+        dim = len(self._stacked)
         self._control = control
         self._inputs = np.zeros(control.network.input_dim, dtype=np.float32)
         self._state = self._inputs[:dim]
@@ -119,6 +121,15 @@ class AgentEpisode:
         if mask is not None:
             allowed = _check_mask(mask, (self.agent.spaces.num_actions,))
         self._seen = row
+        if self._stack is None:
+            return self._choose(value, reward, allowed)
+        self._stack.see(self._stacked, value, first=self.steps == 0)
+        action = self._choose(self._stacked, reward, allowed)
+        self._stack.took(self._stacked, action)
+        return action
+
+    def _choose(self, value: Array, reward: float | None, allowed: NDArray[np.bool_] | None) -> int:
+        """The action in a checked observation, which is stacked if the agent stacks."""
         if not self._settled:
             self._tracker.allowed = allowed
             own = self._track(value, reward)
@@ -181,6 +192,10 @@ class BatchEpisode:
         ]
         count = len(self.episodes)
         self._inputs = np.zeros((count, agent.control.network.input_dim), dtype=np.float32)
+        self._stacked = agent.stacking.empty(count)
+        for episode, row in zip(self.episodes, self._stacked, strict=True):
+            # one memory for both: an episode may act alone at first and with the others later
+            episode._stacked = row
         self._settled = np.zeros(count, dtype=bool)
         self._falling_back = np.zeros(count, dtype=bool)
         self._ended = np.zeros(count, dtype=bool)
@@ -237,9 +252,12 @@ class BatchEpisode:
             own = None if allowed is None else allowed[index]
             actions[index] = episode.act(values[index], reward, own)
             self._settle(int(index), episode)
+        together = np.flatnonzero(settled)
+        if self.agent.stack > 1 and len(together):
+            values = self._see(values, together)
         control = np.flatnonzero(settled & ~self._falling_back)
         if len(control):
-            dim = shape[1]
+            dim = values.shape[1]
             rows = self._inputs if len(control) == len(self) else self._inputs[control]
             rows[:, :dim] = self.agent.control.scaler(values[control])
             among = None if allowed is None else allowed[control]
@@ -249,9 +267,23 @@ class BatchEpisode:
         if len(behind) and fallback is not None:
             among = None if allowed is None else allowed[behind]
             actions[behind] = fallback.greedy(fallback.scaler(values[behind]), among)
-        for index in np.flatnonzero(settled):
+        for index in together:
             self.episodes[index].steps += 1
+        if self.agent.stack > 1 and len(together):
+            moved = self._stacked[together]
+            self.agent.stacking.took(moved, actions[together])
+            self._stacked[together] = moved
         return actions
+
+    def _see(self, values: Array, together: NDArray[np.int64]) -> Array:
+        """Stacked rows `[n, width]`, with `values[n, d]` seen by those that act `together`."""
+        first = np.array([self.episodes[index].steps == 0 for index in together])
+        for begins in (True, False):
+            own = together[first == begins]
+            rows = self._stacked[own]
+            self.agent.stacking.see(rows, values[own], first=begins)
+            self._stacked[own] = rows
+        return self._stacked
 
     @property
     def out_of_range(self) -> list[tuple[str, ...]]:

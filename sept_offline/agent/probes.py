@@ -115,6 +115,23 @@ def within(probabilities: NDArray[np.float64], allowed: NDArray[np.bool_]) -> ND
     return shared
 
 
+def draw(
+    probe: Probe,
+    observation: Array,
+    time: int,
+    allowed: NDArray[np.bool_] | None,
+    rng: np.random.Generator,
+) -> int:
+    """An action of the probe in `observation[d]` at step `time`; of `allowed[A]` ones, if given."""
+    probabilities = probe.probabilities(observation, time)
+    if allowed is not None:
+        probabilities = within(probabilities, allowed)
+    edges = np.cumsum(probabilities)
+    place = int(np.searchsorted(edges, rng.random() * edges[-1], side="right"))
+    # rounding may carry a draw past the last action that can be taken at all
+    return min(place, int(np.flatnonzero(probabilities)[-1]))
+
+
 def probe_from_arrays(arrays: Arrays, description: Any, prefix: str) -> Probe:
     """Whichever probe `description` names."""
     kind = field(description, "kind", str)

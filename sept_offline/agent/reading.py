@@ -30,3 +30,12 @@ def strings(record: Any, name: str) -> tuple[str, ...]:
     if not all(isinstance(value, str) for value in values):
         raise AgentError(f"The agent's description has {name!r} with something not a string in it.")
     return tuple(values)
+
+
+def pair(record: Any, name: str) -> tuple[float, float]:
+    """`record[name]`, which must be two numbers, the smaller one first."""
+    values = field(record, name, list)
+    plain = [float(value) for value in values if isinstance(value, int | float)]
+    if len(values) != 2 or len(plain) != 2 or not plain[0] < plain[1]:
+        raise AgentError(f"The agent's description has {name!r} without two rising numbers.")
+    return plain[0], plain[1]

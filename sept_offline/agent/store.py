@@ -90,6 +90,7 @@ def _describe(agent: Agent, weights: bytes) -> dict[str, Any]:
         "needs": sorted(agent.needs),
         "learns": agent.learns,
         "probe_steps": agent.probe_steps,
+        "stack": agent.stack,
         "observation_names": list(agent.spaces.observation_names),
         "action_names": list(agent.spaces.action_names),
         "context": agent.context.describe(),
@@ -151,6 +152,8 @@ def _assemble(description: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> A
         fallback=_control(arrays, "fallback") if field(description, "fallback", bool) else None,
         record=field(description, "record", dict),
         learned_from=_learned_from(arrays),
+        # agents of earlier versions stack nothing
+        stack=field({"stack": 1} | description, "stack", int),
     )
     if sorted(agent.needs) != list(strings(description, "needs")):
         raise AgentError(f"It declares the needs {description['needs']}, its parts have others.")

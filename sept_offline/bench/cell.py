@@ -172,7 +172,7 @@ def fresh_identification(agent: Agent, family: Family, data: Dataset, seed: int)
     encoder = getattr(agent.context, "encoder", None)
     if encoder is None:
         return None
-    segments = data.segments(encoder.steps)
+    segments = data.stacked(agent.stack).segments(encoder.steps)
     known, _ = encoder.encode(segments.observations, segments.actions)
     hiddens = dict(zip(family.instance_ids("train"), family.instances("train"), strict=True))
     asked, truth = [], []
@@ -223,7 +223,7 @@ def latent_rows(agent: Agent, data: Dataset) -> list[dict[str, Any]]:
     encoder = getattr(agent.context, "encoder", None)
     if encoder is None:
         return []
-    segments = data.segments(encoder.steps)
+    segments = data.stacked(agent.stack).segments(encoder.steps)
     mean, _ = encoder.encode(segments.observations, segments.actions)
     each = max(1, min(OF_AN_INSTANCE, SEGMENTS // len(data.instances)))
     rows = []

@@ -140,11 +140,13 @@ def _play_references(every: list[Results], quiet: bool) -> dict[str, ReferencePo
 def _keep(results: Results, run: Path, quiet: bool) -> None:
     """Leave the results with the run; one that cannot be written to was evaluated all the same."""
     from sept_offline.errors import DataError
+    from sept_offline.files import refuse_links
     from sept_offline.methods.run import EVALUATED
 
     if not (run / "run.json").is_file():
         return
     try:
+        refuse_links(run, [EVALUATED])
         results.write(run / EVALUATED)
     except DataError as problem:
         ConsoleProgress(quiet).message(f"The run does not keep these results: {problem}")

@@ -54,6 +54,12 @@ FEW = 8
     shell_complete=one_of(lambda: ALGORITHMS),
     help="double_dqn, discrete_cql, discrete_bcq or nfq.",
 )
+@click.option(
+    "--stack",
+    type=click.IntRange(1, 64),
+    help="Observations to read side by side: the present one and the last ones, with the actions "
+    "between them (default: chosen from the logs).",
+)
 @click.option("--fallback", type=Choice(["none", "avg"]), help="Who acts when flagged.")
 @click.option(
     "--hold-out",
@@ -76,6 +82,7 @@ def fit(
     config: Path | None,
     settings: tuple[str, ...],
     control: str | None,
+    stack: int | None,
     fallback: str | None,
     hold_out: float | None,
     no_verdict: bool,
@@ -92,6 +99,8 @@ def fit(
     Example:
       sept-offline fit nav.h5 --hold-out 0.2 --no-verdict --set latent.updates=100
         --set control.updates=200 -o runs/nav
+      sept-offline fit nav.h5 --stack 2 --no-verdict --set latent.updates=100
+        --set control.updates=200 -o runs/nav-stacked
     """
     check_dataset(dataset)
     from sept_offline.config import merge, parse_settings, read_toml
@@ -106,6 +115,8 @@ def fit(
     flags: dict[str, Any] = {}
     if control is not None:
         flags["control"] = {"algorithm": control}
+    if stack is not None:
+        flags["stack"] = stack
     if fallback is not None:
         flags["fallback"] = fallback
     if no_verdict:
@@ -147,6 +158,8 @@ def fit(
     held = agent.record.get("held_out")
     if held:
         click.echo(f"held out of the fit, for ope: {_held_out(held)}")
+    if agent.record.get("stack"):
+        click.echo(f"stack: {agent.record['stack']['chosen']}. {agent.record['stack']['why']}")
     found = agent.record.get("identification")
     if found:
         click.echo(

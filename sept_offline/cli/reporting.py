@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from sept_offline.cli.completing import DATASET, FILE, FOLDER, families, typed_object
 from sept_offline.cli.console import ConsoleProgress, print_json
@@ -44,10 +45,14 @@ def report(
     """
     from sept_offline.errors import DataError
     from sept_offline.family import load_family
+    from sept_offline.files import refuse_links
     from sept_offline.report import write_report
 
     if out.suffix not in (".html", ".htm"):
         raise DataError(f"Cannot write a page to {out}; end its name in .html.")
+    if click.get_current_context().get_parameter_source("out") is ParameterSource.DEFAULT:
+        # Only an output that the user has typed is written where a link leads.
+        refuse_links(out.parent, [out.name])
     for name in family:
         load_family(name)  # from here on a run may name it
     size = write_report(sources, out, dataset=dataset, progress=ConsoleProgress(quiet))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sept_offline.config import build, check_range, merge, read_toml
+from sept_offline.config import build, check_range, merge, read_toml, to_plain
 from sept_offline.control import ControlConfig
 from sept_offline.errors import ConfigError
 from sept_offline.family import Family, suggest
@@ -93,6 +93,23 @@ def load_recipe(
     source = path or family.recipe
     values = read_toml(source) if source else {}
     return build(Recipe, merge(values, overrides or {}))
+
+
+OF_LOGS = ("centred", "bounded")
+"""Settings of control that an expert, which learns online, has no use for."""
+
+
+def plain_expert(config: ExpertConfig) -> dict[str, Any]:
+    """What decides an expert, ready for JSON."""
+    plain: dict[str, Any] = to_plain(config)
+    control = {name: value for name, value in plain["control"].items() if name not in OF_LOGS}
+    return plain | {"control": control}
+
+
+def plain_recipe(recipe: Recipe) -> dict[str, Any]:
+    """What decides a collection, ready for JSON."""
+    plain: dict[str, Any] = to_plain(recipe)
+    return plain | {"expert": plain_expert(recipe.expert)}
 
 
 def parse_behaviour(text: str, *, with_policy: bool = False) -> dict[str, float]:

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from sept_offline.collect.expert import Expert
-from sept_offline.collect.recipe import ExpertConfig
-from sept_offline.config import to_plain
+from sept_offline.collect.recipe import ExpertConfig, plain_expert
 from sept_offline.errors import DataError
 from sept_offline.family import Family
 from sept_offline.seals import load_state, save_state
@@ -24,7 +23,7 @@ def origin(family: Family, config: ExpertConfig, seed: int) -> dict[str, Any]:
         "family": family.name,
         "instances": family.instances("train"),
         "max_steps": family.train_steps,
-        "expert": to_plain(config),
+        "expert": plain_expert(config),
         "seed": seed,
     }
 

@@ -129,6 +129,8 @@ class SingleCritic:
         self._values: Callable[[torch.Tensor], torch.Tensor] = nn.Sequential(
             *critic._encoder._layers, critic._fc
         )
+        self.limits: tuple[float, float] | None = None
+        """Lowest and highest value that a target may have, if anything limits it."""
 
     def compute_expected_q(self, x: torch.Tensor, reduction: str = "mean") -> torch.Tensor:
         """The values `[n, num_actions]` of `x[n, input_dim]`."""
@@ -140,7 +142,8 @@ class SingleCritic:
     ) -> torch.Tensor:
         """The values `[n, 1]` of the actions `[n]`."""
         values: torch.Tensor = self._values(x)
-        return values.gather(1, action.view(-1, 1))
+        chosen = values.gather(1, action.view(-1, 1))
+        return chosen if self.limits is None else chosen.clamp(*self.limits)
 
     def compute_error(
         self,
@@ -245,6 +248,14 @@ class PolyakBCQ(DiscreteBCQ):  # type: ignore[misc]  # d3rlpy has no types
             action_flexibility=settings.action_flexibility,
             beta=settings.beta,
         )
+
+
+def limit_targets(implementation: DQNImpl, low: float, high: float) -> None:
+    """Keep the targets of a single critic within what rewards allow."""
+    behind = implementation._targ_q_func_forwarder
+    most = torch.finfo(torch.float32).max
+    if isinstance(behind, SingleCritic) and max(abs(low), abs(high)) < most:
+        behind.limits = (low, high)
 
 
 def optimiser(implementation: DQNImpl) -> FlatAdam:

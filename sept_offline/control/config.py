@@ -54,6 +54,11 @@ class ControlConfig:
     """Multiplies the rewards, after `reward_form`."""
     goal_shift: float | None = None
     """C of the shift r − C·(1 − γ·(1 − done)): the scaled reward at the goal, for goal tasks."""
+    centred: bool = True
+    """Whether C is the mean logged return where `goal_shift` is None: values then start where the
+    logs are, and no choice of action changes."""
+    bounded: bool = True
+    """Whether targets are kept within what the logged rewards allow."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot work, by name."""

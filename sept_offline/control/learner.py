@@ -10,7 +10,7 @@ from d3rlpy.torch_utility import TorchMiniBatch
 from torch import nn
 
 from sept_offline.agent.networks import MLP, Constrained, Ensemble
-from sept_offline.control.algorithms import build, optimiser, target_tensor
+from sept_offline.control.algorithms import build, limit_targets, optimiser, target_tensor
 from sept_offline.control.config import ControlConfig
 from sept_offline.control.replay import Batch
 from sept_offline.errors import TrainingError
@@ -123,6 +123,11 @@ class Learner:
     def _member(self, seed: int) -> Member:
         """A new member; another kind of learner has another kind."""
         return Member(self.config, self.input_dim, self.num_actions, seed)
+
+    def limit_targets(self, low: float, high: float) -> None:
+        """Keep targets within these values."""
+        for member in self.members:
+            limit_targets(member.impl, low, high)
 
     @property
     def updates(self) -> int:

@@ -88,10 +88,10 @@ class Replay:
         ended = self._terminals > 0
         self.largest_size = float(self._rewards.abs().max())
         """Of the rewards."""
-        self.largest_going = float(self._rewards[~ended].max()) if not bool(ended.all()) else 0.0
-        """The largest reward of a step after which the episode goes on; 0 if there is none."""
-        self.largest_ending = float(self._rewards[ended].max()) if bool(ended.any()) else None
-        """The largest reward of a step that ends an episode, if any does."""
+        self.going = _range(self._rewards[~ended])
+        """Smallest and largest reward of a step after which the episode goes on, if any does."""
+        self.ending = _range(self._rewards[ended])
+        """Smallest and largest reward of a step that ends an episode, if any does."""
         self.longest = longest_run(np.asarray(row, dtype=np.int64))
         """Steps of the longest episode."""
 
@@ -176,6 +176,10 @@ class Replay:
         Nothing but `rng` and `first` may decide them, so that a fit resumed anywhere repeats them.
         """
         return list(self.sample(count * batch_size, rng).split(count))
+
+
+def _range(values: torch.Tensor) -> tuple[float, float] | None:
+    return (float(values.min()), float(values.max())) if len(values) else None
 
 
 def _tensor(values: NDArray[Any]) -> torch.Tensor:

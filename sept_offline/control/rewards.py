@@ -14,6 +14,7 @@ from sept_offline.control.config import ControlConfig
 __all__ = [
     "common_form",
     "compress",
+    "mean_return",
     "prepare_rewards",
     "reward_form",
     "scale_by_instance",
@@ -56,6 +57,17 @@ def reward_form(config: ControlConfig) -> RewardForm:
     return RewardForm(
         config.reward_form == "log", config.reward_scale, config.goal_shift, config.gamma
     )
+
+
+def mean_return(rewards: NDArray[Any], time: NDArray[Any], gamma: float) -> float:
+    """The discounted sum of what follows a step within its episode, mean over all steps.
+
+    `rewards[N]`, `time[N]`: 0 at an episode's first step.
+    """
+    # Σ_t Σ_{k≥t} γ^(k−t) r_k: a reward counts once for every step up to its own, discounted
+    until = np.asarray(time, dtype=np.float64) + 1
+    counted = np.asarray(rewards, dtype=np.float64) * (1 - gamma**until) / (1 - gamma)
+    return float(counted.sum() / max(len(counted), 1))
 
 
 def prepare_rewards(

@@ -37,6 +37,8 @@ class ControlStage:
     ) -> None:
         self.config, self._replay = config, replay
         self.learner = learner(config, replay.input_dim, num_actions, seed)
+        if config.bounded:
+            self.learner.limit_targets(*self._limits())
         self.total, self.done = config.updates, 0
         self._rng = generator(seed, "control", "minibatches")
         self._chunk_start = generator_state(self._rng)
@@ -92,11 +94,21 @@ class ControlStage:
         """
         replay, gamma = self._replay, self.config.gamma
         steps = np.arange(replay.longest + 1)
-        going = replay.largest_going * (1 - gamma**steps) / (1 - gamma)
-        if replay.largest_ending is None:
+        largest = 0.0 if replay.going is None else replay.going[1]
+        going = largest * (1 - gamma**steps) / (1 - gamma)
+        if replay.ending is None:
             return float(going[-1])
-        ending = going[:-1] + gamma ** steps[:-1] * replay.largest_ending
+        ending = going[:-1] + gamma ** steps[:-1] * replay.ending[1]
         return float(max(going[-1], ending.max()))
+
+    def _limits(self) -> tuple[float, float]:
+        """The least and the most that any value can be, however long an episode may last."""
+        replay, gamma = self._replay, self.config.gamma
+        ends = [0.0] if replay.ending is None else list(replay.ending)
+        lasting = [0.0] if replay.going is None else [r / (1 - gamma) for r in replay.going]
+        if replay.ending is None:
+            return min(lasting), max(lasting)
+        return min(lasting + ends), max(lasting + ends)
 
     def _explain(self, loss: float) -> str:
         if self._replay.largest_size > 1e4:

@@ -29,7 +29,9 @@ from sept_offline.data.records import (
     Steps,
 )
 from sept_offline.data.source import Source, check_structure
+from sept_offline.data.stacked import StackedSource
 from sept_offline.errors import DataError
+from sept_offline.stacking import LONGEST
 
 if TYPE_CHECKING:
     import d3rlpy.dataset
@@ -132,6 +134,12 @@ class Dataset:
     def observation_dim(self) -> int:
         """Numbers in one observation."""
         return self._source.header.observation_dim
+
+    @property
+    def present_dim(self) -> int:
+        """How many of them are of the present: the first ones; all, unless the view is stacked."""
+        source = self._source
+        return source.stack.dim if isinstance(source, StackedSource) else self.observation_dim
 
     @property
     def num_episodes(self) -> int:
@@ -266,6 +274,24 @@ class Dataset:
             )
         index = self.episode_index.take(chosen.astype(np.int64))
         return self._view(index, self.hidden, self._with_propensities)
+
+    def stacked(self, n: int) -> Dataset:
+        """A view whose observations are stacked with the last n − 1 observations and actions.
+
+        `observation_dim` and the columns' names are those of the stacked rows; `Stack` says which
+        column is where.
+        """
+        if not 1 <= n <= LONGEST:
+            raise DataError(f"stacked(n) needs an n from 1 to {LONGEST}, found {n}.")
+        if n == 1:
+            return self
+        return Dataset(
+            StackedSource(self._source, n),
+            self.episode_index,
+            self.hidden,
+            hash_of_file=self.content_hash,
+            propensities=self._with_propensities,
+        )
 
     def _view(self, index: EpisodeIndex, hidden: HiddenTable | None, propensities: bool) -> Dataset:
         return Dataset(

@@ -17,6 +17,7 @@ from sept_offline.demarcate.finding import Found, find_groups, separation
 from sept_offline.demarcate.labels import name_labels, write_card, write_labelled
 from sept_offline.demarcate.transitions import transitions_of
 from sept_offline.errors import DataError
+from sept_offline.files import real_path
 from sept_offline.latent.arrays import Floats, Integers
 from sept_offline.progress import Progress, Silent
 
@@ -78,7 +79,7 @@ def demarcate_dataset(
     target = None if out is None else Path(out)
     if target is not None:
         kind_of(target)
-        if target.resolve() == Path(str(data.path)).resolve():
+        if real_path(target) == real_path(Path(str(data.path))):
             raise DataError(f"{target} is the dataset itself; name another file to write to.")
         if not target.parent.is_dir():
             raise DataError(f"There is no folder {target.parent} to write {target.name} to.")

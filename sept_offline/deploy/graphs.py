@@ -12,6 +12,7 @@ from sept_offline.agent import (
     NetworkProbe,
     NoContext,
     Novelty,
+    RefinedContext,
     SegmentContext,
     TableProbe,
     UniformProbe,
@@ -19,13 +20,16 @@ from sept_offline.agent import (
     WindowContext,
 )
 from sept_offline.agent.novelty import ROUNDING
+from sept_offline.agent.probes import Probe
 from sept_offline.deploy.graph import Graph
 from sept_offline.deploy.operators import (
     Segment,
     encoded,
+    evidence,
     layers,
     log_likelihood,
     network,
+    posterior,
     standardised,
 )
 from sept_offline.errors import AgentError
@@ -35,13 +39,19 @@ LOG_TWO_PI = float(np.log(2 * np.pi))
 
 
 def graphs_of(agent: Agent) -> dict[str, Graph]:
-    """Those of "probe", "encoder", "control" and "fallback" that the agent has."""
-    context, dim, actions = agent.context, agent.spaces.observation_dim, agent.spaces.num_actions
+    """Those of "probe", "encoder", "novelty", "control" and "fallback" that the agent has.
+
+    An observation that they read is a stacked row, where the agent stacks.
+    """
+    context, dim, actions = agent.context, agent.stacking.width, agent.spaces.num_actions
     found: dict[str, Graph] = {}
-    if isinstance(context, SegmentContext):
-        found["probe"] = _probe(context, dim, actions)
+    if isinstance(context, SegmentContext | RefinedContext) and context.probe is not None:
+        found["probe"] = _probe(context.probe, dim, actions)
     if not isinstance(context, NoContext):
         found["encoder"] = _encoder(agent)
+    if isinstance(context, RefinedContext) and context.novelty is not None:
+        found["novelty"] = graph = Graph("novelty")
+        _novelty(graph, *_encoded(graph, context, dim, actions), context.novelty)
     found["control"] = _control("control", agent.control, dim, context.dim, actions)
     if agent.fallback is not None:
         found["fallback"] = _control("fallback", agent.fallback, dim, 0, actions)
@@ -63,12 +73,12 @@ def _control(name: str, control: Control, dim: int, context_dim: int, actions: i
     return graph
 
 
-def _probe(context: SegmentContext, dim: int, actions: int) -> Graph:
+def _probe(probe: Probe, dim: int, actions: int) -> Graph:
     """observation `[n, d]`, time `[n]`, mask `[n, A]` and draw `[n]` to probabilities and action.
 
     A draw is uniform in [0, 1): whoever runs the graph keeps the random stream.
     """
-    graph, probe = Graph("probe"), context.probe
+    graph = Graph("probe")
     if isinstance(probe, NetworkProbe):
         observation = graph.input("observation", F32, "n", dim)
         logits = layers(graph, standardised(graph, observation, probe.scaler), probe.network)
@@ -104,7 +114,7 @@ def _probe(context: SegmentContext, dim: int, actions: int) -> Graph:
 def _encoder(agent: Agent) -> Graph:
     """What the past tells, to the context that control reads."""
     graph, context = Graph("encoder"), agent.context
-    dim, actions = agent.spaces.observation_dim, agent.spaces.num_actions
+    dim, actions = agent.stacking.width, agent.spaces.num_actions
     if isinstance(context, HiddenContext):
         hidden = graph.input("hidden", F32, "n", context.dim)
         vector = standardised(graph, hidden, context.scaler)
@@ -116,6 +126,8 @@ def _encoder(agent: Agent) -> Graph:
         _tell(graph, mean, log_var, context.dim, context.uncertainty_scale)
         if context.novelty is not None:
             _novelty(graph, segment, mean, log_var, context.novelty)
+    elif isinstance(context, RefinedContext):
+        vector = _refined(graph, context, dim, actions)
     elif isinstance(context, WindowContext):
         vector = _window(graph, context, dim, actions)
     else:
@@ -145,7 +157,10 @@ def _history(graph: Graph, context: HistoryContext, dim: int, actions: int) -> s
 
 
 def _encoded(
-    graph: Graph, context: SegmentContext | UnprobedContext | WindowContext, dim: int, actions: int
+    graph: Graph,
+    context: SegmentContext | RefinedContext | UnprobedContext | WindowContext,
+    dim: int,
+    actions: int,
 ) -> tuple[Segment, str, str]:
     """observations `[n, T+1, d]`, actions `[n, T]`, the oldest step first."""
     steps = context.encoder.steps
@@ -162,6 +177,22 @@ def _tell(graph: Graph, mean: str, log_var: str, size: int, scale: float = 1.0) 
     uncertainty = graph.op("Mul", graph.mean(deviation, 1), graph.constant(scale))
     graph.output("uncertainty", uncertainty, F32, "n")
     return deviation
+
+
+def _refined(graph: Graph, context: RefinedContext, dim: int, actions: int) -> str:
+    """One step, observations `[n, 2, d]` and actions `[n, 1]`, added to the evidence before it."""
+    size = context.dim
+    observations = graph.input("observations", F32, "n", 2, dim)
+    taken = graph.input("actions", I64, "n", 1)
+    found = evidence(graph, Segment(graph, observations, taken, 1, actions), context.encoder)
+    sums = []
+    for name, new in zip(("weighted", "precision"), found, strict=True):
+        before = graph.input(f"{name}_before", F32, "n", size)
+        sums.append(graph.op("Add", before, new))
+        graph.output(name, sums[-1], F32, "n", size)
+    mean, log_var = posterior(graph, *sums)
+    _tell(graph, mean, log_var, size, context.uncertainty_scale)
+    return standardised(graph, mean, context.latent_scaler)
 
 
 def _window(graph: Graph, context: WindowContext, dim: int, actions: int) -> str:

@@ -7,12 +7,15 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from sept_offline import __version__
 from sept_offline.agent import (
     Agent,
     HiddenContext,
     HistoryContext,
     NoContext,
+    RefinedContext,
     SegmentContext,
     UnprobedContext,
     WindowContext,
@@ -24,14 +27,15 @@ from sept_offline.seals import read_json, read_sealed
 
 FORMAT = 1
 MANIFEST = "manifest.json"
-GRAPHS = ("probe", "encoder", "control", "fallback")
+GRAPHS = ("probe", "encoder", "novelty", "control", "fallback")
 FILES = {"onnx": tuple(f"{name}.onnx" for name in GRAPHS), "numpy": ("runtime.py", "weights.npz")}
-OURS = re.compile(r"manifest\.json|runtime\.py|weights\.npz|(probe|encoder|control|fallback)\.onnx")
+OURS = re.compile(rf"manifest\.json|runtime\.py|weights\.npz|({'|'.join(GRAPHS)})\.onnx")
 """The files of an export; a folder that holds others is not replaced."""
 PLAIN = (
     NoContext,
     HiddenContext,
     HistoryContext,
+    RefinedContext,
     SegmentContext,
     UnprobedContext,
     WindowContext,
@@ -66,6 +70,7 @@ def describe(agent: Agent, form: str) -> dict[str, Any]:
         "action_names": list(spaces.action_names),
         "range": {"lowest": lowest.tolist(), "highest": highest.tolist()},
         "probe_steps": agent.probe_steps,
+        "stack": agent.stack,
         "context": described,
         "fallback": agent.fallback is not None,
     }
@@ -82,6 +87,10 @@ def _initial(agent: Agent) -> dict[str, Any]:
         return {"steps": context.encoder.steps, "start": start, "largest": [1.0] * size}
     if isinstance(context, UnprobedContext):
         return {"steps": context.encoder.steps, "start": context.start.tolist()}
+    if isinstance(context, RefinedContext):
+        nothing = np.zeros(context.dim, dtype=np.float32)
+        start = context.latent_scaler(nothing).tolist()
+        return {"steps": context.encoder.steps, "start": start, "nothing": nothing.tolist()}
     if isinstance(context, SegmentContext):
         return {"steps": context.encoder.steps}
     return {}

@@ -14,6 +14,7 @@ from sept_offline.deploy.runtime import probe_stream
 from sept_offline.errors import AgentError
 from sept_offline.family import Hidden
 from sept_offline.limits import read_whole
+from sept_offline.stacking import LONGEST, Stack
 
 Array = NDArray[Any]
 
@@ -24,6 +25,10 @@ class OnnxAgent:
     def __init__(self, folder: str | Path, manifest: dict[str, Any] | None = None) -> None:
         self.manifest = manifest or read_manifest(Path(folder))
         self.context = self.manifest["context"]
+        # exports of earlier versions stack nothing
+        self.stack = int(self.manifest.get("stack", 1))
+        if not 1 <= self.stack <= LONGEST:
+            raise AgentError(f"An agent stacks 1 to {LONGEST} observations, found {self.stack}.")
         runtime = onnxruntime()
         options = runtime.SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = 1
@@ -84,7 +89,13 @@ class OnnxEpisode:
         self._rng = probe_stream(seed)
         self._context = np.array([described.get("start", [])], dtype=np.float32)
         self._largest = np.array([described.get("largest", [])], dtype=np.float32)
-        length, dim = int(described.get("steps", 0)), len(manifest["observation_names"])
+        nothing = np.array([described.get("nothing", [])], dtype=np.float32)
+        self._evidence = {"weighted": nothing, "precision": nothing}
+        self._last = np.zeros((1, 1), dtype=np.int64)
+        self._dim = len(manifest["observation_names"])
+        self._stack = Stack(agent.stack, self._dim, self._actions)
+        self._stacked = self._stack.empty(1)
+        length, dim = int(described.get("steps", 0)), self._stack.width
         extra = 0 if self._kind == "history" else 1
         self._past = np.zeros((1, length + extra, dim), dtype=np.float32)
         self._taken = np.zeros((1, length), dtype=np.int64)
@@ -114,12 +125,16 @@ class OnnxEpisode:
         except (TypeError, ValueError) as error:
             raise AgentError(f"Observations and masks are numbers in a row: {error}.") from error
         # a graph would go on with numbers that are none, and with nothing allowed
-        if row.shape != (1, self._past.shape[2]) or not np.isfinite(row).all():
-            raise AgentError(f"An observation is {self._past.shape[2]} finite columns.")
+        if row.shape != (1, self._dim) or not np.isfinite(row).all():
+            raise AgentError(f"An observation is {self._dim} finite columns.")
         if allowed.shape != (1, self._actions) or not allowed.any():
             raise AgentError(f"A mask allows some of {self._actions} actions.")
+        self._stack.see(self._stacked, row, first=self.steps == 0)
+        row = self._stacked
         if self._kind == "history":
             self._remember()
+        elif self._kind == "refined":
+            self._refine(row)
         elif self._kind in ("segment", "unprobed", "window"):
             self._see(row)
         probing = self.phase == "probe"
@@ -132,6 +147,7 @@ class OnnxEpisode:
             found = self.agent.run("control", observation=row, context=self._context, mask=allowed)
         action = int(found["action"][0])
         self._took(row, action)
+        self._stack.took(self._stacked, action)
         self.steps += 1
         return action
 
@@ -143,12 +159,30 @@ class OnnxEpisode:
             self._taken = np.concatenate([self._taken[:, 1:], [[action]]], axis=1)
         elif self.steps < self._taken.shape[1]:
             self._taken[0, self.steps] = action
+        if self._kind == "refined":
+            self._before, self._last = row.copy(), np.array([[action]], dtype=np.int64)
 
     def _remember(self) -> None:
         """Newest first; what the episode has not had yet is not seen."""
         seen = (np.arange(self._taken.shape[1]) < self.steps)[None]
         found = self.agent.run("encoder", observations=self._past, actions=self._taken, seen=seen)
         self._context = found["context"]
+
+    def _refine(self, row: Array) -> None:
+        """Add what the last step says; once the first T steps are whole, see whether it is new."""
+        steps = self._taken.shape[1]
+        if 0 < self.steps <= self.agent.context["refine_steps"]:
+            pair = np.stack([self._before, row], axis=1)
+            sums = {f"{name}_before": value for name, value in self._evidence.items()}
+            found = self.agent.run("encoder", observations=pair, actions=self._last, **sums)
+            self._evidence = {name: found[name] for name in self._evidence}
+            self._context, self.latent = found["context"], found["latent"][0]
+            self.uncertainty = float(found["uncertainty"][0])
+        if self.steps <= steps:
+            self._past[0, self.steps] = row[0]
+        if self.steps == steps and "novelty" in self.agent.manifest["graphs"]:
+            found = self.agent.run("novelty", observations=self._past, actions=self._taken)
+            self.novelty, self.flagged = float(found["novelty"][0]), bool(found["flagged"][0])
 
     def _see(self, row: Array) -> None:
         """The first T steps, or the last of a window, and what they tell once they are whole."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from sept_offline.agent.decoder import TransitionDecoder
-from sept_offline.agent.encoder import FlatEncoder, LstmEncoder
+from sept_offline.agent.encoder import FlatEncoder, LstmEncoder, TransitionEncoder
 from sept_offline.agent.networks import MLP, Constrained, Ensemble, Standardiser
 from sept_offline.deploy.graph import Graph
 from sept_offline.errors import AgentError
@@ -71,6 +71,8 @@ class Segment:
 
 def encoded(graph: Graph, segment: Segment, encoder: object) -> tuple[str, str]:
     """Mean and log-variance, `[n, k]` each."""
+    if isinstance(encoder, TransitionEncoder):
+        return posterior(graph, *evidence(graph, segment, encoder))
     if isinstance(encoder, FlatEncoder):
         output = _flat(graph, segment, encoder)
     elif isinstance(encoder, LstmEncoder):
@@ -81,6 +83,35 @@ def encoded(graph: Graph, segment: Segment, encoder: object) -> tuple[str, str]:
     low, high = (graph.constant(bound) for bound in encoder.log_var_range)
     log_var = graph.op("Clip", graph.slice(output, size, 2 * size, 1), low, high)
     return graph.slice(output, 0, size, 1), log_var
+
+
+def evidence(graph: Graph, segment: Segment, encoder: TransitionEncoder) -> tuple[str, str]:
+    """Σλm and Σλ over the segment, `[n, k]` each."""
+    dim, actions, size = encoder.observation_dim, segment.num_actions, encoder.latent_dim
+    state = standardised(graph, segment.before, encoder.observation_scaler)
+    change = standardised(graph, segment.change, encoder.delta_scaler)
+    known = graph.op("Concat", state, segment.taken, axis=2)
+    expected = layers(graph, graph.reshape(known, -1, dim + actions), encoder.average)
+    rest = graph.op("Sub", graph.reshape(change, -1, dim), expected)
+    limit = encoder.residual_range
+    rest = graph.op("Clip", rest, graph.constant(-limit), graph.constant(limit))
+    rest = graph.reshape(rest, -1, segment.steps, dim)
+    crossed = graph.op("Mul", graph.unsqueeze(segment.taken, 3), graph.unsqueeze(rest, 2))
+    crossed = graph.reshape(crossed, 0, 0, actions * dim)
+    read = graph.op("Concat", known, rest, crossed, axis=2)
+    output = layers(graph, graph.reshape(read, -1, encoder.network.input_dim), encoder.network)
+    low, high = (graph.constant(bound) for bound in encoder.log_precision_range)
+    precision = graph.op("Exp", graph.op("Clip", graph.slice(output, size, 2 * size, 1), low, high))
+    weighted = graph.op("Mul", precision, graph.slice(output, 0, size, 1))
+    steps = (graph.reshape(part, -1, segment.steps, size) for part in (weighted, precision))
+    total, sure = (graph.sum(part, 1) for part in steps)
+    return total, sure
+
+
+def posterior(graph: Graph, weighted: str, precision: str) -> tuple[str, str]:
+    """Mean and log-variance from summed evidence and the prior N(0, I), `[n, k]` each."""
+    whole = graph.op("Add", precision, graph.constant(1.0))
+    return graph.op("Div", weighted, whole), graph.op("Neg", graph.op("Log", whole))
 
 
 def _flat(graph: Graph, segment: Segment, encoder: FlatEncoder) -> str:
@@ -132,6 +163,10 @@ def log_likelihood(graph: Graph, segment: Segment, points: str, decoder: Transit
     rows = graph.reshape(read, -1, decoder.network.input_dim)
     output = graph.cast(layers(graph, rows, decoder.network), np.float64)
     mean = graph.slice(output, 0, dim, 1)
+    if decoder.average is not None:
+        known = graph.reshape(graph.op("Concat", state, taken, axis=3), -1, dim + actions)
+        expected = graph.cast(layers(graph, known, decoder.average), np.float64)
+        mean = graph.op("Add", mean, expected)
     low, high = (graph.constant(bound, np.float64) for bound in decoder.log_var_range)
     log_var = graph.op("Clip", graph.slice(output, dim, 2 * dim, 1), low, high)
     wrong = graph.op("Sub", graph.cast(graph.reshape(delta, -1, dim), np.float64), mean)

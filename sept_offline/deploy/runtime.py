@@ -27,6 +27,7 @@ import numpy as np
 FORMAT = 1
 F32 = np.float32
 LOG_TWO_PI = float(np.log(2 * np.pi))
+LONGEST_STACK = 64
 
 
 class AgentError(ValueError):
@@ -80,6 +81,12 @@ class Agent:
         self.action_names = tuple(manifest["action_names"])
         self.probe_steps = int(manifest["probe_steps"])
         self.context = manifest["context"]
+        # exports of earlier versions stack nothing
+        self.stack = int(manifest.get("stack", 1))
+        if not 1 <= self.stack <= LONGEST_STACK:
+            raise AgentError(f"An agent stacks 1 to {LONGEST_STACK} observations: {self.stack}.")
+        seen, taken = len(self.observation_names), len(self.action_names)
+        self.width = self.stack * seen + (self.stack - 1) * taken
         self.control = Control(weights, "control")
         self.fallback = Control(weights, "fallback") if manifest["fallback"] else None
         self.encoder: Any = Encoder(self) if "encoder" in self.context else None
@@ -196,6 +203,7 @@ class Episode:
             raise AgentError(f"The agent {needed} the hidden parameters.")
         self.agent, self.steps, self.out_of_range = agent, 0, ()
         self.tracker = TRACKERS[kind](agent, seed, hidden)
+        self.stacked = np.zeros(agent.width, F32)
 
     out_of_range: tuple[str, ...]
 
@@ -239,6 +247,11 @@ class Episode:
             names = agent.observation_names
             self.out_of_range = tuple(names[index] for index in np.flatnonzero(outside))
         tracker = self.tracker
+        if agent.stack > 1:
+            self.stacked[: len(value)] = value
+            if not self.steps:
+                self.stacked[: agent.stack * len(value)] = np.tile(value, agent.stack)
+            value = self.stacked.copy()
         action = tracker.step(value, allowed)
         self.steps += 1
         if action is None:
@@ -250,7 +263,18 @@ class Episode:
                 values = np.where(allowed, values, -np.inf)
             action = int(values.argmax())
         tracker.took(action)
+        if agent.stack > 1:
+            self._move(action)
         return action
+
+    def _move(self, action: int) -> None:
+        """Each observation and each one-hot action becomes one step older; the newest is first."""
+        row, dim, actions = self.stacked, len(self.agent.lowest), len(self.agent.action_names)
+        end = self.agent.stack * dim
+        row[dim:end] = row[: end - dim].copy()
+        row[end + actions :] = row[end : len(row) - actions].copy()
+        row[end : end + actions] = 0
+        row[end + action] = 1
 
     def _allowed(self, mask: Any) -> Any:
         given = _array(mask, "A mask")
@@ -314,7 +338,7 @@ class History(Tracker):
     def __init__(self, agent: Agent, seed: int, hidden: dict[str, float] | None) -> None:
         super().__init__(agent, seed, hidden)
         self.scaler = Scaler(agent.weights, "context.scaler")
-        width = len(agent.observation_names) + len(agent.action_names) + 1
+        width = agent.width + len(agent.action_names) + 1
         self.past = np.zeros((agent.context["steps"], width), F32)
         self.vector = self.past.reshape(-1)
 
@@ -338,7 +362,7 @@ class Encoded(Tracker):
         super().__init__(agent, seed, hidden)
         self.encoder = agent.encoder
         self.scaler = Scaler(agent.weights, "context.latent")
-        steps, dim = self.encoder.steps, len(agent.observation_names)
+        steps, dim = self.encoder.steps, agent.width
         self.observations = np.zeros((1, steps + 1, dim), F32)
         self.actions = np.zeros((1, steps), np.int64)
         self.vector = agent.weights.get("context.start", self.vector)
@@ -360,13 +384,16 @@ class Encoded(Tracker):
         self.observations[0, self.time] = observation
         if self.time == self.encoder.steps:
             mean, log_var = self.encoder(self.observations, self.actions)
-            self.latent = mean[0]
-            scale = self.agent.context.get("uncertainty_scale", 1.0)
-            self.uncertainty = scale * float(np.exp(F32(0.5) * log_var[0]).mean())
-            self.vector = self.scaler(mean[0])
+            self._tell(mean[0], log_var[0])
             if self.agent.context["novelty"] is not None:
                 self.novelty = novelty(self.agent, self.observations, self.actions, mean, log_var)
                 self.flagged = self.novelty < self.agent.context["novelty"]["flagged_below"]
+
+    def _tell(self, mean: Any, log_var: Any) -> None:
+        scale = self.agent.context.get("uncertainty_scale", 1.0)
+        self.latent = mean
+        self.uncertainty = scale * float(np.exp(F32(0.5) * log_var).mean())
+        self.vector = self.scaler(mean)
 
 
 class Probed(Encoded):
@@ -375,7 +402,7 @@ class Probed(Encoded):
     def __init__(self, agent: Agent, seed: int, hidden: dict[str, float] | None) -> None:
         super().__init__(agent, seed, hidden)
         self.random = probe_stream(seed)
-        self.kind = agent.context["probe"]["kind"]
+        self.kind = (agent.context["probe"] or {}).get("kind")
         if self.kind == "network":
             self.scaled = Scaler(agent.weights, "context.probe.scaler")
             self.network = Layers(agent.weights, "context.probe.network")
@@ -386,7 +413,7 @@ class Probed(Encoded):
     def step(self, observation: Any, allowed: Any) -> int | None:
         """A drawn action while the probe lasts."""
         self._see(observation)
-        if self.time >= self.encoder.steps:
+        if self.time >= self.agent.probe_steps:
             return None
         chances = self._probabilities(observation)
         if allowed is not None:
@@ -407,6 +434,36 @@ class Probed(Encoded):
         return np.full(count, 1 / count)
 
 
+class Refined(Probed):
+    """The latent of all steps so far: their evidence is added up."""
+
+    def __init__(self, agent: Agent, seed: int, hidden: dict[str, float] | None) -> None:
+        super().__init__(agent, seed, hidden)
+        nothing = np.zeros(len(self.scaler.mean), F32)
+        self.weighted, self.precision, self.vector = nothing, nothing, self.scaler(nothing)
+        self.before, self.last = self.observations[0, 0], 0
+
+    def _see(self, observation: Any) -> None:
+        if 0 < self.time <= self.agent.context["refine_steps"]:
+            pair = np.stack([self.before, observation])[None]
+            found = self.encoder.evidence(pair, np.array([[self.last]]))
+            self.weighted = self.weighted + found[0][0, 0]
+            self.precision = self.precision + found[1][0, 0]
+            self._tell(*posterior(self.weighted, self.precision))
+        self.before = observation.copy()
+        if self.time <= self.encoder.steps:
+            self.observations[0, self.time] = observation
+        if self.time == self.encoder.steps and self.agent.context["novelty"] is not None:
+            q = posterior(self.weighted[None], self.precision[None])
+            self.novelty = novelty(self.agent, self.observations, self.actions, *q)
+            self.flagged = self.novelty < self.agent.context["novelty"]["flagged_below"]
+
+    def took(self, action: int) -> None:
+        """One more step."""
+        super().took(action)
+        self.last = action
+
+
 class Window(Tracker):
     """The latent of the last T steps, and the doubt about it."""
 
@@ -416,7 +473,7 @@ class Window(Tracker):
         self.scaler = Scaler(agent.weights, "context.latent")
         self.largest = np.ones(len(self.scaler.mean), F32)
         self.vector = np.append(np.zeros(len(self.scaler.mean), F32), F32(1))
-        self.observations = np.zeros((1, self.encoder.steps + 1, len(agent.lowest)), F32)
+        self.observations = np.zeros((1, self.encoder.steps + 1, agent.width), F32)
         self.actions = np.zeros((1, self.encoder.steps), np.int64)
 
     def step(self, observation: Any, allowed: Any) -> int | None:
@@ -443,6 +500,7 @@ TRACKERS = {
     "hidden": Hidden,
     "history": History,
     "segment": Probed,
+    "refined": Refined,
     "unprobed": Encoded,
     "window": Window,
 }
@@ -460,11 +518,13 @@ class Encoder:
 
     def __init__(self, agent: Agent) -> None:
         described, weights = agent.context["encoder"], agent.weights
-        self.flat, self.steps = described["kind"] == "flat", int(described["steps"])
+        self.kind, self.steps = described["kind"], int(described["steps"])
         self.one_hot = np.eye(len(agent.action_names), dtype=F32)
-        self.clip = described["log_var_range"]
+        self.described = described
         self.state = Scaler(weights, "context.encoder.observation")
-        if self.flat:
+        if self.kind == "transition":
+            self.average = Layers(weights, "context.encoder.average")
+        if self.kind in ("flat", "transition"):
             self.delta = Scaler(weights, "context.encoder.delta")
             self.network = Layers(weights, "context.encoder.network")
             return
@@ -477,8 +537,11 @@ class Encoder:
 
     def __call__(self, observations: Any, actions: Any) -> tuple[Any, Any]:
         """`[n, k]` each, of `observations[n, T+1, d]`, `actions[n, T]`."""
+        if self.kind == "transition":
+            weighted, precision = self.evidence(observations, actions)
+            return posterior(weighted.sum(axis=1), precision.sum(axis=1))
         state, taken = self.state(observations[:, :-1]), self.one_hot[actions]
-        if self.flat:
+        if self.kind == "flat":
             delta = self.delta(observations[:, 1:] - observations[:, :-1])
             crossed = taken[..., :, None] * delta[..., None, :]
             crossed = crossed.reshape(*actions.shape, -1)
@@ -490,7 +553,26 @@ class Encoder:
             pooled = [_lstm(read, *ahead).mean(axis=1), _lstm(read[:, ::-1], *back).mean(axis=1)]
             output = self.network(np.concatenate(pooled, axis=1))
         size = output.shape[1] // 2
-        return output[:, :size], np.clip(output[:, size:], *self.clip).astype(F32)
+        clipped = np.clip(output[:, size:], *self.described["log_var_range"])
+        return output[:, :size], clipped.astype(F32)
+
+    def evidence(self, observations: Any, actions: Any) -> tuple[Any, Any]:
+        """λm and λ, `[n, T, k]` each, of `observations[n, T+1, d]`, `actions[n, T]`."""
+        state, taken = self.state(observations[:, :-1]), self.one_hot[actions]
+        change = self.delta(observations[:, 1:] - observations[:, :-1])
+        rest = change - self.average(np.concatenate([state, taken], axis=2))
+        limit = self.described["residual_range"]
+        rest = np.clip(rest, -limit, limit)
+        crossed = (taken[..., :, None] * rest[..., None, :]).reshape(*actions.shape, -1)
+        output = self.network(np.concatenate([state, taken, rest, crossed], axis=2))
+        size = output.shape[2] // 2
+        precision = np.exp(np.clip(output[..., size:], *self.described["log_precision_range"]))
+        return precision * output[..., :size], precision
+
+
+def posterior(weighted: Any, precision: Any) -> tuple[Any, Any]:
+    """Mean and log-variance from summed evidence and the prior N(0, I)."""
+    return weighted / (1 + precision), -np.log1p(precision)
 
 
 def _sigmoid(x: Any) -> Any:
@@ -530,8 +612,12 @@ def novelty(agent: Agent, observations: Any, actions: Any, mean: Any, log_var: A
     read = np.concatenate([repeated[0], repeated[1], latent, crossed], axis=1)
     output = Layers(weights, f"{name}.decoder.network")(read).astype(np.float64)
     dim = state.shape[1]
+    mean_change = output[:, :dim]
+    if described["decoder"].get("average"):
+        known = np.concatenate(repeated[:2], axis=1)
+        mean_change = mean_change + Layers(weights, f"{name}.decoder.average")(known)
     spread = np.clip(output[:, dim:], *described["decoder"]["log_var_range"])
-    errors = (repeated[2] - output[:, :dim]) ** 2 * np.exp(-spread) + spread + LOG_TWO_PI
+    errors = (repeated[2] - mean_change) ** 2 * np.exp(-spread) + spread + LOG_TWO_PI
     likelihood = -0.5 * errors.sum() / (2 * size)
     if described["prior"] == "normal":
         squares = mean[0].astype(np.float64) ** 2

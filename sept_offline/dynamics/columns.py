@@ -51,6 +51,10 @@ class Columns:
             steps.observations.max(axis=0).astype(np.float32),
         )
 
+    def first(self, count: int) -> Columns:
+        """What is known of the first `count` columns."""
+        return Columns(*(getattr(self, each.name)[:count] for each in fields(self)))
+
     def to_arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
         """All columns, each under a name that starts with `prefix`."""
         return {f"{prefix}.{each.name}": getattr(self, each.name) for each in fields(self)}

@@ -13,9 +13,10 @@ from sept_offline.dynamics.config import DynamicsConfig
 from sept_offline.dynamics.energy import alpha_energy, log_ratio
 from sept_offline.dynamics.network import Dynamics, draw
 from sept_offline.latent.arrays import StepsLike
-from sept_offline.latent.instance import Balanced, Posteriors
+from sept_offline.latent.balanced import Balanced
 from sept_offline.latent.loop import Loop
 from sept_offline.latent.networks import Gaussian
+from sept_offline.latent.posteriors import Posteriors
 from sept_offline.latent.training import annealed, check_finite, set_rate
 from sept_offline.seeding import torch_generator
 from sept_offline.threads import one_thread

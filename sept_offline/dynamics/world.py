@@ -12,11 +12,13 @@ from sept_offline.agent import Agent
 from sept_offline.dynamics.columns import Columns, Reader
 from sept_offline.dynamics.network import LOG_NOISE, Outcome
 from sept_offline.latent.arrays import Doubles, Floats, Integers, StepsLike
-from sept_offline.latent.instance import Balanced, Posteriors
+from sept_offline.latent.balanced import Balanced
 from sept_offline.latent.loop import Loop
 from sept_offline.latent.networks import kl_standard, log_normal, sample
+from sept_offline.latent.posteriors import Posteriors
 from sept_offline.latent.training import annealed, check_finite, initialise, perceptron, set_rate
 from sept_offline.seeding import integer, torch_generator
+from sept_offline.stacking import Stack
 from sept_offline.threads import one_thread
 
 HIDDEN = (128, 128)
@@ -27,17 +29,31 @@ BATCH = 512
 
 
 class World(nn.Module):
-    """p(s′ − s | s, a, w), a diagonal Gaussian; w describes the instance."""
+    """p(o′ − o | s, a, w), a diagonal Gaussian; w describes the instance.
 
-    def __init__(self, reader: Reader, num_actions: int, rng: torch.Generator) -> None:
+    s `[m]` is a stacked row and o `[d]` the present observation in it; without a stack both are
+    the same. reader is of s, newest of o.
+    """
+
+    def __init__(
+        self,
+        columns: Columns,
+        num_actions: int,
+        rng: torch.Generator,
+        stack: Stack | None = None,
+        hidden: tuple[int, ...] = HIDDEN,
+    ) -> None:
         super().__init__()
-        self.reader, self.num_actions = reader, num_actions
-        inputs = reader.features_dim + num_actions + DIM + num_actions * DIM
-        self.body = perceptron(inputs, HIDDEN, 2 * reader.width)
+        self.num_actions, self.stack = num_actions, stack
+        self.reader = self.newest = Reader(columns)
+        if stack is not None:
+            self.newest = Reader(columns.first(stack.dim))
+        inputs = self.reader.features_dim + num_actions + DIM + num_actions * DIM
+        self.body = perceptron(inputs, hidden, 2 * self.newest.width)
         initialise(self.body, rng)
 
     def predict(self, states: Tensor, actions: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean and log-variance of the standardised change, [B, d] each."""
+        """Mean and log-variance of the standardised change of the observation, [B, d] each."""
         chosen = nn.functional.one_hot(actions, self.num_actions).float()
         crossed = (chosen.unsqueeze(2) * w.unsqueeze(1)).flatten(1)
         known = self.reader.features(states)
@@ -45,13 +61,24 @@ class World(nn.Module):
         return mean, log_variance.clamp(*LOG_NOISE)
 
     def step(self, states: Tensor, actions: Tensor, w: Tensor, noise: Tensor) -> Tensor:
-        """The states after one step, [B, d]; `noise[B, d]` is standard normal."""
+        """The states after one step, [B, m]; `noise[B, d]` is standard normal."""
         mean, log_variance = self.predict(states, actions, w)
-        return self.reader.after(states, mean + torch.exp(0.5 * log_variance) * noise)
+        present = states[:, : self.newest.width]
+        after = self.newest.after(present, mean + torch.exp(0.5 * log_variance) * noise)
+        if self.stack is None:
+            return after
+        # Only the observation is predicted: all else in the row is known.
+        rows = states.clone().numpy()
+        self.stack.took(rows, actions.numpy())
+        self.stack.see(rows, after.numpy())
+        return torch.from_numpy(rows)
 
 
 class WorldStage(Loop):
-    """Fits a world and a posterior of w for every instance to all logged transitions."""
+    """Fits a world and a posterior of w for every instance to all logged transitions.
+
+    stack: how the rows of `steps` are stacked, if they are.
+    """
 
     def __init__(
         self,
@@ -62,11 +89,14 @@ class WorldStage(Loop):
         *,
         num_actions: int,
         num_instances: int,
+        stack: Stack | None = None,
+        hidden: tuple[int, ...] = HIDDEN,
+        batch: int = BATCH,
     ) -> None:
         super().__init__("world", updates)
         rng = torch_generator(seed, "world", "initialise")
-        reader = Reader(columns)
-        self.world = World(reader, num_actions, rng)
+        self.world = World(columns, num_actions, rng, stack, hidden)
+        self._batch = batch
         self.posteriors = Posteriors(num_instances, DIM, 0.05, rng)
         self.rng = torch_generator(seed, "world", "train")
         groups: list[dict[str, Any]] = [
@@ -76,7 +106,8 @@ class WorldStage(Loop):
         self.optimiser = torch.optim.Adam(groups, lr=RATES[0], fused=True)
         self._before = torch.from_numpy(steps.observations[steps.row])
         after = torch.from_numpy(steps.observations[steps.row + 1])
-        self._change = reader.change(self._before, after)
+        newest = self.world.newest
+        self._change = newest.change(self._before[:, : newest.width], after[:, : newest.width])
         self._actions = torch.from_numpy(steps.actions.astype(np.int64))
         self._instance = torch.from_numpy(steps.instance.astype(np.int64))
         self._rows = Balanced(steps.instance)
@@ -90,13 +121,28 @@ class WorldStage(Loop):
         check_finite(metrics, self.name, self.done)
         return metrics
 
+    def predictions(self, steps: StepsLike) -> tuple[Floats, Floats]:
+        """The standardised change of every step, and what is predicted of it, [N, d] each.
+
+        `steps` are of instances that the world knows, stacked as those it learned from.
+        """
+        newest = self.world.newest
+        before = torch.from_numpy(steps.observations[steps.row])
+        after = torch.from_numpy(steps.observations[steps.row + 1][:, : newest.width])
+        w = self.posteriors.mean[torch.from_numpy(steps.instance.astype(np.int64))]
+        with one_thread(), torch.no_grad():
+            actions = torch.from_numpy(steps.actions.astype(np.int64))
+            mean, _ = self.world.predict(before, actions, w)
+            change = newest.change(before[:, : newest.width], after)
+        return change.numpy(), mean.numpy()
+
     def _update(self) -> Tensor:
-        rows = self._rows.draw(BATCH, self.rng)
+        rows = self._rows.draw(self._batch, self.rng)
         instance = self._instance[rows]
         q = (self.posteriors.mean[instance], self.posteriors.log_variance[instance])
         w = sample(q, self.rng)
         mean, log_variance = self.world.predict(self._before[rows], self._actions[rows], w)
-        varies = self.world.reader.varies
+        varies = self.world.newest.varies
         # A column that never changes has nothing to say.
         change = torch.where(varies > 0, self._change[rows], mean.detach())
         likelihood = log_normal(change, mean, log_variance).mean()
@@ -120,8 +166,9 @@ def roll_out(
     horizon: int,
     seed: int,
 ) -> Doubles:
-    """What `agent` earns in one episode from each of `starts[n, d]`, [n].
+    """What `agent` earns in one episode from each of `starts[n, m]`, [n].
 
+    The agent observes what the world predicts, or the whole stacked row if it is for such rows.
     instance `[n]`: whose dynamics each episode has. The same seed gives every agent the same noise.
     """
     count = len(starts)
@@ -131,11 +178,12 @@ def roll_out(
     states = torch.from_numpy(np.array(starts, dtype=np.float32))
     active = np.ones(count, dtype=bool)
     earned = np.zeros(count)
+    observed, predicted = agent.spaces.observation_dim, stage.world.newest.width
     with one_thread(), torch.no_grad():
         for _ in range(horizon):
-            chosen = episodes.act(states.numpy(), active)
+            chosen = episodes.act(states.numpy()[:, :observed], active)
             actions = torch.from_numpy(np.maximum(chosen, 0))
-            noise = torch.randn(states.shape, generator=rng)
+            noise = torch.randn((count, predicted), generator=rng)
             after = stage.world.step(states, actions, w, noise)
             rewards, ended = outcome.predict(states, actions, after)
             earned[active] += rewards.double().numpy()[active]

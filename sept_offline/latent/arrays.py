@@ -63,6 +63,15 @@ class StepsLike(Protocol):
         ...
 
 
+class TimedStepsLike(StepsLike, Protocol):
+    """The same, with the place of each step in its episode."""
+
+    @property
+    def time(self) -> Integers:
+        """[N], 0 at an episode's first step; the steps of an episode stand in a row."""
+        ...
+
+
 @dataclass(frozen=True)
 class Scaling:
     """Mean and scale of one kind of feature, fitted on training data.

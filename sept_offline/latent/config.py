@@ -8,37 +8,46 @@ from typing import Literal
 from sept_offline.config import check_range
 from sept_offline.errors import ConfigError
 
-Objective = Literal["instance", "segment"]
+Objective = Literal["transitions", "segment"]
 
 
 @dataclass(frozen=True)
 class LatentConfig:
-    """How the latent is learned; the defaults are those of the instance objective."""
+    """How the latent is learned; the defaults are those of the transitions objective."""
 
-    objective: Objective = "instance"
-    """`instance`: one latent an instance and an encoder for it; `segment`: the paper's VAE."""
+    objective: Objective = "transitions"
+    """`transitions`: evidence of single transitions, added up; `segment`: the paper's VAE."""
+    refine: bool = True
+    """Whether the latent is refined with every step (transitions objective), or read once, from the
+    first `probe_steps` steps."""
+    refine_steps: int = 64
+    """Steps after which it is refined no more."""
     dim: int = 2
     """Numbers in a latent."""
-    updates: int = 1500
+    updates: int = 2000
     """Gradient steps in all."""
     learning_rate: float = 2e-3
-    """Of Adam, at first."""
+    """Initial learning rate of Adam."""
     learning_rate_end: float = 1e-4
     """The rate falls to this along half a cosine; equal to `learning_rate`, it is constant."""
     beta: float = 1.0
     """Weight of the latent's cost, the KL to N(0, I)."""
+    context: int = 64
+    """Steps of the longest context that is learned from (transitions objective)."""
+    contexts: int = 64
+    """Contexts per minibatch (transitions objective)."""
     transitions: int = 512
-    """Transitions a minibatch (instance objective)."""
+    """Transitions per minibatch (transitions objective), or windows (`dynasept`)."""
     segments: int = 128
-    """Segments a minibatch."""
+    """Segments per minibatch (segment objective)."""
     hidden: int = 128
-    """Width of the two hidden layers of encoder and decoder (instance objective)."""
+    """Width of the two hidden layers of each network (transitions objective, `dynasept`)."""
     initial_spread: float = 0.05
-    """Standard deviation of the instances' first means and of their first posteriors."""
+    """Standard deviation of the instances' first means, and of the first posteriors."""
     posterior_factor: float = 5.0
-    """The instances' posteriors learn so much faster than the networks (instance objective)."""
+    """How many times faster the instances' posteriors learn than the networks."""
     through: float = 1.0
-    """Weight of a fourth term, the decoder's loss with z from the encoder (instance objective)."""
+    """Weight of the decoder's loss with z from the encoder (transitions objective)."""
     entropy: float = 1.0
     """Weight of −H(q) (segment objective)."""
     encoder_units: int = 300
@@ -52,6 +61,9 @@ class LatentConfig:
         counts = (
             "dim",
             "updates",
+            "refine_steps",
+            "context",
+            "contexts",
             "transitions",
             "segments",
             "hidden",
@@ -63,7 +75,7 @@ class LatentConfig:
         positive = ("learning_rate", "learning_rate_end", "initial_spread", "posterior_factor")
         check_range(self, positive, "latent", above=0)
         check_range(self, ("beta", "entropy", "through"), "latent", least=0)
-        if self.objective not in ("instance", "segment"):
+        if self.objective not in ("transitions", "segment"):
             raise ConfigError(
-                f"latent.objective is {self.objective!r}; expected 'instance' or 'segment'."
+                f"latent.objective is {self.objective!r}; expected 'transitions' or 'segment'."
             )

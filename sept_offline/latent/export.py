@@ -7,13 +7,16 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from sept_offline.agent.decoder import TransitionDecoder
-from sept_offline.agent.encoder import FlatEncoder, LstmEncoder, LstmWeights
+from sept_offline.agent.encoder import FlatEncoder, LstmEncoder, LstmWeights, TransitionEncoder
 from sept_offline.agent.networks import MLP, Standardiser
 from sept_offline.latent.networks import (
+    LOG_PRECISION,
     LOG_VARIANCE,
     POSTERIOR_LOG_VARIANCE,
-    InstanceNetwork,
+    RESIDUAL,
     SegmentNetwork,
+    TransitionNetwork,
+    WindowNetwork,
 )
 from sept_offline.latent.training import layers_of
 
@@ -34,8 +37,8 @@ def _standardiser(network: nn.Module, name: str) -> Standardiser:
     )
 
 
-def flat_encoder(network: InstanceNetwork) -> FlatEncoder:
-    """The encoder of the instance objective.
+def flat_encoder(network: WindowNetwork) -> FlatEncoder:
+    """The encoder of the window objective.
 
     Reading each step alike and averaging is a flat network whose first layers are block-diagonal,
     one block a step; the average is folded into the first pooled layer.
@@ -57,8 +60,8 @@ def flat_encoder(network: InstanceNetwork) -> FlatEncoder:
     )
 
 
-def transition_decoder(network: InstanceNetwork) -> TransitionDecoder:
-    """The decoder of the instance objective."""
+def transition_decoder(network: WindowNetwork) -> TransitionDecoder:
+    """The decoder of the window objective."""
     *layers, (weight, bias) = [(array(w), array(b)) for w, b in layers_of(network.decoder)]
     varies = array(network.get_buffer("varies"))
     return TransitionDecoder(
@@ -68,6 +71,57 @@ def transition_decoder(network: InstanceNetwork) -> TransitionDecoder:
         num_actions=network.num_actions,
         latent_dim=network.dim,
         log_var_range=LOG_VARIANCE,
+    )
+
+
+NEVER = 1e30
+"""The unit of a column that never changes: whatever it does is next to nothing."""
+
+
+def _masked(network: nn.Sequential, factor: NDArray[np.float32]) -> MLP:
+    """The same network in NumPy, its outputs multiplied by `factor`."""
+    *layers, (weight, bias) = [(array(w), array(b)) for w, b in layers_of(network)]
+    return MLP([*layers, (weight * factor[:, None], bias * factor)])
+
+
+def _residual_parts(network: TransitionNetwork) -> tuple[MLP, Standardiser, Standardiser]:
+    """The average model and the scalers of states and changes, in units of what it leaves."""
+    rest, per_change = array(network.get_buffer("rest")), array(network.get_buffer("per_change"))
+    varies = array(network.get_buffer("varies"))
+    unit = np.where(varies > 0, rest / np.maximum(per_change, 1 / NEVER), NEVER)
+    return (
+        _masked(network.average, varies / rest),
+        _standardiser(network, "state"),
+        Standardiser(np.zeros_like(unit), unit),
+    )
+
+
+def transition_encoder(network: TransitionNetwork) -> TransitionEncoder:
+    """The encoder of the transitions objective."""
+    average, state, change = _residual_parts(network)
+    return TransitionEncoder(
+        average,
+        perceptron_to_numpy(network.encoder),
+        state,
+        change,
+        num_actions=network.num_actions,
+        steps=network.steps,
+        residual_range=RESIDUAL,
+        log_precision_range=LOG_PRECISION,
+    )
+
+
+def residual_decoder(network: TransitionNetwork) -> TransitionDecoder:
+    """The decoder of the transitions objective."""
+    average, state, change = _residual_parts(network)
+    return TransitionDecoder(
+        _masked(network.decoder, np.tile(array(network.get_buffer("varies")), 2)),
+        state,
+        change,
+        num_actions=network.num_actions,
+        latent_dim=network.dim,
+        log_var_range=LOG_VARIANCE,
+        average=average,
     )
 
 

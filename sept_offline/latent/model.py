@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from sept_offline.agent.decoder import TransitionDecoder
-from sept_offline.agent.encoder import FlatEncoder, LstmEncoder
-from sept_offline.latent.arrays import Doubles, Floats, SegmentsLike
-from sept_offline.latent.export import flat_encoder, lstm_encoder, transition_decoder
+from sept_offline.agent.encoder import AnyEncoder
+from sept_offline.latent.arrays import Doubles, Floats, Integers, SegmentsLike
+from sept_offline.latent.export import (
+    flat_encoder,
+    lstm_encoder,
+    residual_decoder,
+    transition_decoder,
+    transition_encoder,
+)
 from sept_offline.latent.networks import (
-    InstanceNetwork,
     SegmentNetwork,
+    TransitionNetwork,
+    WindowNetwork,
     kl_standard,
     log_normal,
 )
@@ -34,7 +42,7 @@ class LatentModel:
     posterior of each training instance (zeros where one had no data).
     """
 
-    network: InstanceNetwork | SegmentNetwork
+    network: TransitionNetwork | WindowNetwork | SegmentNetwork
     instance_mean: Floats
     instance_log_variance: Floats
 
@@ -48,23 +56,41 @@ class LatentModel:
         """T, the steps of a segment."""
         return self.network.steps
 
+    def reading(self, steps: int) -> LatentModel:
+        """The same for segments of another length, where single transitions are read."""
+        if not isinstance(self.network, TransitionNetwork):
+            return self
+        network = copy.copy(self.network)
+        network.steps = steps
+        return replace(self, network=network)
+
     @property
-    def encoder(self) -> FlatEncoder | LstmEncoder:
+    def encoder(self) -> AnyEncoder:
         """q(z|segment) in NumPy, for the agent."""
-        if isinstance(self.network, InstanceNetwork):
+        if isinstance(self.network, TransitionNetwork):
+            return transition_encoder(self.network)
+        if isinstance(self.network, WindowNetwork):
             return flat_encoder(self.network)
         return lstm_encoder(self.network)
 
     @property
     def decoder(self) -> TransitionDecoder | None:
         """p(s′−s|s, a, z) in NumPy, for novelty; the paper's LSTM decoder has no such form."""
-        if isinstance(self.network, InstanceNetwork):
+        if isinstance(self.network, TransitionNetwork):
+            return residual_decoder(self.network)
+        if isinstance(self.network, WindowNetwork):
             return transition_decoder(self.network)
         return None
 
     def encode(self, segments: SegmentsLike) -> tuple[Floats, Floats]:
         """Mean and log-variance of q(z|segment), [N, k] each."""
-        parts = self._batches(segments, lambda o, a: torch.stack(self.network.encode(o, a)), dim=1)
+        return self.encode_arrays(segments.observations, segments.actions)
+
+    def encode_arrays(self, observations: Floats, actions: Integers) -> tuple[Floats, Floats]:
+        """The same of `observations[N, T+1, d]` and `actions[N, T]`."""
+        parts = self._batches(
+            observations, actions, lambda o, a: torch.stack(self.network.encode(o, a)), dim=1
+        )
         return parts[0].numpy(), parts[1].numpy()
 
     def elbo(self, segments: SegmentsLike, draws: int = DRAWS) -> Doubles:
@@ -85,7 +111,7 @@ class LatentModel:
                 total += self.network.log_prob(observations, actions, z).double()
             return total / len(noise) - kl_standard(q).double()
 
-        return self._batches(segments, value, dim=0).numpy()
+        return self._batches(segments.observations, segments.actions, value, dim=0).numpy()
 
     def information(self, segments: SegmentsLike) -> Doubles:
         """log q(m_i|segment), m_i the mean of the segment's own instance, [N]."""
@@ -94,13 +120,17 @@ class LatentModel:
         return log_normal(own, mean, log_variance).double().numpy()
 
     def _batches(
-        self, segments: SegmentsLike, function: Callable[[Tensor, Tensor], Tensor], dim: int
+        self,
+        observations: Floats,
+        actions: Integers,
+        function: Callable[[Tensor, Tensor], Tensor],
+        dim: int,
     ) -> Tensor:
-        observations = torch.from_numpy(np.ascontiguousarray(segments.observations))
-        actions = torch.from_numpy(segments.actions.astype(np.int64))
+        seen = torch.from_numpy(np.ascontiguousarray(observations))
+        taken = torch.from_numpy(actions.astype(np.int64))
         with one_thread(), torch.no_grad():
             parts = [
-                function(observations[i : i + BATCH], actions[i : i + BATCH])
+                function(seen[i : i + BATCH], taken[i : i + BATCH])
                 for i in range(0, max(len(actions), 1), BATCH)
             ]
         return torch.cat(parts, dim=dim)

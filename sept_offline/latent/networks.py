@@ -1,4 +1,4 @@
-"""The torch networks of the latent: flat encoder, transition decoder, and the paper's LSTMs."""
+"""The torch networks of the latent: of single transitions, of windows, and the paper's LSTMs."""
 
 from __future__ import annotations
 
@@ -18,6 +18,11 @@ LOG_VARIANCE = (-10.0, 4.0)
 their own, and a density without one grows for ever."""
 POSTERIOR_LOG_VARIANCE = (-12.0, 4.0)
 """Bounds of an encoder's log-variance."""
+
+LOG_PRECISION = (-10.0, 8.0)
+"""Bounds of the log-precision of one transition's evidence."""
+RESIDUAL = 10.0
+"""A transition's residual counts as evidence up to this size."""
 
 Gaussian = tuple[Tensor, Tensor]
 """Mean and log-variance of independent normals."""
@@ -79,12 +84,12 @@ class _Scaled(nn.Module):
         return (values - mean) / scale
 
 
-class InstanceNetwork(_Scaled):
-    """The segment encoder and the transition decoder of the instance objective.
+class WindowNetwork(_Scaled):
+    """The window encoder and the transition decoder of the window objective.
 
     Given z the dynamics are Markov, so a segment is a set of transitions: `each` reads them one by
-    one, alike at every time, and `pooled` their mean. Sharing is what keeps the encoder from
-    learning few segments by heart.
+    one, in the same way at every time, and `pooled` their mean. Sharing keeps the encoder from
+    overfitting few segments.
 
     Scalings, all over [d]: `segment_state` and `segment_change` (first steps, which are more alike
     than all the rest), `state` and `change` (all transitions). varies[d]: a feature that never
@@ -151,6 +156,98 @@ class InstanceNetwork(_Scaled):
         repeated = z.unsqueeze(1).expand(-1, self.steps, -1)
         mean, log_variance = self.predict(self.scaled("state", before), chosen, repeated)
         return log_normal(change, mean, log_variance).sum(-1)
+
+
+class TransitionNetwork(_Scaled):
+    """The average model, the transition encoder and the decoder of the transitions objective.
+
+    state: scaling of the states, over [d]; change_scale[d]: unit of each column's change, 0 for a
+    column that never changes, which is left out. Changes are read as what the average model leaves
+    of them, in units of `rest[d]`, the size of what it leaves. steps: T, how many first steps
+    `encode` and `log_prob` read.
+    """
+
+    def __init__(
+        self,
+        steps: int,
+        num_actions: int,
+        dim: int,
+        hidden: int,
+        state: Scaling,
+        change_scale: NDArray[np.float32],
+        rng: torch.Generator,
+    ) -> None:
+        super().__init__()
+        width = len(state.mean)
+        self.steps, self.num_actions, self.dim, self.width = steps, num_actions, dim, width
+        self.keep("state", state)
+        scale = torch.from_numpy(change_scale)
+        self.register_buffer("varies", (scale > 0).float())
+        self.register_buffer("per_change", torch.where(scale > 0, 1 / scale.clamp(min=1e-30), 0.0))
+        self.register_buffer("rest", torch.zeros(width))
+        self.average = perceptron(width + num_actions, (hidden, hidden), width)
+        self.encoder = perceptron(
+            2 * width + num_actions + num_actions * width, (hidden, hidden), 2 * dim
+        )
+        self.decoder = perceptron(
+            width + num_actions + dim + num_actions * dim, (hidden, hidden), 2 * width
+        )
+        initialise(self, rng)
+
+    def one_hot(self, actions: Tensor) -> Tensor:
+        """[...] to [..., A]."""
+        return nn.functional.one_hot(actions, self.num_actions).float()
+
+    def left(self, states: Tensor, chosen: Tensor, changes: Tensor) -> Tensor:
+        """What the average model leaves of raw `changes[..., d]`, in units of the changes."""
+        guess: Tensor = self.average(torch.cat((states, chosen), dim=-1))
+        return changes * self.get_buffer("per_change") - guess * self.get_buffer("varies")
+
+    def residual(self, states: Tensor, chosen: Tensor, changes: Tensor) -> Tensor:
+        """The same in units of what it leaves: ρ."""
+        return self.left(states, chosen, changes) / self.get_buffer("rest")
+
+    def evidence(self, states: Tensor, chosen: Tensor, residual: Tensor) -> Tensor:
+        """[..., 2k]: λm and λ of each transition."""
+        seen = residual.clamp(-RESIDUAL, RESIDUAL)
+        inputs = torch.cat((states, chosen, seen, outer(chosen, seen)), dim=-1)
+        mean, raw = self.encoder(inputs).chunk(2, dim=-1)
+        precision = torch.exp(raw.clamp(*LOG_PRECISION))
+        return torch.cat((precision * mean, precision), dim=-1)
+
+    def predict(self, states: Tensor, chosen: Tensor, z: Tensor) -> Gaussian:
+        """p(ρ | s, a, z) from standardised states and one-hot actions."""
+        inputs = torch.cat((states, chosen, z, outer(chosen, z)), dim=-1)
+        varies = self.get_buffer("varies").repeat(2)
+        return bounded(varies * self.decoder(inputs), LOG_VARIANCE)
+
+    def read(self, before: Tensor, actions: Tensor, after: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Standardised states, one-hot actions and ρ of raw transitions, [..., d] and [...]."""
+        states, chosen = self.scaled("state", before), self.one_hot(actions)
+        return states, chosen, self.residual(states, chosen, after - before)
+
+    def evidence_of(self, before: Tensor, actions: Tensor, after: Tensor) -> Tensor:
+        """[..., 2k]: λm and λ of raw transitions."""
+        return self.evidence(*self.read(before, actions, after))
+
+    def encode(self, observations: Tensor, actions: Tensor) -> Gaussian:
+        """See LatentNetwork; what follows the first T steps is not looked at."""
+        steps = self.steps
+        seen = observations[:, : steps + 1]
+        return posterior(self.evidence_of(seen[:, :-1], actions[:, :steps], seen[:, 1:]).sum(1))
+
+    def log_prob(self, observations: Tensor, actions: Tensor, z: Tensor) -> Tensor:
+        """Σ_t log p(ρ_t | s_t, a_t, z), [n]."""
+        seen = observations[:, : self.steps + 1]
+        states, chosen, residual = self.read(seen[:, :-1], actions[:, : self.steps], seen[:, 1:])
+        repeated = z.unsqueeze(1).expand(-1, self.steps, -1)
+        return log_normal(residual, *self.predict(states, chosen, repeated)).sum(-1)
+
+
+def posterior(evidence: Tensor) -> Gaussian:
+    """q(z) from summed evidence [..., 2k] and the prior N(0, I)."""
+    weighted, precision = evidence.chunk(2, dim=-1)
+    return weighted / (1 + precision), -torch.log1p(precision)
 
 
 class SegmentNetwork(_Scaled):

@@ -19,12 +19,18 @@ from torch import Tensor, nn
 
 from sept_offline.data.records import Steps
 from sept_offline.errors import DataError
-from sept_offline.latent.arrays import check_segments, fit_scaling, varying
+from sept_offline.latent.arrays import (
+    Scaling,
+    SegmentsLike,
+    check_segments,
+    fit_scaling,
+    varying,
+)
+from sept_offline.latent.balanced import Balanced
 from sept_offline.latent.config import LatentConfig
-from sept_offline.latent.instance import Balanced, segment_scalings
 from sept_offline.latent.loop import Loop
 from sept_offline.latent.model import LatentModel
-from sept_offline.latent.networks import InstanceNetwork, kl_standard, log_normal, sample
+from sept_offline.latent.networks import WindowNetwork, kl_standard, log_normal, sample
 from sept_offline.latent.training import annealed, check_finite, set_rate
 from sept_offline.latent.windows import Windows
 from sept_offline.seeding import torch_generator
@@ -65,7 +71,7 @@ class WindowLatentStage(Loop):
             "change": fit_scaling(change),
             **segment_scalings(windows),
         }
-        self.network = InstanceNetwork(
+        self.network = WindowNetwork(
             self._length,
             num_actions,
             config.dim,
@@ -130,3 +136,14 @@ class WindowLatentStage(Loop):
         """The fitted latent; an instance has no posterior of its own."""
         nothing = np.zeros((self.num_instances, self.config.dim), dtype=np.float32)
         return LatentModel(self.network, nothing, nothing)
+
+
+def segment_scalings(segments: SegmentsLike) -> dict[str, Scaling]:
+    """Scalings of the first steps' states and changes, [d] each."""
+    length, width = segments.actions.shape[1], segments.observations.shape[-1]
+    before = segments.observations[:, :length]
+    change = segments.observations[:, 1 : length + 1] - before
+    return {
+        "segment_state": fit_scaling(before.reshape(-1, width)),
+        "segment_change": fit_scaling(change.reshape(-1, width)),
+    }

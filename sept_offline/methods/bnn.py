@@ -56,4 +56,5 @@ BNN = Method(
     _stages,
     "A Bayesian model; the policy learns in fictional episodes during the test.",
     judged=False,
+    stacks=False,
 )

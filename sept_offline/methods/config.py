@@ -17,7 +17,10 @@ from sept_offline.errors import ConfigError
 from sept_offline.family import suggest
 from sept_offline.latent import LatentConfig
 from sept_offline.probe import ProbeConfig
+from sept_offline.stacking import LONGEST
 
+LEAST_DIM = 5
+"""Columns of a latent, at least, where neither a preset nor a setting says how many."""
 PRESETS = ("default", "paper")
 
 
@@ -60,6 +63,9 @@ class FitConfig:
 
     probe_steps: int
     """T_p, the steps of a segment."""
+    stack: int = 0
+    """Observations that an agent reads side by side: the present one and the last ones, with the
+    actions between them; 1 is the present one alone, 0 leaves the choice to the logs."""
     held_out: float = 0.2
     """Share of each instance's episodes kept from the latent, to judge it and for novelty."""
     novelty_prior: Literal["normal", "instances"] = "normal"
@@ -94,6 +100,7 @@ class FitConfig:
     def __post_init__(self) -> None:
         """Refuse what cannot work, by name."""
         check_range(self, ("probe_steps", "history_steps"), least=1)
+        check_range(self, ("stack",), least=0, most=LONGEST)
         check_range(self, ("oracle_noise",), least=0)
         check_range(self, ("held_out",), above=0, most=0.5)
 
@@ -123,7 +130,8 @@ def resolve_config(
     if metadata.probe_steps:
         said["probe_steps"] = metadata.probe_steps
     if "latent_dim" in metadata.extra:
-        said["latent"] = {"dim": metadata.extra["latent_dim"]}
+        # Columns that are not needed cost little; a hidden factor without one is not found.
+        said["latent"] = {"dim": max(metadata.extra["latent_dim"], LEAST_DIM)}
     values = merge(said, preset_values(metadata.family, preset), *overrides)
     if "probe_steps" not in values:
         # with a number in its place first, so that this never hides a mistyped setting

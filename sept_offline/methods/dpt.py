@@ -72,4 +72,5 @@ DPT = Method(
     _stages,
     "A Bayesian model's latent, inferred as it acts, given to the policy.",
     judged=False,
+    stacks=False,
 )

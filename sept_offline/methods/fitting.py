@@ -31,10 +31,12 @@ from sept_offline.methods.run import RunDirectory
 from sept_offline.methods.sept import SEPT
 from sept_offline.methods.sept_np import SEPT_NP
 from sept_offline.methods.shared import check_data
+from sept_offline.methods.stacking import Choice, check_stack, choose_stack, observing_plainly
 from sept_offline.methods.totalvar import TOTALVAR
-from sept_offline.methods.trial import trial
+from sept_offline.methods.trial import chooses_probe, trial, with_or_without_probe
 from sept_offline.methods.verdict import Evidence, Interval, Values, reach
 from sept_offline.progress import Progress, Silent
+from sept_offline.stacking import Stack
 from sept_offline.stage import Stage
 from sept_offline.threads import one_thread
 from sept_offline.versions import versions
@@ -92,6 +94,7 @@ class Fitter:
         self.config = config
         if self.config.fallback != "none":
             _check_fallback(method, self.config)
+        check_stack(self.method, self.config)
         check_data(data, self.config.probe_steps if self.method.segments else 0)
         self.data = data if self.method.privileged else data.without_hidden()
         self.seed = seed
@@ -103,13 +106,14 @@ class Fitter:
         self._begun: tuple[Stages, Stage | Agent] | None = None
         self._number = 0
         self._values: Values | None = None
+        self._stack: Stack | None = None
 
     def begin(self) -> None:
         """Make the first stage: a method that cannot begin refuses here, with nothing trained."""
-        self._begun = self._first()
+        self._begun = self._first(self.config.stack or 1)
 
-    def _first(self) -> tuple[Stages, Stage | Agent]:
-        stages = self.method.stages(self.data, self.config, self.seed)
+    def _first(self, stack: int) -> tuple[Stages, Stage | Agent]:
+        stages = self.method.stages(self.data.stacked(stack), self.config, self.seed)
         return stages, _next(stages)
 
     def end_stage(self) -> None:
@@ -117,23 +121,48 @@ class Fitter:
         self._ended = True
 
     def __iter__(self) -> Iterator[Epoch]:
-        stages, stage = self._begun or self._first()
-        self._begun, self._number = None, 0
+        begun, self._begun, self._number = self._begun, None, 0
+        length, choice = self.config.stack or 1, None
+        if not self.config.stack and self.method.stacks:
+            choice = yield from self._choose_stack()
+            length = choice.chosen
+        self._stack = None
+        if length > 1:
+            self._stack = Stack(length, self.data.observation_dim, self.data.num_actions)
+        if begun is None or length != (self.config.stack or 1):
+            begun = self._first(length)
+        stages, stage = begun
         while not isinstance(stage, Agent):
             yield from self._train(stage)
             stage = _next(stages)
         facts: dict[str, Any] = {"fitted_on": fitted_on(self.data)}
         if self.config.verdict and self.method.judged:
-            facts |= yield from self._judge(stage)
+            stage, verdict = yield from self._judge(stage)
+            facts |= verdict
+        if choice is not None:
+            facts["stack"] = choice.summary()
         if self.held_out is not None:
             facts["held_out"] = self.held_out
         named = self.data.metadata.extra.get("family_object")
         if named is not None:
             facts["family_object"] = named
         seen = np.sort(episode_digests(self.data))
-        self.agent = replace(stage, record=stage.record | facts, learned_from=seen)
+        plain = observing_plainly(stage, self._stack)
+        self.agent = replace(plain, record=stage.record | facts, learned_from=seen)
         if self.run is not None:
             self.run.finish(self.agent)
+
+    def _choose_stack(self) -> Generator[Epoch, None, Choice]:
+        """Compare what the present observation and the last ones predict."""
+        stages = choose_stack(self.data, self.config, self.seed)
+        try:
+            found = _next(stages)
+            while not isinstance(found, Choice):
+                yield from self._train(found)
+                found = _next(stages)
+            return found
+        except TrainingError as problem:
+            return Choice(1, f"The last steps could not be compared with the present: {problem}")
 
     def _train(self, stage: Stage) -> Generator[Epoch, None, None]:
         """Advance one stage to its end, from wherever a run left it."""
@@ -153,13 +182,14 @@ class Fitter:
             size = max(abs(stage.bound), stage.reward_size)
             self._values = Values(stage.max_q(), stage.bound, size)
 
-    def _judge(self, agent: Agent) -> Generator[Epoch, None, dict[str, Any]]:
-        """Reach a verdict on a fitted agent, for its record."""
+    def _judge(self, agent: Agent) -> Generator[Epoch, None, tuple[Agent, dict[str, Any]]]:
+        """Reach a verdict on a fitted agent, for its record; its probe goes if it does not pay."""
         separation = agent.record.get("separation")
         acts_as_avg = separation is not None and isinstance(agent.context, NoContext)
         evidence = Evidence()
         if not acts_as_avg:
-            stages = trial(self.method, self.data, self.config, self.seed, agent)
+            data = self.data if self._stack is None else self.data.stacked(self._stack.length)
+            stages = trial(self.method, data, self.config, self.seed, agent, self._stack)
             try:
                 found = _next(stages)
                 while not isinstance(found, Evidence):
@@ -176,7 +206,10 @@ class Fitter:
                 acts_as_avg=acts_as_avg,
             )
         evidence = replace(evidence, values=self._values)
-        return {**reach(evidence).summary(), "evidence": asdict(evidence)}
+        facts = {**reach(evidence).summary(), "evidence": asdict(evidence)}
+        if chooses_probe(self.method, self.config):
+            agent = with_or_without_probe(agent, evidence.probe_gains)
+        return agent, facts
 
 
 Result = TypeVar("Result")

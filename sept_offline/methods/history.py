@@ -38,4 +38,6 @@ def _stages(data: Dataset, config: FitConfig, seed: int) -> Generator[Stage, Non
     return Agent("history", data.metadata.family or "", spaces_of(data), context, control)
 
 
-HISTORY = Method("history", _stages, "One policy on the last observations and actions.")
+HISTORY = Method(
+    "history", _stages, "One policy on the last observations and actions.", stacks=False
+)

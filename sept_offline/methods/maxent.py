@@ -14,7 +14,7 @@ from sept_offline.stage import Stage
 
 
 def _stages(data: Dataset, config: FitConfig, seed: int) -> Generator[Stage, None, Agent]:
-    probe = replace(config.probe, reward="negative-elbo")
+    probe = replace(config.probe, use="always", reward="negative-elbo")
     return (yield from probe_infer_control("maxent", data, replace(config, probe=probe), seed))
 
 

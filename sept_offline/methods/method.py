@@ -31,3 +31,7 @@ class Method:
     """Whether a fit ends with a verdict: its agents act quickly and need observations alone."""
     segments: bool = False
     """Whether it reads the first T_p steps of every episode, so that none may be shorter."""
+    stacks: bool = True
+    """Whether it learns from observations stacked with the last steps; if not, `stack` is 1."""
+    probe_optional: bool = False
+    """Whether `probe.use` may leave out its probe."""

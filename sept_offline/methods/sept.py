@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,17 +15,26 @@ from sept_offline.agent import (
     NetworkProbe,
     NoContext,
     Novelty,
+    RefinedContext,
     SegmentContext,
     segment_elbo,
 )
+from sept_offline.agent.encoder import TransitionEncoder
 from sept_offline.agent.networks import Standardiser
 from sept_offline.data import Dataset, Segments
-from sept_offline.latent import InstanceLatentStage, LatentModel, identify
+from sept_offline.errors import TrainingError
+from sept_offline.latent import (
+    LatentModel,
+    TransitionLatentStage,
+    context_latents,
+    identify,
+)
 from sept_offline.latent.separation import Separation, measure_separation
 from sept_offline.methods.config import FitConfig
 from sept_offline.methods.method import Method
 from sept_offline.methods.shared import control_stage, fallback_stage, spaces_of
 from sept_offline.probe import Behaviour, PaperLoopStage, ProbePolicy, ProbeStage, segment_rewards
+from sept_offline.probe.weights import balance
 from sept_offline.seeding import generator, integer
 from sept_offline.stage import Stage
 
@@ -37,13 +46,13 @@ NOVELTY_SAMPLE = 2000
 
 @dataclass(frozen=True)
 class Knowledge:
-    """A latent, a probe, and how likely each logged segment is under that probe.
+    """A latent, a probe if there is one, and how likely each logged segment is under it.
 
     weights `[N]`: self-normalised importance weights of all segments.
     """
 
     latent: LatentModel
-    probe: ProbePolicy
+    probe: ProbePolicy | None
     weights: NDArray[np.float64]
     record: dict[str, Any]
 
@@ -60,17 +69,20 @@ def probe_infer_control(
     segments = data.segments(config.probe_steps)
     fresh = np.isin(segments.episode, data.episode_index.number[held])
     fitted = data.select(~held)
+    refine = refines(config)
     if config.latent.objective == "segment":
         known = yield from learn_jointly(fitted, segments, fresh, config, seed)
     else:
         known = yield from learn_in_turn(fitted, segments, fresh, config, seed)
 
     separated = separation(known, segments, fresh, seed)
+    if refine and separated is not None:
+        separated = separation_in_time(separated, known, data, held, config, seed)
     record = known.record | identification(known.latent, segments, fresh)
     if separated is not None:
         informed = separated.better_than_chance
         record["separation"] = asdict(separated) | {"better_than_chance": informed}
-        if config.verdict and not informed and config.latent.objective == "instance":
+        if config.verdict and not informed and config.latent.objective != "segment":
             # Steps spent on a probe would be lost, and its latent noise: act as avg does.
             control = yield from control_stage(data, config.control, seed)
             return Agent(
@@ -81,23 +93,24 @@ def probe_infer_control(
                 control,
                 record=record,
             )
-    latent, _ = known.latent.encode(segments)
-    scaler = Standardiser.fit(latent)
+    read = read_contexts if refine else read_segments
+    seen = read(data, segments, known, config, seed)
+    scaler = Standardiser.fit(seen.latent)
     control = yield from control_stage(
         data,
         config.control,
         seed,
-        contexts=scaler(latent),
-        context_instance=segments.instance,
-        context_weights=known.weights,
+        contexts=scaler(seen.latent),
+        context_instance=seen.instance,
+        context_weights=seen.weights,
     )
     fallback = yield from fallback_stage(data, config, seed)
-    context = SegmentContext(
-        NetworkProbe(known.probe.standardiser, known.probe.network),
-        known.latent.encoder,
+    context = context_of(
+        known,
         scaler,
         novelty_of(known.latent, known.weights, segments, fresh, config, seed),
-        uncertainty_scale=1.0 if separated is None else separated.scale,
+        1.0 if separated is None else separated.scale,
+        config,
     )
     return Agent(
         name,
@@ -110,6 +123,73 @@ def probe_infer_control(
     )
 
 
+def refines(config: FitConfig) -> bool:
+    """Whether the agent refines its latent with every step."""
+    return config.latent.refine and config.latent.objective == "transitions"
+
+
+def probes(config: FitConfig) -> bool:
+    """Whether a probe is learned; whether it is kept may still depend on a trial of both."""
+    if not refines(config):
+        return True
+    return config.probe.use == "always" or (config.probe.use == "auto" and config.verdict)
+
+
+def context_of(
+    known: Knowledge,
+    scaler: Standardiser,
+    novelty: Novelty | None,
+    uncertainty_scale: float,
+    config: FitConfig,
+) -> SegmentContext | RefinedContext:
+    """How the agent comes by its latent: once, after the probe, or with every step."""
+    encoder, probe = known.latent.encoder, None
+    if known.probe is not None:
+        probe = NetworkProbe(known.probe.standardiser, known.probe.network)
+    if refines(config) and isinstance(encoder, TransitionEncoder):
+        steps = max(config.latent.refine_steps, config.probe_steps)
+        return RefinedContext(probe, encoder, scaler, novelty, uncertainty_scale, steps)
+    if probe is None:
+        raise TrainingError("A latent that is read once needs a probe to read it from.")
+    return SegmentContext(probe, encoder, scaler, novelty, uncertainty_scale)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """The latents that control is trained with.
+
+    latent `[S, k]`, instance `[S]`, weights `[S]`: how often each is drawn within its instance.
+    """
+
+    latent: NDArray[np.float32]
+    instance: NDArray[np.int64]
+    weights: NDArray[np.float64]
+
+
+def read_segments(
+    data: Dataset, segments: Segments, known: Knowledge, config: FitConfig, seed: int
+) -> Seen:
+    """Of the first T_p steps, as likely as the probe makes them."""
+    latent, _ = known.latent.encode(segments)
+    return Seen(latent, segments.instance, known.weights)
+
+
+def read_contexts(
+    data: Dataset, segments: Segments, known: Knowledge, config: FitConfig, seed: int
+) -> Seen:
+    """Of contexts of any length; those that begin with their episode as the probe makes them."""
+    steps = data.steps()
+    found = context_latents(known.latent, steps, config.latent.context, integer(seed, "contexts"))
+    # of each episode, its weight among those of its instance, 1 on average
+    counts = np.maximum(np.bincount(segments.instance), 1)
+    mean = np.bincount(segments.instance, weights=known.weights) / counts
+    likely = known.weights / np.maximum(mean[segments.instance], 1e-300)
+    order = np.argsort(segments.episode)
+    place = order[np.searchsorted(segments.episode[order], steps.episode[found.first])]
+    weights = np.where(found.begins, likely[place], 1.0)
+    return Seen(found.latent, found.instance, weights)
+
+
 def learn_in_turn(
     fitted: Dataset, segments: Segments, fresh: NDArray[np.bool_], config: FitConfig, seed: int
 ) -> Generator[Stage, None, Knowledge]:
@@ -118,7 +198,7 @@ def learn_in_turn(
     The latent sees the `fitted` episodes, the probe all `segments`; the `fresh` ones are those that
     the latent does not see.
     """
-    latent = InstanceLatentStage(
+    latent = TransitionLatentStage(
         fitted.steps(),
         fitted.segments(config.probe_steps),
         config.latent,
@@ -126,9 +206,13 @@ def learn_in_turn(
         num_actions=fitted.num_actions,
         num_instances=len(fitted.instances),
         held_out=pick(segments, fresh),
+        predicted=fitted.present_dim,
     )
     yield latent
     model = latent.result()
+    if not probes(config):
+        record = {"probe": "none, control acts from the first step", "probe_accepted": False}
+        return Knowledge(model, None, balance(segments.instance), record)
     rewards = segment_rewards(config.probe.reward, model, segments)
     probe = ProbeStage(
         segments, rewards, config.probe, integer(seed, "probe"), num_actions=fitted.num_actions
@@ -242,6 +326,31 @@ def separation(
     )
 
 
+def later_steps(data: Dataset, config: FitConfig) -> int:
+    """Steps by which a refined latent is judged: what three quarters of the episodes reach."""
+    reached = int(np.quantile(data.episode_index.length, 0.25))
+    return max(config.probe_steps, min(config.latent.refine_steps, reached))
+
+
+def separation_in_time(
+    first: Separation,
+    known: Knowledge,
+    data: Dataset,
+    held: NDArray[np.bool_],
+    config: FitConfig,
+    seed: int,
+) -> Separation:
+    """The same with the separation that the latent reaches later, when it has been refined."""
+    steps = later_steps(data, config)
+    segments = data.segments(steps)
+    fresh = np.isin(segments.episode, data.episode_index.number[held])
+    longer = replace(known, latent=known.latent.reading(steps), weights=balance(segments.instance))
+    later = separation(longer, segments, fresh, seed)
+    if later is None or later.apart < first.apart:
+        return first
+    return replace(first, apart=later.apart, low=later.low, high=later.high)
+
+
 def novelty_of(
     latent: LatentModel,
     weights: NDArray[np.float64],
@@ -285,4 +394,5 @@ SEPT = Method(
     _stages,
     "Probe, infer a latent, control: Single Episode Policy Transfer.",
     segments=True,
+    probe_optional=True,
 )

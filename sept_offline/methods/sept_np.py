@@ -21,7 +21,7 @@ from sept_offline.agent import Agent, Control, UnprobedContext
 from sept_offline.agent.networks import Array, Standardiser
 from sept_offline.control import Batch, Replay
 from sept_offline.data import Dataset, Segments
-from sept_offline.latent import InstanceLatentStage, LatentModel, SegmentLatentStage
+from sept_offline.latent import LatentModel, SegmentLatentStage, TransitionLatentStage
 from sept_offline.methods.config import FitConfig
 from sept_offline.methods.method import Method
 from sept_offline.methods.sept import (
@@ -147,17 +147,17 @@ def learn_round(
     settings: dict[str, Any] = {
         "num_actions": data.num_actions,
         "num_instances": len(data.instances),
-        "segment_weights": weights[~fresh],
     }
     number = integer(seed, f"latent{suffix}")
-    stage: InstanceLatentStage | SegmentLatentStage
+    stage: TransitionLatentStage | SegmentLatentStage
     if config.latent.objective == "segment":
+        settings["segment_weights"] = weights[~fresh]
         stage = SegmentLatentStage(own, config.latent, number, **settings)
     else:
         held = np.isin(data.episode_index.number, segments.episode[fresh])
         steps = data.select(~held).steps()
-        settings["held_out"] = pick(segments, fresh)
-        stage = InstanceLatentStage(steps, own, config.latent, number, **settings)
+        settings |= {"held_out": pick(segments, fresh), "predicted": data.present_dim}
+        stage = TransitionLatentStage(steps, own, config.latent, number, **settings)
     stage.name = f"latent{suffix}"
     yield stage
     model = stage.result()

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from sept_offline.agent import Control, Spaces
 from sept_offline.agent.networks import Standardiser
 from sept_offline.control import ControlConfig, ControlStage, Learner, Replay, prepare_rewards
+from sept_offline.control.rewards import mean_return, shift_by_goal
 from sept_offline.data import Dataset
 from sept_offline.errors import DataError
 from sept_offline.methods.config import FitConfig
@@ -102,6 +103,9 @@ def control_stage(
     scaler = Standardiser.fit(steps.observations)
     if rewards is None:
         rewards = prepare_rewards(steps.rewards, steps.terminations, steps.instance, config)
+        if config.centred and config.goal_shift is None:
+            centre = mean_return(rewards, steps.time, config.gamma)
+            rewards = shift_by_goal(rewards, steps.terminations, centre, config.gamma)
     seen = scaler(steps.observations)
     logged = replay(
         seen if beside is None else np.concatenate([seen, beside], axis=1),

@@ -14,7 +14,7 @@ from sept_offline.stage import Stage
 
 
 def _stages(data: Dataset, config: FitConfig, seed: int) -> Generator[Stage, None, Agent]:
-    probe = replace(config.probe, reward="total-variation")
+    probe = replace(config.probe, use="always", reward="total-variation")
     return (yield from probe_infer_control("totalvar", data, replace(config, probe=probe), seed))
 
 

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sept_offline.agent import Agent, SegmentContext
+from sept_offline.agent import Agent, RefinedContext, SegmentContext
+from sept_offline.agent.encoder import TransitionEncoder
 from sept_offline.control import prepare_rewards
 from sept_offline.data import Dataset
 from sept_offline.dynamics.columns import Columns
@@ -22,9 +23,11 @@ from sept_offline.methods.avg import AVG
 from sept_offline.methods.config import FitConfig
 from sept_offline.methods.hold_out import FEW_INSTANCES, choose_hold_out
 from sept_offline.methods.method import Method
+from sept_offline.methods.sept import later_steps
 from sept_offline.methods.shared import check_data
 from sept_offline.methods.verdict import Evidence, Interval
 from sept_offline.seeding import generator, integer
+from sept_offline.stacking import Stack
 from sept_offline.stage import Stage
 
 HELD_OUT = 0.2
@@ -42,29 +45,46 @@ MANY = 10
 
 
 def trial(
-    method: Method, data: Dataset, config: FitConfig, seed: int, agent: Agent
+    method: Method,
+    data: Dataset,
+    config: FitConfig,
+    seed: int,
+    agent: Agent,
+    stack: Stack | None = None,
 ) -> Generator[Stage, None, Evidence]:
-    """Try the agent, or a second fit without some instances, beside `avg` in learned dynamics."""
+    """Try the agent, or a second fit without some instances, beside `avg` in learned dynamics.
+
+    stack: how the rows of `data` are stacked, if they are; the agent is one for such rows.
+    """
     seed = integer(seed, "trial")
     if len(np.unique(data.episode_index.instance)) < FEW_INSTANCES:
-        return (yield from _beside_avg(method, data, config, seed, agent))
-    return (yield from _without_some(method, data, config, seed, agent))
+        return (yield from _beside_avg(method, data, config, seed, agent, stack))
+    return (yield from _without_some(method, data, config, seed, agent, stack))
 
 
 def _beside_avg(
-    method: Method, data: Dataset, config: FitConfig, seed: int, agent: Agent
+    method: Method,
+    data: Dataset,
+    config: FitConfig,
+    seed: int,
+    agent: Agent,
+    stack: Stack | None,
 ) -> Generator[Stage, None, Evidence]:
     """No instance can be spared: the agent itself is tried, beside an `avg` trained as long."""
     average = None
     if method.name != AVG.name:
         average = yield from _renamed(AVG.stages(data, config, seed), "trial-avg")
-    place = yield from _tried_in(data, data, config, seed)
+    place = yield from _tried_in(data, data, config, seed, stack)
+    choosing = chooses_probe(method, config)
+    probe_gains = _probe_gains(place, agent) if choosing else None
+    if choosing:
+        agent = with_or_without_probe(agent, probe_gains)
     mine = place.returns(agent)
-    evidence = Evidence(above_logs=place.difference(mine, None))
+    evidence = Evidence(above_logs=place.difference(mine, None), probe_gains=probe_gains)
     if average is not None:
         evidence = replace(evidence, above_avg=place.difference(mine, place.returns(average)))
-    if isinstance(agent.context, SegmentContext):
-        segments = data.segments(agent.probe_steps)
+    if isinstance(agent.context, SegmentContext | RefinedContext):
+        segments = data.segments(agent.context.encoder.steps)
         rows = np.sort(generator(seed, "explained").permutation(len(segments.actions))[:SEGMENTS])
         latent, _ = agent.context.encoder.encode(
             segments.observations[rows], segments.actions[rows]
@@ -82,7 +102,12 @@ def _beside_avg(
 
 
 def _without_some(
-    method: Method, data: Dataset, config: FitConfig, seed: int, agent: Agent
+    method: Method,
+    data: Dataset,
+    config: FitConfig,
+    seed: int,
+    agent: Agent,
+    stack: Stack | None,
 ) -> Generator[Stage, None, Evidence]:
     """Fit again without a share of the instances, and `avg` like it; try both in those."""
     try:
@@ -97,23 +122,52 @@ def _without_some(
     average = None
     if method.name != AVG.name:
         average = yield from _renamed(AVG.stages(kept, short, seed), "trial-avg")
-    place = yield from _tried_in(data, unseen, config, seed)
+    place = yield from _tried_in(data, unseen, config, seed, stack)
+    choosing = chooses_probe(method, config)
+    probe_gains = _probe_gains(place, own) if choosing else None
+    if choosing:
+        agent, own = (with_or_without_probe(one, probe_gains) for one in (agent, own))
     mine, second = place.returns(agent), place.returns(own)
     evidence = Evidence(
+        probe_gains=probe_gains,
         held_out=record["by"],
         above_logs=place.difference(mine, None),
         seeds_differ=float((second - mine).mean()),
     )
     if average is not None:
         evidence = replace(evidence, above_avg=place.difference(second, place.returns(average)))
-    if isinstance(own.context, SegmentContext):
-        evidence = replace(evidence, **_separation(own.context, unseen, seed))
+    if isinstance(own.context, SegmentContext | RefinedContext):
+        evidence = replace(evidence, **_separation(own.context, unseen, config, seed))
     return evidence
 
 
+def _probe_gains(place: Place, agent: Agent) -> Interval | None:
+    """What the agent earns with its probe, less what it earns without; None if that is settled."""
+    context = agent.context
+    if not isinstance(context, RefinedContext) or context.probe is None:
+        return None
+    without = replace(agent, context=context.without_probe())
+    return place.difference(place.returns(agent), place.returns(without))
+
+
+def chooses_probe(method: Method, config: FitConfig) -> bool:
+    """Whether it is left to the trial if a probe acts first."""
+    return method.probe_optional and config.probe.use == "auto"
+
+
+def with_or_without_probe(agent: Agent, gains: Interval | None) -> Agent:
+    """The agent with its probe only if the probe is shown to pay."""
+    pays = gains is not None and gains.low > 0
+    if pays or not isinstance(agent.context, RefinedContext):
+        return agent
+    return replace(agent, context=agent.context.without_probe())
+
+
 def shortened(config: FitConfig) -> FitConfig:
-    """The same fit with fewer updates of control, and always with a probe."""
+    """The same fit with fewer updates of control, and with a probe if one is to be tried."""
     updates = max(1, round(SHORT * config.control.updates))
+    if config.probe.use == "auto":
+        config = replace(config, probe=replace(config.probe, use="always"))
     return replace(config, verdict=False, control=replace(config.control, updates=updates))
 
 
@@ -162,7 +216,7 @@ class Place:
 
 
 def _tried_in(
-    data: Dataset, unseen: Dataset, config: FitConfig, seed: int
+    data: Dataset, unseen: Dataset, config: FitConfig, seed: int, stack: Stack | None
 ) -> Generator[Stage, None, Place]:
     """Learn the dynamics of all instances, and choose where rollouts begin."""
     steps = data.steps()
@@ -176,6 +230,7 @@ def _tried_in(
         integer(seed, "world"),
         num_actions=data.num_actions,
         num_instances=len(data.instances),
+        stack=stack,
     )
     world.name = "trial-world"
     yield world
@@ -235,12 +290,17 @@ def _bootstrap(values: Doubles, instance: Integers, rng: np.random.Generator) ->
     return Interval(float(means.mean()), float(low), float(high))
 
 
-def _separation(context: SegmentContext, unseen: Dataset, seed: int) -> dict[str, Any]:
+def _separation(
+    context: SegmentContext | RefinedContext, unseen: Dataset, config: FitConfig, seed: int
+) -> dict[str, Any]:
     """Whether the second fit's latent tells unseen instances apart, and explains their steps."""
-    asked = unseen.segments(context.probe_steps)
+    encoder = context.encoder
+    if isinstance(encoder, TransitionEncoder) and isinstance(context, RefinedContext):
+        encoder = encoder.reading(later_steps(unseen, config))
+    asked = unseen.segments(encoder.steps)
     rng = generator(seed, "separation")
     rows = np.sort(rng.permutation(len(asked.actions))[:SEGMENTS])
-    mean, log_variance = context.encoder.encode(asked.observations[rows], asked.actions[rows])
+    mean, log_variance = encoder.encode(asked.observations[rows], asked.actions[rows])
     deviation, instance = np.exp(0.5 * log_variance), asked.instance[rows]
     # Their centres come from one half of their episodes, the segments asked from the other.
     half = _halves(instance, rng)
@@ -271,7 +331,7 @@ def _halves(instance: Integers, rng: np.random.Generator) -> NDArray[np.bool_]:
 
 
 def _explained(
-    context: SegmentContext,
+    context: SegmentContext | RefinedContext,
     unseen: Dataset,
     latent: NDArray[Any],
     episode: Integers,

@@ -64,6 +64,8 @@ class Evidence:
     """What the second fit did not see; None where there was none, for want of instances."""
     explained: Interval | None = None
     """Log-likelihood of held-out steps with the own latent, less that with another instance's."""
+    probe_gains: Interval | None = None
+    """Return with the probe less that without, in the units of `above_avg`."""
     values: Values | None = None
     above_avg: Interval | None = None
     """Return of the second fit (of the agent, if there is none) less that of `avg`, in learned
@@ -166,6 +168,10 @@ def _judge_control(evidence: Evidence, bad: list[str], doubts: list[str], good: 
             )
         else:
             good.append(f"It earns more than avg: {better} {where}.")
+    probe = evidence.probe_gains
+    if probe is not None:
+        does = "probes first" if probe.low > 0 else "acts without a probe"
+        good.append(f"The agent {does}: probing earns {probe} more than acting at once.")
     logged = evidence.above_logs
     if logged is not None:
         if logged.high < 0:

@@ -42,9 +42,9 @@ class Followed:
 def follow(
     agent: Agent, data: Dataset, steps: Steps, seed: int = 0, progress: Progress | None = None
 ) -> Followed:
-    """Lead `agent` along all episodes of `data`, whose `steps` are given."""
+    """Lead `agent` along all episodes of `data`, whose `steps` are given: stacked as it stacks."""
     progress = progress or Silent()
-    _check_spaces(agent, data)
+    check_spaces(agent, data, agent.stacking.width)
     starts = np.flatnonzero(steps.time == 0)
     ends = np.append(starts[1:], len(steps.time))
     count = len(steps.observations)
@@ -172,8 +172,9 @@ def _hidden(agent: Agent, data: Dataset, instance: int) -> Hidden | None:
     return data.hidden[instance]
 
 
-def _check_spaces(agent: Agent, data: Dataset) -> None:
-    expected = (agent.spaces.num_actions, agent.spaces.observation_dim)
+def check_spaces(agent: Agent, data: Dataset, columns: int) -> None:
+    """Refuse logs of another family than the agent's, whose observations have other `columns`."""
+    expected = (agent.spaces.num_actions, columns)
     found = (data.num_actions, data.observation_dim)
     if found != expected:
         raise AgentError(

@@ -25,7 +25,7 @@ from sept_offline.ope.estimators import (
     self_normalised,
     weighted_doubly_robust,
 )
-from sept_offline.ope.following import follow
+from sept_offline.ope.following import check_spaces, follow
 from sept_offline.ope.resampling import (
     bootstrap_shares,
     equal_shares,
@@ -137,7 +137,9 @@ def judge(
             return judge(agent, opened, config, seed=seed, in_sample=in_sample, progress=progress)
     agent = agent if isinstance(agent, Agent) else load_agent(agent)
     config, progress = config or OpeConfig(), progress or Silent()
+    check_spaces(agent, data, agent.spaces.observation_dim)
     judged, judged_on = unseen(agent, data, in_sample)
+    judged = judged.stacked(agent.stack)
     steps = judged.steps()
     _check_finite(judged, steps)
     horizon = config.horizon or common_horizon(steps)

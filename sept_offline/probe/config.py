@@ -16,12 +16,15 @@ REWARDS: tuple[Reward, ...] = ("elbo", "information", "total-variation", "negati
 class ProbeConfig:
     """How the probe policy is learned from logged segments."""
 
+    use: Literal["auto", "always", "never"] = "auto"
+    """Whether a probe acts first, where the latent is refined with every step: `auto` compares both
+    in learned dynamics at the end of the fit, and probes only if that earns more."""
     reward: Reward = "information"
     """information, elbo, negative-elbo or total-variation."""
     steps: int = 150
     """Full-batch gradient steps."""
     learning_rate: float = 3e-3
-    """Of Adam."""
+    """Learning rate of Adam."""
     hidden: int = 32
     """Width of the three hidden layers."""
     ess_floor: float = 0.1

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from sept_offline.latent.arrays import SegmentsLike, check_segments
+from sept_offline.latent.balanced import Balanced
 from sept_offline.latent.config import LatentConfig
-from sept_offline.latent.instance import Balanced
 from sept_offline.latent.model import LatentModel
 from sept_offline.latent.networks import kl_standard, sample
 from sept_offline.latent.segment import METRICS, SegmentLearner, summarise

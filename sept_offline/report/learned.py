@@ -72,6 +72,7 @@ def _facts(method: str, agent: Agent) -> Facts:
         ("needs beside observations", ", ".join(sorted(agent.needs)) or "nothing"),
         ("learns in its episode", "yes" if agent.learns else "no"),
         ("probe", plural(agent.probe_steps, "step") if agent.probe_steps else "none"),
+        ("observations read side by side", count(agent.stack)),
     ]
     found = record.get("identification")
     if isinstance(found, Mapping) and "neighbours" in found:
@@ -115,7 +116,7 @@ def _probe(run: Run, place: str) -> Chart | None:
     if probe is None or run.agent is None or run.data is None:
         return None
     steps = run.agent.probe_steps
-    segments = run.data.segments(steps)
+    segments = run.data.stacked(run.agent.stack).segments(steps)
     if not len(segments.actions):
         return None
     chosen = np.linspace(0, len(segments.actions) - 1, min(STATES, len(segments.actions)))

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from sept_offline.errors import ConfigError, DataError
-from sept_offline.files import write_text
+from sept_offline.files import behind_links, write_text
 from sept_offline.report.blocks import Block, Chart, Note, Page, Player
 
 INSTALL = 'A report needs Plotly and Jinja: pip install "sept-offline[report]".'
@@ -57,7 +57,7 @@ def write(page: Page, out: Path) -> int:
             f"The page would have {size / 1e6:.1f} MB, more than {LIMIT / 1e6:.0f}; report fewer "
             "runs or benches at a time."
         )
-    write_text(out, text)
+    write_text(behind_links(out), text)
     return size
 
 

@@ -56,9 +56,9 @@ def plane_chart(run: Run, name: str) -> Chart | None:
 
 def _cloud(run: Run) -> Cloud | None:
     encoder = getattr(run.agent.context, "encoder", None) if run.agent is not None else None
-    if encoder is None or run.data is None:
+    if encoder is None or run.data is None or run.agent is None:
         return None
-    segments = run.data.segments(encoder.steps)
+    segments = run.data.stacked(run.agent.stack).segments(encoder.steps)
     if not len(segments.actions):
         return None
     rows = _evenly(segments.instance, max(1, SEGMENTS // len(run.data.instances)))

@@ -14,6 +14,7 @@ from sept_offline.agent import (
     NetworkProbe,
     NoContext,
     Novelty,
+    RefinedContext,
     SegmentContext,
     Spaces,
     UnprobedContext,
@@ -22,8 +23,15 @@ from sept_offline.agent import (
 )
 from sept_offline.agent.contexts import Context
 from sept_offline.agent.decoder import TransitionDecoder
-from sept_offline.agent.encoder import FlatEncoder, LstmEncoder, LstmWeights
+from sept_offline.agent.encoder import (
+    AnyEncoder,
+    FlatEncoder,
+    LstmEncoder,
+    LstmWeights,
+    TransitionEncoder,
+)
 from sept_offline.agent.networks import MLP, Ensemble, Standardiser
+from sept_offline.stacking import Stack
 
 DIM, ACTIONS, LATENT, STEPS = 4, 3, 2, 3
 
@@ -46,65 +54,89 @@ def scaler(rng: np.random.Generator, dim: int) -> Standardiser:
     return Standardiser(rng.normal(size=dim), 0.5 + rng.random(dim))
 
 
-def flat_encoder(rng: np.random.Generator, steps: int = STEPS) -> FlatEncoder:
-    inputs = steps * (2 * DIM + ACTIONS + ACTIONS * DIM)
+def flat_encoder(rng: np.random.Generator, steps: int = STEPS, dim: int = DIM) -> FlatEncoder:
+    inputs = steps * (2 * dim + ACTIONS + ACTIONS * dim)
     network = mlp(rng, [inputs, 16, 2 * LATENT])
-    return FlatEncoder(network, scaler(rng, DIM), scaler(rng, DIM), ACTIONS, steps)
+    return FlatEncoder(network, scaler(rng, dim), scaler(rng, dim), ACTIONS, steps)
 
 
-def lstm_encoder(rng: np.random.Generator, size: int = 7) -> LstmEncoder:
+def transition_encoder(rng: np.random.Generator, dim: int = DIM) -> TransitionEncoder:
+    average = mlp(rng, [dim + ACTIONS, 8, dim])
+    network = mlp(rng, [2 * dim + ACTIONS + ACTIONS * dim, 16, 2 * LATENT])
+    return TransitionEncoder(average, network, scaler(rng, dim), scaler(rng, dim), ACTIONS, STEPS)
+
+
+def lstm_encoder(rng: np.random.Generator, size: int = 7, dim: int = DIM) -> LstmEncoder:
     def weights() -> LstmWeights:
-        shapes = ((4 * size, DIM + ACTIONS), (4 * size, size), (4 * size,), (4 * size,))
+        shapes = ((4 * size, dim + ACTIONS), (4 * size, size), (4 * size,), (4 * size,))
         a, b, c, d = (rng.normal(size=shape).astype(np.float32) * 0.4 for shape in shapes)
         return a, b, c, d
 
     head = mlp(rng, [2 * size, 2 * LATENT])
-    return LstmEncoder(weights(), weights(), head, scaler(rng, DIM), ACTIONS, STEPS)
+    return LstmEncoder(weights(), weights(), head, scaler(rng, dim), ACTIONS, STEPS)
 
 
-def decoder(rng: np.random.Generator) -> TransitionDecoder:
-    inputs = DIM + ACTIONS + LATENT + ACTIONS * LATENT
-    network = mlp(rng, [inputs, 16, 2 * DIM])
-    return TransitionDecoder(network, scaler(rng, DIM), scaler(rng, DIM), ACTIONS, LATENT)
+def decoder(rng: np.random.Generator, dim: int = DIM, residual: bool = False) -> TransitionDecoder:
+    inputs = dim + ACTIONS + LATENT + ACTIONS * LATENT
+    network = mlp(rng, [inputs, 16, 2 * dim])
+    average = mlp(rng, [dim + ACTIONS, 8, dim]) if residual else None
+    scalers = scaler(rng, dim), scaler(rng, dim)
+    return TransitionDecoder(network, *scalers, ACTIONS, LATENT, average=average)
 
 
-def segments(rng: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray]:
-    observations = rng.normal(size=(count, STEPS + 1, DIM)).astype(np.float32)
+def segments(rng: np.random.Generator, count: int, dim: int = DIM) -> tuple[np.ndarray, np.ndarray]:
+    observations = rng.normal(size=(count, STEPS + 1, dim)).astype(np.float32)
     return observations, rng.integers(0, ACTIONS, size=(count, STEPS))
 
 
-def make_agent(method: str = "sept", seed: int = 0, fallback: bool = False) -> Agent:
-    rng = np.random.default_rng(seed)
+REFINED = ("refined", "unprobed", "read-once")
+"""Agents with a transition encoder: with a probe, without one, and one that reads it once."""
+
+
+def make_agent(
+    method: str = "sept", seed: int = 0, fallback: bool = False, stack: int = 1
+) -> Agent:
+    """An agent that observes `DIM` columns, whose parts read rows of `stack` observations."""
+    rng, dim = np.random.default_rng(seed), Stack(stack, DIM, ACTIONS).width
     context: Context
     if method == "avg":
         context = NoContext()
     elif method == "oracle":
         context = HiddenContext(("mass", "length"), scaler(rng, 2))
     elif method == "history":
-        context = HistoryContext(2, ACTIONS, scaler(rng, DIM))
+        context = HistoryContext(2, ACTIONS, scaler(rng, dim))
     else:
-        encoder = flat_encoder(rng) if method == "sept" else lstm_encoder(rng)
-        dynamics = decoder(rng)
-        held_out = segment_elbo(encoder, dynamics, *segments(rng, 400))
-        probe = NetworkProbe(scaler(rng, DIM), mlp(rng, [DIM, 8, ACTIONS]))
+        encoder: AnyEncoder
+        if method in REFINED:
+            encoder = transition_encoder(rng, dim)
+        else:
+            encoder = flat_encoder(rng, dim=dim) if method == "sept" else lstm_encoder(rng, dim=dim)
+        dynamics = decoder(rng, dim, residual=method in REFINED)
+        held_out = segment_elbo(encoder, dynamics, *segments(rng, 400, dim))
+        probe = NetworkProbe(scaler(rng, dim), mlp(rng, [dim, 8, ACTIONS]))
         novelty = Novelty(dynamics, held_out)
         context = SegmentContext(probe, encoder, scaler(rng, LATENT), novelty)
+        if isinstance(encoder, TransitionEncoder) and method != "read-once":
+            own = None if method == "unprobed" else probe
+            parts = own, encoder, context.latent_scaler, novelty
+            context = RefinedContext(*parts, uncertainty_scale=0.7, refine_steps=5)
         if method == "dynasept":
             context = WindowContext(encoder, context.latent_scaler)
         if method == "sept-np":
             start = rng.normal(size=LATENT)
             context = UnprobedContext(start, encoder, context.latent_scaler, novelty)
     networks = [
-        mlp(rng, [DIM + context.dim, 48, 40, ACTIONS], norm=True, norm_first=False)
+        mlp(rng, [dim + context.dim, 48, 40, ACTIONS], norm=True, norm_first=False)
         for _ in range(2)
     ]
-    robust = Control(scaler(rng, DIM), mlp(rng, [DIM, 16, ACTIONS]))
+    robust = Control(scaler(rng, dim), mlp(rng, [dim, 16, ACTIONS]))
     return Agent(
         method=method,
         family="test",
         spaces=Spaces.of(rng.normal(size=(50, DIM)), ACTIONS),
         context=context,
-        control=Control(scaler(rng, DIM), Ensemble(networks) if method == "sept" else networks[0]),
+        control=Control(scaler(rng, dim), Ensemble(networks) if method == "sept" else networks[0]),
         fallback=robust if fallback else None,
         record={"seed": seed},
+        stack=stack,
     )

@@ -21,6 +21,7 @@ from sept_offline.agent import (
     Control,
     HistoryContext,
     SegmentContext,
+    Spaces,
     TableProbe,
     load_agent,
     save_agent,
@@ -29,6 +30,7 @@ from sept_offline.agent.networks import MLP, Standardiser
 from sept_offline.errors import AgentError
 
 METHODS = ["sept", "lstm", "avg", "oracle", "history", "sept-np", "dynasept"]
+METHODS += ["refined", "unprobed", "read-once"]
 HIDDEN = {"mass": 0.4, "length": 1.2}
 
 
@@ -46,11 +48,11 @@ def states(count: int, steps: int = 12, seed: int = 9) -> np.ndarray:
 
 
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("fallback", [True, False])
+@pytest.mark.parametrize(("fallback", "stack"), [(True, 1), (False, 1), (True, 3)])
 def test_a_batch_acts_as_its_episodes_would(
-    builders: ModuleType, method: str, fallback: bool
+    builders: ModuleType, method: str, fallback: bool, stack: int
 ) -> None:
-    agent = builders.make_agent(method, fallback=fallback)
+    agent = builders.make_agent(method, fallback=fallback, stack=stack)
     rows = states(200) * np.linspace(1, 4, 200, dtype=np.float32)[:, None, None]
     hidden = None if hidden_of(agent) is None else [HIDDEN] * 200
     together = agent.begin_batch(range(200), hidden)
@@ -61,7 +63,7 @@ def test_a_batch_acts_as_its_episodes_would(
         alone = np.array(run(agent, rows[index], index))
         assert (found[index][active[index]] == alone[active[index]]).all()
         assert (found[index][~active[index]] == -1).all()
-    if method == "sept":
+    if method == "sept" and stack == 1:
         flagged = [episode.flagged for episode in together.episodes]
         assert any(flagged) and not all(flagged)
 
@@ -319,6 +321,11 @@ FORGERIES: dict[str, tuple[Any, Any]] = {
     "learns": (lambda d: d.update(learns=True), None),
     "fallback": (lambda d: d.update(fallback=True), None),
     "probe_steps": (lambda d: d.update(probe_steps=2), None),
+    "stack": (lambda d: d.update(stack=2), None),
+    "no stack": (lambda d: d.update(stack=0), None),
+    "endless stack": (lambda d: d.update(stack=10**9), None),
+    "stack in words": (lambda d: d.update(stack="1"), None),
+    "stack as a flag": (lambda d: d.update(stack=True), None),
     "missing": (None, lambda w: w.pop("control.scaler.mean")),
     "dtype": (None, lambda w: w.update({"spaces.low": w["spaces.low"].astype(np.float64)})),
     "not finite": (None, lambda w: w["control.network.member0.0.weight"].fill(np.nan)),
@@ -344,6 +351,51 @@ def test_an_agent_that_does_not_say_whether_it_learns_does_not(
     folder = save_agent(builders.make_agent("sept"), tmp_path / "agent")
     forge(folder, lambda description: description.pop("learns"))
     assert not load_agent(folder).learns
+
+
+def test_an_agent_that_does_not_say_how_it_stacks_does_not(
+    builders: ModuleType, tmp_path: Path
+) -> None:
+    folder = save_agent(builders.make_agent("sept", stack=3), tmp_path / "agent")
+    assert load_agent(folder).stack == 3
+    folder = save_agent(builders.make_agent("sept"), tmp_path / "older")
+    forge(folder, lambda description: description.pop("stack"))
+    assert load_agent(folder).stack == 1
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_an_episode_stacks_what_it_sees(builders: ModuleType, method: str) -> None:
+    agent = builders.make_agent(method, fallback=True, stack=3)
+    # the same parts, for someone who stacks the rows and names all columns
+    wide = replace(
+        agent,
+        spaces=Spaces.of(np.zeros((1, agent.stacking.width)), agent.spaces.num_actions),
+        stack=1,
+    )
+    rows = states(1)[0]
+    inner, outer = (one.begin(4, hidden_of(one)) for one in (agent, wide))
+    past, taken = [rows[0]] * 3, [np.zeros(3, np.float32)] * 2
+    for row in rows:
+        past = [row, *past[:2]] if row is not rows[0] else past
+        masks = np.array([True, row[0] > 0, True])
+        action = inner.act(row, mask=masks)
+        assert action == outer.act(np.concatenate([*past, *taken]), mask=masks)
+        assert (inner.novelty, inner.flagged) == (outer.novelty, outer.flagged)
+        taken = [np.eye(3, dtype=np.float32)[action], taken[0]]
+    assert set(inner.out_of_range) <= set(agent.spaces.observation_names)
+    assert len(agent.spaces.observation_names) == 4
+
+
+def test_what_is_refused_leaves_the_stack_as_it_was(builders: ModuleType) -> None:
+    agent, rows = builders.make_agent("avg", stack=3), states(1)[0]
+    one, other = agent.begin(), agent.begin()
+    for row in rows:
+        for bad in (row[:2], row * np.nan):
+            with pytest.raises(AgentError):
+                one.act(bad)
+        with pytest.raises(AgentError, match="forbids every action"):
+            one.act(row, mask=[False] * 3)
+        assert one.act(row) == other.act(row)
 
 
 @pytest.mark.parametrize(

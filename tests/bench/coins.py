@@ -21,6 +21,8 @@ SMALL = (
     "latent.updates=20",
     "latent.hidden=16",
     "probe.steps=5",
+    "probe.use=always",
+    "stack=1",
     "episodes=40",
 )
 """Settings with which a fit takes moments."""

@@ -11,15 +11,15 @@ import torch
 from sept_offline.data.records import Segments
 from sept_offline.errors import ConfigError, DataError
 from sept_offline.latent import (
-    InstanceLatentStage,
     LatentConfig,
     LatentModel,
     SegmentLatentStage,
+    TransitionLatentStage,
     WindowLatentStage,
     identify,
 )
 from sept_offline.latent.arrays import fit_scaling
-from sept_offline.latent.instance import Balanced
+from sept_offline.latent.balanced import Balanced
 from sept_offline.latent.windows import all_windows
 from sept_offline.stage import StageState
 from tests.latent.tiny import ACTIONS, cut, episodes
@@ -29,7 +29,7 @@ STEPS, ALL = episodes(per=100, length=12, seed=0)
 _, HELD_OUT = episodes(per=50, length=12, seed=1)
 PROBE = 4
 SEGMENTS, FRESH = cut(ALL, PROBE), cut(HELD_OUT, PROBE)
-CONFIG = LatentConfig(dim=2, updates=600, hidden=48, transitions=256, segments=64)
+CONFIG = LatentConfig(dim=2, updates=600, hidden=48, transitions=256, context=8)
 PAPER = LatentConfig(
     objective="segment", dim=2, updates=12, encoder_units=12, decoder_units=10, segments=32
 )
@@ -37,10 +37,12 @@ PAPER = LatentConfig(
 
 def stage(
     config: LatentConfig = CONFIG, seed: int = 0, segments: Segments = SEGMENTS
-) -> InstanceLatentStage | SegmentLatentStage:
+) -> TransitionLatentStage | SegmentLatentStage:
     if config.objective == "segment":
         return SegmentLatentStage(segments, config, seed, num_actions=ACTIONS, num_instances=4)
-    return InstanceLatentStage(STEPS, segments, config, seed, num_actions=ACTIONS, num_instances=4)
+    return TransitionLatentStage(
+        STEPS, segments, config, seed, num_actions=ACTIONS, num_instances=4
+    )
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +83,7 @@ def test_instances_are_told_apart_on_fresh_episodes(model: LatentModel, margin: 
 
 def test_the_stage_shows_the_identification_that_is_kept() -> None:
     config = dataclasses.replace(CONFIG, updates=60)
-    watching = InstanceLatentStage(
+    watching = TransitionLatentStage(
         STEPS, SEGMENTS, config, 0, num_actions=ACTIONS, num_instances=4, held_out=FRESH
     )
     shown = watching.advance(60)["identification"]
@@ -96,7 +98,14 @@ def test_latents_of_permuted_instances_identify_nothing(
     training_seed: int, margin: Margins
 ) -> None:
     shuffled = np.random.default_rng(3).permutation(SEGMENTS.instance)
-    broken = stage(seed=training_seed, segments=dataclasses.replace(SEGMENTS, instance=shuffled))
+    broken = TransitionLatentStage(
+        dataclasses.replace(STEPS, instance=shuffled[STEPS.episode]),
+        dataclasses.replace(SEGMENTS, instance=shuffled),
+        CONFIG,
+        training_seed,
+        num_actions=ACTIONS,
+        num_instances=4,
+    )
     broken.advance(10_000)
     found = identify(broken.result(), SEGMENTS, FRESH)
     margin("nearest", found.nearest, below=0.5)
@@ -138,7 +147,7 @@ def test_a_row_does_not_depend_on_its_batch(model: LatentModel) -> None:
     assert np.allclose(model.elbo(one), model.elbo(FRESH)[3:4], rtol=1e-5)
 
 
-@pytest.mark.parametrize("config", [CONFIG, PAPER], ids=["instance", "segment"])
+@pytest.mark.parametrize("config", [CONFIG, PAPER], ids=["transitions", "segment"])
 def test_the_exported_encoder_says_the_same(config: LatentConfig) -> None:
     learner = stage(config)
     learner.advance(20)
@@ -162,7 +171,7 @@ def test_the_exported_decoder_says_the_same(model: LatentModel) -> None:
     assert np.allclose(expected.numpy(), exported, rtol=1e-3, atol=1e-2)
 
 
-@pytest.mark.parametrize("config", [CONFIG, PAPER], ids=["instance", "segment"])
+@pytest.mark.parametrize("config", [CONFIG, PAPER], ids=["transitions", "segment"])
 def test_resuming_gives_the_same_bits(config: LatentConfig) -> None:
     config = dataclasses.replace(config, updates=12)
     unbroken, first, second = stage(config), stage(config), stage(config)
@@ -187,7 +196,7 @@ def test_snapshots_keep_the_names_by_which_older_ones_are_resumed() -> None:
         assert snapshot.values == {"done": 1}
 
 
-@pytest.mark.parametrize("config", [CONFIG, PAPER], ids=["instance", "segment"])
+@pytest.mark.parametrize("config", [CONFIG, PAPER], ids=["transitions", "segment"])
 def test_the_seed_decides(config: LatentConfig) -> None:
     config = dataclasses.replace(config, updates=3)
     before = torch.get_rng_state()

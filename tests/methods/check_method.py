@@ -22,6 +22,7 @@ from tests.methods.two_step import log_two_step, two_step
 
 SMALL: dict[str, Any] = {
     "verdict": False,
+    "stack": 1,
     "control": {
         "hidden": [32, 32],
         "updates": 400,
@@ -39,7 +40,7 @@ SMALL: dict[str, Any] = {
         "encoder_units": 16,
         "decoder_units": 16,
     },
-    "probe": {"steps": 40},
+    "probe": {"use": "always", "steps": 40},
 }
 """Settings that learn the two-step family in a second or two."""
 
@@ -91,13 +92,15 @@ def check_storage(agent: Agent, run: Path, family: Family) -> None:
 
 
 def check_repeats(name: str, path: Path, config: Mapping[str, Any], folder: Path) -> Agent:
-    """One seed, one result, which is given back; another seed, another."""
+    """Another seed, another result than that of `folder / "a"`, which is given back.
+
+    That one seed has one result is seen by `check_resumes`, where all stages are fitted again.
+    """
     short = shortened(config)
-    seeds = {"a": 1, "b": 1, "c": 2}
-    agents = {run: so.fit(path, name, short, s, out=folder / run) for run, s in seeds.items()}
-    assert weights(folder / "a") == weights(folder / "b"), "a seed does not repeat"
+    agent = so.fit(path, name, short, 1, out=folder / "a")
+    so.fit(path, name, short, 2, out=folder / "c")
     assert weights(folder / "a") != weights(folder / "c"), "the seed changes nothing"
-    return agents["a"]
+    return agent
 
 
 def check_resumes(name: str, path: Path, config: Mapping[str, Any], folder: Path) -> None:
@@ -128,7 +131,7 @@ def check_resumes(name: str, path: Path, config: Mapping[str, Any], folder: Path
                 directory.close()
     stages = {stage for stage, _ in stops}
     assert len(stops) == 2 * len(stages) == len(set(stops)), stops
-    assert weights(run) == weights(whole)
+    assert weights(run) == weights(whole), "a seed does not repeat, or a snapshot lacks something"
     assert (run / "metrics.csv").read_text() == (whole / "metrics.csv").read_text()
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import sept_offline as so
 from sept_offline.agent import Agent
-from sept_offline.agent.contexts import SegmentContext
+from sept_offline.agent.contexts import RefinedContext, SegmentContext
 from sept_offline.cli import main
 from sept_offline.config import merge
 from sept_offline.data import Dataset, DatasetWriter
@@ -106,8 +106,10 @@ def test_a_strange_acrobot_is_flagged(tmp_path: Path, training_seed: int, margin
         margin(f"flagged, {delta}", flagged(agent, strange, 300, 10_000), at_least=0.9)
 
 
-def test_the_latent_comes_from_the_first_steps_only(agent: Agent, data: Dataset) -> None:
+def test_a_latent_that_is_read_once_comes_from_the_first_steps_only(data: Dataset) -> None:
     """Whatever follows the probe, also steps of other episodes, the latent stays."""
+    agent = so.fit(data, "sept", merge(TINY, {"latent": {"refine": False}}), seed=0)
+    assert isinstance(agent.context, SegmentContext)
     rng = np.random.default_rng(0)
     logged = [e for e in data.episodes("train-0") if len(e.actions) > 5][:20]
     for number, own in enumerate(logged):
@@ -124,7 +126,7 @@ def test_the_latent_comes_from_the_first_steps_only(agent: Agent, data: Dataset)
 
 
 def test_the_latent_does_not_tell_who_acted(agent: Agent, starts: Dataset, margin: Margins) -> None:
-    assert isinstance(agent.context, SegmentContext)
+    assert isinstance(agent.context, RefinedContext)
     segments = starts.segments(1)
     latent, _ = agent.context.encoder.encode(segments.observations, segments.actions)
     names = np.array(starts.metadata.behaviours)
@@ -142,9 +144,10 @@ def test_the_latent_does_not_tell_who_acted(agent: Agent, starts: Dataset, margi
 def test_logs_without_probabilities(
     path: Path, data: Dataset, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    estimated = so.fit(data.without_propensities(), "sept", TINY, seed=0)
+    probing = merge(TINY, {"probe": {"use": "always"}})
+    estimated = so.fit(data.without_propensities(), "sept", probing, seed=0)
     assert estimated.record["behaviour_estimated"] is True
-    assert so.fit(data, "sept", TINY, seed=0).record["behaviour_estimated"] is False
+    assert so.fit(data, "sept", probing, seed=0).record["behaviour_estimated"] is False
 
     bare = tmp_path / "bare.h5"
     with DatasetWriter(bare, num_actions=4, probe_steps=1, observation_dim=2) as writer:
@@ -161,6 +164,7 @@ def test_logs_without_probabilities(
         "verdict=false",
         "latent.updates=10",
         "probe.steps=5",
+        "probe.use=always",
         "control.updates=20",
         "control.hidden=[16]",
     ]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import sept_offline as so
-from sept_offline.agent import Agent, SegmentContext
+from sept_offline.agent import Agent, RefinedContext
 from sept_offline.config import merge
 from sept_offline.methods import METHODS
 from tests.margins import Margins
@@ -123,7 +123,7 @@ def probe_of(name: str, path: Path, seed: int, **probe: Any) -> tuple[float, Age
     """How likely the fitted probe is to take action 1 at first, and its agent."""
     settings = merge(SMALL, {"probe": {"steps": 100, **probe}})
     agent = so.fit(path, name, settings, seed=seed)
-    assert isinstance(agent.context, SegmentContext)
+    assert isinstance(agent.context, RefinedContext) and agent.context.probe is not None
     first = agent.context.probe.probabilities(np.array([1.0, 0.0], dtype=np.float32), 0)
     return float(first[1]), agent
 

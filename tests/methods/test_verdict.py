@@ -131,6 +131,6 @@ def test_a_verdict_is_resumed_where_it_was_stopped(tmp_path: Path) -> None:
     config = merge(SMALL_TWO_STEP, {"verdict": True}, short)
     check_repeats("avg", path, config, tmp_path)
     check_resumes("avg", path, config, tmp_path)
-    records = [so.load_agent(tmp_path / name).record for name in ("a", "b", "resumed")]
-    assert records[0]["evidence"] == records[1]["evidence"] == records[2]["evidence"]
-    assert records[0]["verdict"] == records[2]["verdict"]
+    records = [so.load_agent(tmp_path / name).record for name in ("a", "resumed")]
+    assert records[0]["evidence"] == records[1]["evidence"]
+    assert records[0]["verdict"] == records[1]["verdict"]

@@ -63,13 +63,16 @@ def log_own(
 
 
 def followed_by(agent: Agent, data: Dataset) -> Followed:
-    return follow(agent, data, data.steps(), seed=7)
+    stacked = data.stacked(agent.stack)
+    return follow(agent, stacked, stacked.steps(), seed=7)
 
 
-@pytest.mark.parametrize("fallback", [False, True])
+@pytest.mark.parametrize(("fallback", "stack"), [(False, 1), (True, 1), (True, 3)])
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_agent_would_do_again_what_it_did(kind: str, fallback: bool, tmp_path: Path) -> None:
-    agent = make_agent(kind, seed=2, fallback=fallback)
+def test_an_agent_would_do_again_what_it_did(
+    kind: str, fallback: bool, stack: int, tmp_path: Path
+) -> None:
+    agent = make_agent(kind, seed=2, fallback=fallback, stack=stack)
     data = log_own(tmp_path / "own.h5", agent)
     steps = data.steps()
     found = followed_by(agent, data)

@@ -19,6 +19,7 @@ from sept_offline.agent.contexts.base import Context, Tracker
 from sept_offline.agent.contexts.hidden import HiddenContext
 from sept_offline.agent.contexts.history import HistoryContext
 from sept_offline.agent.contexts.none import NoContext
+from sept_offline.agent.contexts.refined import RefinedContext
 from sept_offline.agent.contexts.segment import SegmentContext
 from sept_offline.agent.contexts.unprobed import UnprobedContext
 from sept_offline.agent.contexts.window import WindowContext
@@ -30,6 +31,7 @@ KINDS: dict[str, Callable[[Arrays, Any, str], Context]] = {
     NoContext.kind: NoContext.from_arrays,
     HiddenContext.kind: HiddenContext.from_arrays,
     HistoryContext.kind: HistoryContext.from_arrays,
+    RefinedContext.kind: RefinedContext.from_arrays,
     SegmentContext.kind: SegmentContext.from_arrays,
     UnprobedContext.kind: UnprobedContext.from_arrays,
     AdaptedContext.kind: AdaptedContext.from_arrays,
@@ -56,6 +58,7 @@ __all__ = [
     "HiddenContext",
     "HistoryContext",
     "NoContext",
+    "RefinedContext",
     "SegmentContext",
     "Tracker",
     "UnprobedContext",

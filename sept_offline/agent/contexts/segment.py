@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from sept_offline.agent.contexts.base import EMPTY, Tracker, check_sizes
@@ -12,7 +11,7 @@ from sept_offline.agent.contexts.encoded import EncodedContext, Encoding, encode
 from sept_offline.agent.encoder import SegmentEncoder
 from sept_offline.agent.networks import Array, Arrays, Standardiser
 from sept_offline.agent.novelty import Novelty
-from sept_offline.agent.probes import Probe, probe_from_arrays, within
+from sept_offline.agent.probes import Probe, draw, probe_from_arrays
 from sept_offline.agent.reading import field
 from sept_offline.family import Hidden
 from sept_offline.seeding import generator
@@ -75,12 +74,6 @@ class _Probing(Encoding):
         """A sampled action while the probe lasts."""
         if self._complete(observation):
             return None
-        probabilities = self._probe.probabilities(observation, self._time)
-        if self.allowed is not None:
-            probabilities = within(probabilities, self.allowed)
-        edges = np.cumsum(probabilities)
-        place = int(np.searchsorted(edges, self._rng.random() * edges[-1], side="right"))
-        # rounding may carry a draw past the last action that can be taken at all
-        action = min(place, int(np.flatnonzero(probabilities)[-1]))
+        action = draw(self._probe, observation, self._time, self.allowed, self._rng)
         self.took(action)
         return action

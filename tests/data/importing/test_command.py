@@ -102,7 +102,14 @@ def test_text_that_is_no_table(tmp_path: Path, capsys: pytest.CaptureFixture[str
         assert "row 0" not in told, "where a line cannot be parsed Arrow does not say which"
 
 
-@pytest.mark.parametrize("shuffled", [False, True], ids=["in order", "shuffled"])
+@pytest.mark.parametrize(
+    "shuffled",
+    [
+        # read by the same blocks, and not sorted
+        pytest.param(False, id="in order", marks=pytest.mark.long),
+        pytest.param(True, id="shuffled"),
+    ],
+)
 def test_memory_does_not_grow_with_the_table(tmp_path: Path, shuffled: bool) -> None:
     """Blocks are small here, so that what they take is reached by tables of this size."""
     peaks = []

@@ -1,0 +1,155 @@
+"""A latent that is refined with every step as context."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sept_offline.agent.contexts.base import Tracker, check_sizes
+from sept_offline.agent.contexts.encoded import EncodedContext, encoded_parts
+from sept_offline.agent.encoder import TransitionEncoder, posterior
+from sept_offline.agent.networks import Array, Arrays, Standardiser
+from sept_offline.agent.novelty import Novelty
+from sept_offline.agent.probes import Probe, draw, probe_from_arrays
+from sept_offline.agent.reading import field
+from sept_offline.errors import AgentError
+from sept_offline.family import Hidden
+from sept_offline.seeding import generator
+
+if TYPE_CHECKING:
+    from sept_offline.agent.control import Control
+
+
+class RefinedContext(EncodedContext):
+    """The posterior mean of all steps so far, from the prior on; fixed after `refine_steps`.
+
+    With a probe, the probe takes the first T steps (those of the encoder); without one, control
+    acts from the first step. Novelty is measured once, after T steps.
+    """
+
+    kind = "refined"
+    encoder: TransitionEncoder
+
+    def __init__(
+        self,
+        probe: Probe | None,
+        encoder: TransitionEncoder,
+        latent_scaler: Standardiser,
+        novelty: Novelty | None = None,
+        uncertainty_scale: float = 1.0,
+        refine_steps: int = 64,
+    ) -> None:
+        super().__init__(encoder, latent_scaler, novelty, uncertainty_scale)
+        if refine_steps < encoder.steps:
+            raise AgentError(
+                f"The latent must be refined for at least the {encoder.steps} steps of a segment, "
+                f"found {refine_steps}."
+            )
+        self.probe, self.refine_steps = probe, refine_steps
+        self.probe_steps = 0 if probe is None else encoder.steps
+
+    def without_probe(self) -> RefinedContext:
+        """The same, but control acts from the first step."""
+        parts = self.encoder, self.latent_scaler, self.novelty, self.uncertainty_scale
+        return RefinedContext(None, *parts, self.refine_steps)
+
+    def begin(self, seed: int, hidden: Hidden | None, control: Control) -> Tracker:
+        """A tracker that knows the prior alone."""
+        return _Refining(self, seed)
+
+    def check(self, observation_dim: int, num_actions: int) -> None:
+        """Probe, encoder and decoder must be for these spaces."""
+        super().check(observation_dim, num_actions)
+        if self.probe is not None:
+            sizes = (observation_dim, self.probe.num_actions)
+            check_sizes("probe", sizes, (observation_dim, num_actions))
+
+    def to_arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
+        """All parts' weights."""
+        probe = {} if self.probe is None else self.probe.to_arrays(f"{prefix}.probe")
+        return probe | super().to_arrays(prefix)
+
+    def describe(self) -> dict[str, Any]:
+        """All parts' descriptions."""
+        own = {
+            "kind": self.kind,
+            "probe_steps": self.probe_steps,
+            "probe": None if self.probe is None else self.probe.describe(),
+            "refine_steps": self.refine_steps,
+        }
+        return own | super().describe()
+
+    @classmethod
+    def from_arrays(cls, arrays: Arrays, description: Any, prefix: str) -> RefinedContext:
+        """What `to_arrays(prefix)` and `describe()` wrote."""
+        probe = None
+        if field(description, "probe_steps", int):
+            probe = probe_from_arrays(arrays, field(description, "probe", dict), f"{prefix}.probe")
+        encoder, scaler, novelty, scale = encoded_parts(arrays, description, prefix)
+        if not isinstance(encoder, TransitionEncoder):
+            raise AgentError(f"A refined latent needs a transition encoder, found {encoder.kind}.")
+        refine_steps = field(description, "refine_steps", int)
+        return cls(probe, encoder, scaler, novelty, scale, refine_steps)
+
+
+class _Refining(Tracker):
+    """Adds up the evidence of every step; the probe acts first, if there is one."""
+
+    def __init__(self, context: RefinedContext, seed: int) -> None:
+        size = context.dim
+        prior = context.latent_scaler(np.zeros(size, dtype=np.float32))
+        super().__init__(prior, settled=False)
+        self._context, self._time = context, 0
+        self._weighted = np.zeros(size, dtype=np.float32)
+        self._precision = np.zeros(size, dtype=np.float32)
+        self._rng = generator(seed, "agent", "probe") if context.probe is not None else None
+        steps = context.encoder.steps
+        self._observations = np.empty((1, steps + 1, context.encoder.observation_dim), np.float32)
+        self._actions = np.empty((1, steps), dtype=np.int64)
+        self._before: Array = np.zeros(context.encoder.observation_dim, dtype=np.float32)
+        self._action = 0
+
+    def step(self, observation: Array, reward: float | None = None) -> int | None:
+        """The probe's action while it lasts; control acts otherwise."""
+        context = self._context
+        if self._time:
+            self._add(observation)
+        if self._time <= context.encoder.steps:
+            self._observations[0, self._time] = observation
+            if self._time == context.encoder.steps:
+                self._measure_novelty()
+        self._before[:] = observation
+        self.settled = self._time >= context.refine_steps
+        if context.probe is None or self._rng is None or self._time >= context.probe_steps:
+            return None
+        action = draw(context.probe, observation, self._time, self.allowed, self._rng)
+        self.took(action)
+        return action
+
+    def took(self, action: int) -> None:
+        """One more step, whoever chose it."""
+        if self._time < self._context.encoder.steps:
+            self._actions[0, self._time] = action
+        self._action = action
+        self._time += 1
+
+    def _add(self, observation: Array) -> None:
+        """Add what the step that ends in `observation[d]` says of the instance."""
+        context = self._context
+        found = context.encoder.evidence_of_one(self._before, self._action, observation)
+        self._weighted += found[0]
+        self._precision += found[1]
+        self.latent, log_var = posterior(self._weighted, self._precision)
+        self.uncertainty = context.uncertainty_scale * float(np.exp(0.5 * log_var).mean())
+        self.vector = context.latent_scaler(self.latent)
+
+    def _measure_novelty(self) -> None:
+        context = self._context
+        if context.novelty is None:
+            return
+        mean, log_var = posterior(self._weighted[None], self._precision[None])
+        share = context.novelty.quantile(self._observations, self._actions, mean, log_var)
+        self.novelty = float(share[0])
+        self.flagged = self.novelty < context.novelty.flagged_below

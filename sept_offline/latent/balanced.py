@@ -1,0 +1,52 @@
+"""Draws of rows that give every instance the same chance."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sept_offline.latent.arrays import Doubles, Integers
+
+
+class Balanced:
+    """Draws rows so that every instance has the same chance, however many rows it has.
+
+    With weights[N], the rows of an instance are drawn in proportion to theirs.
+    """
+
+    def __init__(self, instance: Integers, weights: Doubles | None = None) -> None:
+        self.order = torch.from_numpy(np.argsort(instance, kind="stable"))
+        present, counts = np.unique(instance, return_counts=True)
+        self.present = torch.from_numpy(present)
+        self.counts = torch.from_numpy(counts)
+        self.offsets = torch.from_numpy(np.cumsum(counts) - counts)
+        self.place = torch.zeros(int(present.max()) + 1, dtype=torch.int64)
+        self.place[self.present] = torch.arange(len(present))
+        self.cumulative: Tensor | None = None
+        if weights is not None:
+            ordered = np.asarray(weights, dtype=np.float64)[self.order.numpy()]
+            shares = np.empty_like(ordered)
+            for index, (start, count) in enumerate(zip(self.offsets, counts, strict=True)):
+                part = ordered[int(start) : int(start) + count]
+                # Share i lies in (i, i + 1], so that one search serves all instances.
+                shares[int(start) : int(start) + count] = index + np.cumsum(part) / part.sum()
+            self.cumulative = torch.from_numpy(shares)
+
+    def draw(self, count: int, rng: torch.Generator) -> Tensor:
+        """`count` rows, [count]."""
+        chosen = torch.randint(len(self.present), (count,), generator=rng)
+        return self._within(chosen, rng)
+
+    def draw_like(self, instance: Tensor, rng: torch.Generator) -> Tensor:
+        """One row of each of the given instances, [n]."""
+        return self._within(self.place[instance], rng)
+
+    def _within(self, chosen: Tensor, rng: torch.Generator) -> Tensor:
+        position = torch.rand(len(chosen), generator=rng, dtype=torch.float64)
+        first, counts = self.offsets[chosen], self.counts[chosen]
+        if self.cumulative is None:
+            rank = first + (position * counts).long()
+        else:
+            rank = torch.searchsorted(self.cumulative, chosen + position)
+        return self.order[torch.minimum(rank, first + counts - 1)]

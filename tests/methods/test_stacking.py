@@ -1,0 +1,224 @@
+"""Where a part of the state is missing, a fit stacks; where nothing is, it does not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import sept_offline as so
+from sept_offline.cli import main
+from sept_offline.data import Dataset, DatasetWriter
+from sept_offline.dynamics.columns import Columns
+from sept_offline.dynamics.network import Outcome
+from sept_offline.dynamics.world import World, WorldStage, roll_out
+from sept_offline.errors import ConfigError
+from sept_offline.methods.config import FitConfig, resolve_config
+from sept_offline.methods.fitting import METHODS, Fitter
+from sept_offline.methods.run import RunDirectory
+from sept_offline.methods.stacking import Choice, choose_stack, observing_plainly
+from sept_offline.seeding import torch_generator
+from sept_offline.stacking import Stack
+
+PUSHES = (0.3, 0.6)
+"""Of the two instances."""
+ENOUGH: dict[str, Any] = {
+    "verdict": False,
+    "probe_steps": 2,
+    "latent": {"updates": 240, "dim": 1, "hidden": 16},
+    "control": {"updates": 960, "hidden": [8], "batch_size": 16},
+    "probe": {"steps": 5},
+}
+"""Updates enough to see a velocity; control is not looked at."""
+
+
+def log_cart(path: Path, columns: tuple[str, ...], noise: float = 0.05) -> Dataset:
+    """A cart that is pushed about: its place, its speed or both are observed."""
+    rng = np.random.default_rng(3)
+    with DatasetWriter(
+        path,
+        num_actions=3,
+        probe_steps=2,
+        observation_names=columns,
+        action_names=("left", "none", "right"),
+    ) as writer:
+        for number in range(120):
+            place, speed = rng.normal(size=2)
+            seen, actions = [{"place": place, "speed": speed}], rng.integers(3, size=12)
+            for action in actions:
+                speed = 0.9 * speed + PUSHES[number % 2] * (action - 1) + noise * rng.normal()
+                place += speed
+                seen.append({"place": place, "speed": speed})
+            writer.append(
+                instance=f"cart-{number % 2}",
+                observations=np.array([[row[name] for name in columns] for row in seen]),
+                actions=actions,
+                rewards=-np.abs([row["place"] for row in seen[1:]]),
+                terminated=False,
+                truncated=True,
+            )
+    return so.load_dataset(path)
+
+
+@pytest.fixture(scope="module")
+def hidden_speed(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    return log_cart(tmp_path_factory.mktemp("cart") / "hidden.h5", ("place",))
+
+
+def choice(data: Dataset, seed: int) -> Choice:
+    stages = choose_stack(data, resolve_config(data, "default", ENOUGH), seed)
+    try:
+        while True:
+            stage = next(stages)
+            stage.advance(stage.total)
+    except StopIteration as finished:
+        chosen: Choice = finished.value
+        return chosen
+
+
+def test_a_hidden_speed_is_found(hidden_speed: Dataset) -> None:
+    found = choice(hidden_speed, seed=0)
+    assert found.chosen in (2, 4)
+    assert "predict more than the present one: the error of the next 'place' falls by" in found.why
+
+
+@pytest.mark.parametrize("columns", [("place", "speed"), ("speed",)])
+@pytest.mark.parametrize("noise", [0.0, 0.3])
+def test_what_is_observed_is_not_stacked(
+    columns: tuple[str, ...], noise: float, tmp_path: Path
+) -> None:
+    found = choice(log_cart(tmp_path / "whole.h5", columns, noise), seed=1)
+    assert found.chosen == 1, found.why
+    assert "not clearly" in found.why or "unexplained" in found.why
+
+
+def test_a_few_episodes_decide_nothing(hidden_speed: Dataset) -> None:
+    few = hidden_speed.select(np.arange(0, 120, 30))
+    assert choice(few, seed=0) == Choice(
+        1, "There are too few episodes to tell whether the last steps say more."
+    )
+
+
+def test_a_fit_that_chooses_resumes_bit_for_bit(hidden_speed: Dataset, tmp_path: Path) -> None:
+    whole = so.fit(hidden_speed, "avg", ENOUGH, seed=2, out=tmp_path / "whole")
+    assert whole.stack > 1 and whole.spaces.observation_names == ("place",)
+    assert whole.record["stack"]["chosen"] == whole.stack
+    settled = resolve_config(hidden_speed, "default", ENOUGH)
+    stages: set[str] = set()
+    while True:
+        directory = RunDirectory(tmp_path / "resumed", checkpoint_seconds=0)
+        record = {"method": "avg", "config": {}, "seed": 2}
+        directory.open(record, resume=(tmp_path / "resumed").exists(), restart=False)
+        try:
+            for epoch in Fitter(hidden_speed, "avg", settled, seed=2, run=directory):
+                if epoch.stage not in stages and epoch.done > epoch.total // 3:
+                    stages.add(epoch.stage)
+                    break
+            else:
+                break
+        finally:
+            directory.close()
+    assert {"stack-1", "stack-4", "stack-1-short", "stack-2", "control"} <= stages
+    for name in ("agent/weights.safetensors", "metrics.csv"):
+        one, other = ((tmp_path / run / name).read_bytes() for run in ("whole", "resumed"))
+        assert one == other, name
+    assert so.load_agent(tmp_path / "resumed").record["stack"] == whole.record["stack"]
+
+
+FEW = ENOUGH | {
+    "latent": {"updates": 5, "dim": 1, "hidden": 16},
+    "control": {"updates": 5, "hidden": [8]},
+    "dynamics": {"updates": 5, "outcome_updates": 5},
+}
+
+
+@pytest.mark.parametrize("method", [name for name, one in METHODS.items() if one.stacks])
+def test_every_method_that_stacks_acts(hidden_speed: Dataset, method: str, tmp_path: Path) -> None:
+    settings: Mapping[str, Any] = FEW | {"stack": 3, "verdict": method == "sept-np"}
+    if METHODS[method].privileged:
+        with pytest.raises(so.errors.DataError, match="hidden parameters"):
+            so.fit(hidden_speed, method, settings)
+        return
+    run = tmp_path / "run"
+    agent = so.fit(hidden_speed, method, settings, seed=0, out=run)
+    assert (agent.stack, agent.spaces.observation_dim) == (3, 1)
+    assert "stack" not in agent.record
+    episode = so.load_agent(run).begin(seed=1)
+    rewards = (None, *[0.0] * 5) if "reward" in agent.needs else [None] * 6
+    assert all(0 <= episode.act([0.1 * place], rewards[place]) < 3 for place in range(6))
+
+
+@pytest.mark.parametrize("method", ["history", "bnn", "dpt"])
+def test_a_method_that_does_not_stack_says_so(hidden_speed: Dataset, method: str) -> None:
+    with pytest.raises(ConfigError, match=f"'{method}' always uses stack = 1, found 2"):
+        so.fit(hidden_speed, method, FEW | {"stack": 2})
+
+
+def test_without_a_choice_nothing_is_compared(hidden_speed: Dataset) -> None:
+    for method, settings in (("avg", {"stack": 1}), ("history", {})):
+        work = so.fitter(hidden_speed, method, FEW | settings, seed=0)
+        assert {epoch.stage for epoch in work} == {"control"}
+        assert work.agent is not None and work.agent.stack == 1
+        assert "stack" not in work.agent.record
+
+
+@pytest.mark.parametrize("bad", [-1, 65, 1.5, "2"])
+def test_an_impossible_stack_is_refused(hidden_speed: Dataset, bad: Any) -> None:
+    with pytest.raises(ConfigError, match="stack"):
+        so.fit(hidden_speed, "avg", FEW | {"stack": bad})
+
+
+def test_the_command_stacks_and_says_why(
+    hidden_speed: Dataset, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["fit", str(hidden_speed.path), "--method", "avg", "--no-verdict", "--quiet"]
+    few = ["--set", "control.updates=8", "--set", "control.hidden=[8]"]
+    with pytest.raises(SystemExit, match="0"):
+        main([*words, *few, "--stack", "2", "-o", str(tmp_path / "set")])
+    assert "stack:" not in capsys.readouterr().out
+    assert so.load_agent(tmp_path / "set").stack == 2
+    with pytest.raises(SystemExit, match="0"):
+        main([*words, *few, "-o", str(tmp_path / "chosen")])
+    assert "\nstack: 1. " in capsys.readouterr().out
+
+
+def test_a_world_predicts_the_newest_and_moves_the_rest(hidden_speed: Dataset) -> None:
+    view, stack = hidden_speed.stacked(3), Stack(3, 1, 3)
+    steps = view.steps()
+    world = World(Columns.fit(steps), 3, torch_generator(0, "world"), stack)
+    rows, actions = steps.row[:50], torch.from_numpy(steps.actions[:50])
+    before = torch.from_numpy(steps.observations[rows])
+    with torch.no_grad():
+        after = world.step(before, actions, torch.zeros(50, 8), torch.randn(50, 1)).numpy()
+    # what was not predicted is what was logged
+    np.testing.assert_array_equal(after[:, 1:], steps.observations[rows + 1][:, 1:])
+    assert after.shape == before.shape
+
+
+def test_in_a_world_an_agent_stacks_as_its_rows_are_stacked(hidden_speed: Dataset) -> None:
+    stack = Stack(3, 1, 3)
+    config: FitConfig = resolve_config(hidden_speed, "default", FEW)
+    view = hidden_speed.stacked(3)
+    steps = view.steps()
+    stages = METHODS["avg"].stages(view, config, 0)
+    control = next(stages)
+    control.advance(control.total)
+    with pytest.raises(StopIteration) as finished:
+        next(stages)
+    wide = finished.value.value
+    columns = Columns.fit(steps)
+    stage = WorldStage(steps, columns, 5, 0, num_actions=3, num_instances=2, stack=stack)
+    stage.advance(5)
+    outcome = Outcome(stage.world.reader, 3, (8,), torch_generator(0, "outcome"))
+    starts = steps.observations[steps.row[steps.time == 0]][:20]
+    returns = [
+        roll_out(stage, outcome, agent, starts, np.arange(20) % 2, 12, 0)
+        for agent in (wide, observing_plainly(wide, stack))
+    ]
+    np.testing.assert_array_equal(*returns)
+    assert replace(wide, stack=1).spaces.observation_dim == 9
