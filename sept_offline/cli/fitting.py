@@ -52,7 +52,7 @@ FEW = 8
 @click.option(
     "--control",
     shell_complete=one_of(lambda: ALGORITHMS),
-    help="double_dqn, discrete_cql, discrete_bcq or nfq.",
+    help="double_dqn, discrete_cql, discrete_bcq, nfq, or auto: chosen from the logs.",
 )
 @click.option(
     "--stack",
@@ -158,8 +158,11 @@ def fit(
     held = agent.record.get("held_out")
     if held:
         click.echo(f"held out of the fit, for ope: {_held_out(held)}")
-    if agent.record.get("stack"):
-        click.echo(f"stack: {agent.record['stack']['chosen']}. {agent.record['stack']['why']}")
+    for name, choice in agent.record.get("choices", {}).items():
+        click.echo(f"{name}: {choice['chosen']}. {choice['why']}")
+    used = agent.record.get("latent_dimensions")
+    if used:
+        click.echo(f"latent: {used['used']} of {used['of']} dimensions in use")
     found = agent.record.get("identification")
     if found:
         click.echo(

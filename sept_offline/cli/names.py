@@ -20,7 +20,7 @@ METHODS = (
     "history",
 )
 PRESETS = ("default", "paper")
-ALGORITHMS = ("double_dqn", "discrete_cql", "discrete_bcq", "nfq")
+ALGORITHMS = ("auto", "double_dqn", "discrete_cql", "discrete_bcq", "nfq")
 BEHAVIOURS = ("random", "replay", "medium", "expert")
 ENGINES = ("local", "ray")
 SPLITS = ("train", "validation", "test")

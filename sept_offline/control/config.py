@@ -9,6 +9,8 @@ from sept_offline.errors import ConfigError
 from sept_offline.family import suggest
 
 ALGORITHMS = ("double_dqn", "discrete_cql", "discrete_bcq", "nfq")
+AUTO = "auto"
+"""In place of an algorithm: a fit chooses from the logs."""
 REWARD_FORMS = ("raw", "instance", "log")
 
 
@@ -17,7 +19,8 @@ class ControlConfig:
     """How control learns; with the defaults every seed was good at its last update."""
 
     algorithm: str = "double_dqn"
-    """One of double_dqn, discrete_cql, discrete_bcq, nfq."""
+    """One of double_dqn, discrete_cql, discrete_bcq, nfq; `auto` is discrete_cql where most logged
+    steps show one action only, else double_dqn."""
     hidden: tuple[int, ...] = (256, 512)
     """Widths of the hidden layers."""
     layer_norm: bool = False
@@ -29,7 +32,7 @@ class ControlConfig:
     batch_size: int = 64
     """Transitions a minibatch."""
     updates: int = 5000
-    """Gradient steps in all."""
+    """Gradient steps in all; 0 lets a fit choose by how many steps were logged."""
     target_rate: float = 0.005
     """Polyak's rate, at every update; `nfq` copies its weights at every update instead."""
     average_decay: float = 0.999
@@ -62,10 +65,11 @@ class ControlConfig:
 
     def __post_init__(self) -> None:
         """Refuse what cannot work, by name."""
-        if self.algorithm not in ALGORITHMS:
+        known = (AUTO, *ALGORITHMS)
+        if self.algorithm not in known:
             raise ConfigError(
                 f"control.algorithm has no choice {self.algorithm!r}"
-                f"{suggest(self.algorithm, ALGORITHMS)}; known are {', '.join(ALGORITHMS)}."
+                f"{suggest(self.algorithm, known)}; known are {', '.join(known)}."
             )
         if self.reward_form not in REWARD_FORMS:
             raise ConfigError(
@@ -76,7 +80,8 @@ class ControlConfig:
             raise ConfigError(
                 f"control.hidden needs layers of at least 1 unit, found {self.hidden}."
             )
-        counts = ("batch_size", "updates", "average_every", "critics", "members")
+        check_range(self, ("updates",), "control", least=0)
+        counts = ("batch_size", "average_every", "critics", "members")
         check_range(self, counts, "control", least=1)
         check_range(self, ("learning_rate", "reward_scale", "grad_clip"), "control", above=0)
         check_range(self, ("gamma", "average_decay"), "control", least=0, below=1)

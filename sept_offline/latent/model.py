@@ -32,6 +32,8 @@ from sept_offline.threads import one_thread
 
 BATCH = 1024
 DRAWS = 8
+LEAST_SPREAD = 0.05
+"""An axis along which the instances spread less than this share of the widest is not in use."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,19 @@ class LatentModel:
     def steps(self) -> int:
         """T, the steps of a segment."""
         return self.network.steps
+
+    @property
+    def used_dimensions(self) -> int:
+        """Principal axes along which the training instances differ, beyond doubt.
+
+        Their spread there is larger than their posteriors' own, and not tiny beside the widest.
+        """
+        if len(self.instance_mean) < 2:
+            return 0
+        centred = self.instance_mean.astype(np.float64) - self.instance_mean.mean(axis=0)
+        spread = np.linalg.svd(centred, compute_uv=False) / np.sqrt(len(centred) - 1)
+        doubt = float(np.exp(0.5 * self.instance_log_variance).mean())
+        return int((spread > max(doubt, LEAST_SPREAD * spread[0])).sum())
 
     def reading(self, steps: int) -> LatentModel:
         """The same for segments of another length, where single transitions are read."""

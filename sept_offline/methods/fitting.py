@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from sept_offline.agent import Agent, NoContext, load_agent
+from sept_offline.agent import Agent, NoContext, RefinedContext, load_agent
 from sept_offline.config import to_plain
 from sept_offline.control import ControlStage
 from sept_offline.data import Dataset, load_dataset
@@ -17,6 +17,7 @@ from sept_offline.errors import ConfigError, TrainingError
 from sept_offline.family import suggest
 from sept_offline.methods.avg import AVG
 from sept_offline.methods.bnn import BNN
+from sept_offline.methods.choices import Choice, choose_settings
 from sept_offline.methods.config import FitConfig, resolve_config
 from sept_offline.methods.dpt import DPT
 from sept_offline.methods.dynasept import DYNASEPT
@@ -31,9 +32,9 @@ from sept_offline.methods.run import RunDirectory
 from sept_offline.methods.sept import SEPT
 from sept_offline.methods.sept_np import SEPT_NP
 from sept_offline.methods.shared import check_data
-from sept_offline.methods.stacking import Choice, check_stack, choose_stack, observing_plainly
+from sept_offline.methods.stacking import check_stack, choose_stack, observing_plainly
 from sept_offline.methods.totalvar import TOTALVAR
-from sept_offline.methods.trial import chooses_probe, trial, with_or_without_probe
+from sept_offline.methods.trial import chooses_probe, renamed, trial, with_or_without_probe
 from sept_offline.methods.verdict import Evidence, Interval, Values, reach
 from sept_offline.progress import Progress, Silent
 from sept_offline.stacking import Stack
@@ -97,6 +98,9 @@ class Fitter:
         check_stack(self.method, self.config)
         check_data(data, self.config.probe_steps if self.method.segments else 0)
         self.data = data if self.method.privileged else data.without_hidden()
+        self.config, self.choices = choose_settings(
+            self.data, config, seed, double_dqn=self.method.double_dqn
+        )
         self.seed = seed
         self.run = run
         self.held_out: dict[str, Any] | None = None
@@ -122,10 +126,10 @@ class Fitter:
 
     def __iter__(self) -> Iterator[Epoch]:
         begun, self._begun, self._number = self._begun, None, 0
-        length, choice = self.config.stack or 1, None
+        length, choices = self.config.stack or 1, dict(self.choices)
         if not self.config.stack and self.method.stacks:
-            choice = yield from self._choose_stack()
-            length = choice.chosen
+            choices["stack"] = yield from self._choose_stack()
+            length = int(choices["stack"].chosen)
         self._stack = None
         if length > 1:
             self._stack = Stack(length, self.data.observation_dim, self.data.num_actions)
@@ -139,8 +143,8 @@ class Fitter:
         if self.config.verdict and self.method.judged:
             stage, verdict = yield from self._judge(stage)
             facts |= verdict
-        if choice is not None:
-            facts["stack"] = choice.summary()
+        if choices:
+            facts["choices"] = {name: choice.summary() for name, choice in choices.items()}
         if self.held_out is not None:
             facts["held_out"] = self.held_out
         named = self.data.metadata.extra.get("family_object")
@@ -183,13 +187,15 @@ class Fitter:
             self._values = Values(stage.max_q(), stage.bound, size)
 
     def _judge(self, agent: Agent) -> Generator[Epoch, None, tuple[Agent, dict[str, Any]]]:
-        """Reach a verdict on a fitted agent, for its record; its probe goes if it does not pay."""
+        """Reach a verdict on a fitted agent, for its record.
+
+        Its probe goes if it does not pay, and its latent if it earns less than `avg` with it.
+        """
         separation = agent.record.get("separation")
         acts_as_avg = separation is not None and isinstance(agent.context, NoContext)
         evidence = Evidence()
         if not acts_as_avg:
-            data = self.data if self._stack is None else self.data.stacked(self._stack.length)
-            stages = trial(self.method, data, self.config, self.seed, agent, self._stack)
+            stages = trial(self.method, self._seen, self.config, self.seed, agent, self._stack)
             try:
                 found = _next(stages)
                 while not isinstance(found, Evidence):
@@ -205,11 +211,38 @@ class Fitter:
                 separates=separation["better_than_chance"],
                 acts_as_avg=acts_as_avg,
             )
-        evidence = replace(evidence, values=self._values)
-        facts = {**reach(evidence).summary(), "evidence": asdict(evidence)}
+        evidence = replace(evidence, values=self._values, full=_full(agent, self.data))
         if chooses_probe(self.method, self.config):
             agent = with_or_without_probe(agent, evidence.probe_gains)
+        if evidence.worse_than_avg and isinstance(agent.context, RefinedContext):
+            average = yield from self._average()
+            context = NoContext(uncertainty=1.0)
+            agent = replace(agent, context=context, control=average.control, fallback=None)
+            evidence = replace(evidence, replaced=True)
+        facts = {**reach(evidence).summary(), "evidence": asdict(evidence)}
         return agent, facts
+
+    def _average(self) -> Generator[Epoch, None, Agent]:
+        """The agent of `avg` from the same logs with the same seed."""
+        stages = renamed(AVG.stages(self._seen, self.config, self.seed), "avg")
+        found = _next(stages)
+        while not isinstance(found, Agent):
+            yield from self._train(found)
+            found = _next(stages)
+        return found
+
+    @property
+    def _seen(self) -> Dataset:
+        """The logs as the agent reads them."""
+        return self.data if self._stack is None else self.data.stacked(self._stack.length)
+
+
+def _full(agent: Agent, data: Dataset) -> int | None:
+    """The dimensions of the latent if all are in use and there are instances for more."""
+    found = agent.record.get("latent_dimensions")
+    if found is None or found["used"] < found["of"] or len(data.instances) <= found["of"] + 1:
+        return None
+    return int(found["of"])
 
 
 Result = TypeVar("Result")

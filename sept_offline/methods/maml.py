@@ -101,4 +101,5 @@ MAML = Method(
     "One gradient step on the first steps and their rewards: MAML.",
     segments=True,
     judged=False,
+    double_dqn=True,
 )

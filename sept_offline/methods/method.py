@@ -35,3 +35,5 @@ class Method:
     """Whether it learns from observations stacked with the last steps; if not, `stack` is 1."""
     probe_optional: bool = False
     """Whether `probe.use` may leave out its probe."""
+    double_dqn: bool = False
+    """Whether its control is always DoubleDQN, whatever `control.algorithm` might be chosen."""

@@ -210,8 +210,9 @@ def learn_in_turn(
     )
     yield latent
     model = latent.result()
+    record: dict[str, Any] = {"latent_dimensions": {"used": model.used_dimensions, "of": model.dim}}
     if not probes(config):
-        record = {"probe": "none, control acts from the first step", "probe_accepted": False}
+        record |= {"probe": "none, control acts from the first step", "probe_accepted": False}
         return Knowledge(model, None, balance(segments.instance), record)
     rewards = segment_rewards(config.probe.reward, model, segments)
     probe = ProbeStage(
@@ -219,7 +220,7 @@ def learn_in_turn(
     )
     yield probe
     result = probe.result()
-    record = {
+    record |= {
         "probe": result.reason,
         "probe_reward": config.probe.reward,
         "probe_accepted": result.accepted,

@@ -10,9 +10,8 @@ instance. What is still better predicted from the last steps is then missing fro
 from __future__ import annotations
 
 from collections.abc import Generator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +22,7 @@ from sept_offline.dynamics.columns import Columns
 from sept_offline.dynamics.world import WorldStage
 from sept_offline.errors import ConfigError
 from sept_offline.latent.arrays import Doubles
+from sept_offline.methods.choices import Choice
 from sept_offline.methods.config import FitConfig
 from sept_offline.methods.method import Method
 from sept_offline.methods.sept import held_out_episodes
@@ -47,22 +47,10 @@ CLIP = 1.0
 would otherwise decide everything."""
 LITTLE = 0.1
 """A column of which less is unexplained counts as explained."""
-GAIN = 0.05
-"""Share of what is unexplained that must be gained at least."""
+GAIN = 0.02
+"""Share of what is unexplained that must be gained at least: of a noisy column little can be."""
 WIDE = 3.0
 """Standard errors on both sides of a mean: there are several columns, and one may decide."""
-
-
-@dataclass(frozen=True)
-class Choice:
-    """How many observations are stacked, and why, in a sentence."""
-
-    chosen: int
-    why: str
-
-    def summary(self) -> dict[str, Any]:
-        """As the record of an agent holds it."""
-        return asdict(self)
 
 
 @dataclass(frozen=True)

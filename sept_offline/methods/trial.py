@@ -73,7 +73,7 @@ def _beside_avg(
     """No instance can be spared: the agent itself is tried, beside an `avg` trained as long."""
     average = None
     if method.name != AVG.name:
-        average = yield from _renamed(AVG.stages(data, config, seed), "trial-avg")
+        average = yield from renamed(AVG.stages(data, config, seed), "trial-avg")
     place = yield from _tried_in(data, data, config, seed, stack)
     choosing = chooses_probe(method, config)
     probe_gains = _probe_gains(place, agent) if choosing else None
@@ -118,10 +118,10 @@ def _without_some(
         why = "There are too few episodes to hold some out and try the agent on them. Log more."
         return Evidence(missing=why)
     short = shortened(config)
-    own = yield from _renamed(method.stages(kept, short, seed), "trial")
+    own = yield from renamed(method.stages(kept, short, seed), "trial")
     average = None
     if method.name != AVG.name:
-        average = yield from _renamed(AVG.stages(kept, short, seed), "trial-avg")
+        average = yield from renamed(AVG.stages(kept, short, seed), "trial-avg")
     place = yield from _tried_in(data, unseen, config, seed, stack)
     choosing = chooses_probe(method, config)
     probe_gains = _probe_gains(place, own) if choosing else None
@@ -171,7 +171,7 @@ def shortened(config: FitConfig) -> FitConfig:
     return replace(config, verdict=False, control=replace(config.control, updates=updates))
 
 
-def _renamed(stages: Generator[Stage, None, Agent], prefix: str) -> Generator[Stage, None, Agent]:
+def renamed(stages: Generator[Stage, None, Agent], prefix: str) -> Generator[Stage, None, Agent]:
     """The same stages under names of their own."""
     while True:
         try:

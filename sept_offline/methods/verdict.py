@@ -11,6 +11,8 @@ BEYOND = 0.1
 """Values this share of the bound's size above the bound are doubtful."""
 FAR_BEYOND = 1.0
 """Values this share of the bound's size above the bound have diverged."""
+LEAST_GAIN = 0.05
+"""Standard deviations of the logged returns that control must earn more than `avg`."""
 APART = 1.0
 """A fit that earns this many standard deviations of the logged returns less than a shorter one does
 not agree with it."""
@@ -56,6 +58,8 @@ class Evidence:
     """Whether that is more than chance."""
     acts_as_avg: bool = False
     """Whether the agent was fitted without a probe because it is not."""
+    replaced: bool = False
+    """Whether the agent acts as `avg` because it earns less with its latent."""
     unseen: Interval | None = None
     """The same of instances kept from a second, shorter fit."""
     unseen_separates: bool | None = None
@@ -76,6 +80,13 @@ class Evidence:
     """Return of the second fit less that of the agent, there and in those units."""
     missing: str | None = None
     """Why the second fit was not made."""
+    full: int | None = None
+    """The dimensions of the latent, where all are in use and there are instances for more."""
+
+    @property
+    def worse_than_avg(self) -> bool:
+        """Whether the agent is shown to earn less than `avg`."""
+        return self.above_avg is not None and self.above_avg.high < 0
 
 
 @dataclass(frozen=True)
@@ -130,6 +141,11 @@ def _judge_latent(evidence: Evidence, bad: list[str], doubts: list[str], good: l
         if found is not None:
             where = "in unseen instances" if evidence.unseen else "in unseen episodes"
             good.append(f"The latent tells instances apart {where}: {_compared(found)}.")
+    if evidence.full is not None:
+        good.append(
+            f"All {evidence.full} dimensions of the latent are in use, so a hidden factor may lack "
+            f"one. Compare with --set latent.dim={2 * evidence.full}."
+        )
     explained = evidence.explained
     if explained is not None and explained.low <= 0:
         doubts.append(
@@ -159,12 +175,16 @@ def _judge_control(evidence: Evidence, bad: list[str], doubts: list[str], good: 
     if better is not None:
         whose = "unseen instances" if evidence.held_out else "the logged instances"
         where = f"in learned dynamics of {whose}, in standard deviations of logged returns"
-        if better.high < 0:
-            bad.append(f"It earns less than avg: {better} {where}. Use --method avg.")
-        elif better.low <= 0:
+        if evidence.worse_than_avg:
+            instead = " The agent acts as avg does." if evidence.replaced else ""
+            bad.append(
+                f"With its latent it earns less than avg: {better} {where}.{instead} Log more, or "
+                "more instances."
+            )
+        elif better.low <= 0 or better.mean < LEAST_GAIN:
             doubts.append(
-                f"It is not shown to earn more than avg: {better} {where}. Compare with --method "
-                "avg, or log more."
+                f"It is not shown to earn clearly more than avg: {better} {where}. Compare with "
+                "--method avg, or log more."
             )
         else:
             good.append(f"It earns more than avg: {better} {where}.")

@@ -107,7 +107,7 @@ def test_a_few_episodes_decide_nothing(hidden_speed: Dataset) -> None:
 def test_a_fit_that_chooses_resumes_bit_for_bit(hidden_speed: Dataset, tmp_path: Path) -> None:
     whole = so.fit(hidden_speed, "avg", ENOUGH, seed=2, out=tmp_path / "whole")
     assert whole.stack > 1 and whole.spaces.observation_names == ("place",)
-    assert whole.record["stack"]["chosen"] == whole.stack
+    assert whole.record["choices"]["stack"]["chosen"] == whole.stack
     settled = resolve_config(hidden_speed, "default", ENOUGH)
     stages: set[str] = set()
     while True:
@@ -127,7 +127,7 @@ def test_a_fit_that_chooses_resumes_bit_for_bit(hidden_speed: Dataset, tmp_path:
     for name in ("agent/weights.safetensors", "metrics.csv"):
         one, other = ((tmp_path / run / name).read_bytes() for run in ("whole", "resumed"))
         assert one == other, name
-    assert so.load_agent(tmp_path / "resumed").record["stack"] == whole.record["stack"]
+    assert so.load_agent(tmp_path / "resumed").record["choices"] == whole.record["choices"]
 
 
 FEW = ENOUGH | {

@@ -1,0 +1,139 @@
+"""What a fit chooses from the logs: conservative control on narrow ones, updates by their size."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import sept_offline as so
+from sept_offline.cli import main
+from sept_offline.data import Dataset, DatasetWriter
+from sept_offline.latent import LatentModel
+from sept_offline.latent.separation import Separation
+from sept_offline.methods.choices import (
+    MOST_UPDATES,
+    UPDATES,
+    choose_algorithm,
+    choose_settings,
+    choose_updates,
+)
+from sept_offline.methods.config import resolve_config
+from sept_offline.methods.verdict import Evidence, Interval, reach
+from sept_offline.stage import Stage
+
+FEW = {
+    "verdict": False,
+    "stack": 1,
+    "latent": {"updates": 4, "hidden": 8, "dim": 1},
+    "control": {"updates": 4, "hidden": [8], "batch_size": 16},
+}
+
+
+def log(path: Path, greedy: float, *, told: bool = True) -> Dataset:
+    """A point on a line whose sign is known to the behaviour, which is greedy so often."""
+    rng = np.random.default_rng(0)
+    with DatasetWriter(path, num_actions=3, probe_steps=2) as writer:
+        for number in range(200):
+            place, rows, actions, chances = float(rng.normal()), [], [], []
+            for _ in range(10):
+                rows.append([place])
+                chance = np.full(3, (1 - greedy) / 3)
+                chance[0 if place > 0 else 2] += greedy
+                action = int(rng.choice(3, p=chance))
+                actions.append(action)
+                chances.append(chance)
+                place += (1 + number % 2) * 0.3 * (action - 1)
+            rows.append([place])
+            writer.append(
+                instance=f"line-{number % 2}",
+                observations=np.array(rows),
+                actions=np.array(actions),
+                rewards=-np.abs(np.array(rows)[1:, 0]),
+                propensities=np.array(chances) if told else None,
+                terminated=False,
+                truncated=True,
+            )
+    return so.load_dataset(path)
+
+
+@pytest.mark.parametrize("told", [True, False])
+@pytest.mark.parametrize(("greedy", "chosen"), [(0.95, "discrete_cql"), (0.3, "double_dqn")])
+def test_narrow_logs_ask_for_conservative_control(
+    tmp_path: Path, greedy: float, chosen: str, told: bool
+) -> None:
+    found = choose_algorithm(log(tmp_path / "line.h5", greedy, told=told), seed=0)
+    assert found.chosen == chosen
+    assert ("estimated" in found.why) is not told
+
+
+def test_more_steps_are_learned_from_for_longer(tmp_path: Path) -> None:
+    class Long:
+        num_steps = 10**6
+
+    assert choose_updates(log(tmp_path / "line.h5", 0.3)).chosen == UPDATES
+    assert choose_updates(Long()).chosen == MOST_UPDATES  # type: ignore[arg-type]
+
+
+def test_what_is_set_is_not_chosen(tmp_path: Path) -> None:
+    data = log(tmp_path / "line.h5", 0.95)
+    config = resolve_config(data, "default", {"control": {"algorithm": "nfq", "updates": 7}})
+    assert choose_settings(data, config, 0) == (config, {})
+    left = resolve_config(data, "default", {})
+    settled, choices = choose_settings(data, left, 0, double_dqn=True)
+    assert settled.control.algorithm == "double_dqn"
+    assert list(choices) == ["control.updates"]
+
+
+def test_the_command_says_what_was_chosen_and_why(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log(tmp_path / "line.h5", 0.95).close()
+    words = ["--no-verdict", "--quiet", "--stack", "1", "-o", str(tmp_path / "run")]
+    words += ["--set", "latent.updates=4", "--set", "control.updates=4"]
+    with pytest.raises(SystemExit):
+        main(["fit", str(tmp_path / "line.h5"), *words])
+    said = capsys.readouterr().out
+    assert "control.algorithm: discrete_cql. The logs are narrow: at" in said
+    assert "latent: " in said and " dimensions in use" in said
+    record = json.loads((tmp_path / "run" / "agent" / "agent.json").read_text())["record"]
+    assert record["choices"]["control.algorithm"]["chosen"] == "discrete_cql"
+
+
+def test_dimensions_in_use_are_counted() -> None:
+    rng = np.random.default_rng(0)
+    plane = rng.normal(size=(30, 2)) @ rng.normal(size=(2, 5))
+    sure, unsure = np.full((30, 5), -8.0), np.full((30, 5), 4.0)
+    for doubt, used in ((sure, 2), (unsure, 0)):
+        means, variances = plane.astype(np.float32), doubt.astype(np.float32)
+        model = LatentModel(None, means, variances)  # type: ignore[arg-type]
+        assert model.used_dimensions == used
+
+
+def test_a_full_latent_is_noticed() -> None:
+    reasons = " ".join(reach(Evidence(full=5)).reasons)
+    assert "All 5 dimensions" in reasons and "latent.dim=10" in reasons
+
+
+def test_an_agent_that_earns_less_than_avg_acts_as_avg(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def worse(*_: object) -> Generator[Stage, None, Evidence]:
+        return Evidence(above_avg=Interval(-1.0, -2.0, -0.5))
+        yield
+
+    apart = Separation(0.9, 0.8, 1.0, 1.0, 0.1, (1.0, 1.0, 1.0))
+    monkeypatch.setattr("sept_offline.methods.sept.separation", lambda *_: apart)
+    monkeypatch.setattr("sept_offline.methods.fitting.trial", worse)
+    data = log(tmp_path / "line.h5", 0.3)
+    agent = so.fit(data, "sept", FEW | {"verdict": True}, 0)
+    assert agent.method == "sept" and agent.record["verdict"] == "not usable"
+    assert "acts as avg" in agent.record["reasons"][0]
+    episode, plain = agent.begin(seed=0), so.fit(data, "avg", FEW, 0).begin(seed=0)
+    places = np.linspace(-2, 2, 41)
+    taken = [episode.act(np.array([place])) for place in places]
+    assert taken == [plain.act(np.array([place])) for place in places]
+    assert episode.latent is None and episode.uncertainty == 1
