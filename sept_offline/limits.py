@@ -13,6 +13,13 @@ DEFAULT_MB = 256
 RATIO = 100
 """Bytes in memory for a byte on disk: more than logs, their indices and results compress to."""
 
+LONGEST_SEGMENT = 100_000
+"""Most steps of a probe, a segment or a window of an agent: an episode keeps them all."""
+LONGEST_REFINED = 10**9
+"""Most steps for which an agent refines its latent; none of them is kept."""
+MOST_ACTIONS = 1_000_000
+"""Most actions that a part of an agent may claim."""
+
 
 def limit_bytes() -> int:
     """What a small file may claim, whatever its size: 256 MB, or as many as the variable says."""

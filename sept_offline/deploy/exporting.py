@@ -27,11 +27,11 @@ from sept_offline.deploy.manifest import (
 from sept_offline.deploy.verifying import Verified, made_up, recorded, verify
 from sept_offline.errors import AgentError, ConfigError
 from sept_offline.files import replace_folder
+from sept_offline.limits import LONGEST_SEGMENT
 from sept_offline.seals import sealed_json
 
 FORMS = ("onnx", "numpy")
 OBSERVATIONS = 10_000
-LONGEST_PROBE = 100_000
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ def _try_out(found: Any, manifest: dict[str, Any]) -> None:
     hidden = dict.fromkeys(context["names"], 0.0) if context["kind"] == "hidden" else None
     episode = found.begin(0, hidden)
     row = np.zeros(len(manifest["observation_names"]), dtype=np.float32)
-    if not 0 <= probe <= LONGEST_PROBE:
+    if not 0 <= probe <= LONGEST_SEGMENT:
         raise AgentError(f"An export claims a probe of {probe:,} steps; it is damaged.")
     for _ in range(probe + 1):
         episode.act(row)

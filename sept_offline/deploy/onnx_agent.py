@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from sept_offline.deploy.manifest import read_manifest
 from sept_offline.deploy.optional import onnxruntime
-from sept_offline.deploy.runtime import probe_stream
+from sept_offline.deploy.runtime import check_context, probe_stream
 from sept_offline.errors import AgentError
 from sept_offline.family import Hidden
 from sept_offline.limits import read_whole
@@ -25,6 +25,7 @@ class OnnxAgent:
     def __init__(self, folder: str | Path, manifest: dict[str, Any] | None = None) -> None:
         self.manifest = manifest or read_manifest(Path(folder))
         self.context = self.manifest["context"]
+        check_context(self.context)
         # exports of earlier versions stack nothing
         self.stack = int(self.manifest.get("stack", 1))
         if not 1 <= self.stack <= LONGEST:
@@ -69,8 +70,8 @@ class OnnxAgent:
 
 def refuse_external(content: bytes, path: Path) -> None:
     """Refuse a graph that keeps its weights in other files: only its own have been checked."""
-    # TensorProto.data_location = EXTERNAL, and the key under which the other file is named.
-    if b"\x70\x01" in content and b"\x0a\x08location" in content:
+    # The key under which another file is named; it stands so in no graph that was exported.
+    if b"location" in content:
         raise AgentError(f"{path} keeps its weights in another file, which is not opened.")
 
 
