@@ -27,7 +27,7 @@ from sept_offline.deploy.manifest import (
 from sept_offline.deploy.verifying import Verified, made_up, recorded, verify
 from sept_offline.errors import AgentError, ConfigError
 from sept_offline.files import replace_folder
-from sept_offline.limits import LONGEST_SEGMENT
+from sept_offline.limits import LONGEST_SEGMENT, VARIABLE
 from sept_offline.seals import sealed_json
 
 FORMS = ("onnx", "numpy")
@@ -129,6 +129,11 @@ def load_export(folder: str | Path) -> Any:
         raise
     except Exception as problem:  # onnxruntime has classes of its own for each failure
         words = " ".join(str(problem).split())
+        if "Available memory of" in words:
+            raise AgentError(
+                f"{place} asks for more memory than the graphs of an export may take together; "
+                f"if it is right, raise {VARIABLE}."
+            ) from problem
         raise AgentError(
             f"{place} is not put together as an export is ({words:.200})."
         ) from problem
