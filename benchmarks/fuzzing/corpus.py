@@ -36,6 +36,7 @@ def make_corpus(folder: Path) -> None:
     _runs(folder)
     _exports(folder)
     _agents(folder)
+    save_modelled(folder)
     make_bench(folder / "bench")
     _shard(folder)
     foreign(folder)
@@ -182,6 +183,27 @@ def _agents(folder: Path) -> None:
     export(refined, folder / "numpy-refined", "numpy", observations=20)
     with contextlib.suppress(ConfigError):
         export(refined, folder / "onnx-refined", "onnx", observations=20)
+
+
+MODELLED = ("dpt", "bnn")
+"""Agents that carry a model along and learn in their episode."""
+
+
+def save_modelled(folder: Path) -> None:
+    """These, fitted to the logs of the corpus in a moment."""
+    small = {"updates": 2, "hidden": [4], "batch_size": 4}
+    outcome = {"outcome_hidden": [4], "outcome_updates": 2, "outcome_batch": 4}
+    settings = {
+        "verdict": False,
+        "stack": 1,
+        "control": {**small, "members": 1},
+        "dynamics": {**small, **outcome, "dim": 1},
+        "dpt": {"infer_steps": 1, "copies": 2, "samples": 2},
+        "bnn": {"every": 3, "infer_steps": 1, "tune_steps": 1, "samples": 2}
+        | {"episodes": 2, "horizon": 2, "updates": 2},
+    }
+    for name in MODELLED:
+        so.save_agent(so.fit(folder / "logs.h5", name, settings), folder / "agents" / name)
 
 
 def make_bench(folder: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from benchmarks.fuzzing.corpus import AGENTS
+from benchmarks.fuzzing.corpus import AGENTS, MODELLED
 from benchmarks.fuzzing.readers import (
     Reader,
     agent,
@@ -50,7 +50,7 @@ def kinds() -> dict[str, Kind]:
     ]
     agents = [
         Kind(f"agents/{name}/{file}", (agent(f"agents/{name}"),), form, weight=weight)
-        for name in AGENTS
+        for name in (*AGENTS, *MODELLED)
         for file, form, weight in (
             ("agent.json", "json", 8 if name == "refined" else 3),
             ("weights.safetensors", "tensors", 2 if name == "refined" else 1),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -13,12 +14,13 @@ import numpy as np
 import pytest
 
 import sept_offline as so
+from benchmarks.fuzzing.corpus import log, save_modelled
 from sept_offline.agent import AdaptedContext, Agent, SegmentContext, load_agent, save_agent
 from sept_offline.agent.probes import TableProbe, UniformProbe
 from sept_offline.agent.rewards import RewardForm
 from sept_offline.deploy import export, load_export
 from sept_offline.deploy.onnx_agent import refuse_external
-from sept_offline.errors import AgentError, ConfigError, DataError
+from sept_offline.errors import AgentError, ConfigError, DataError, SeptError
 from sept_offline.latent import LatentConfig
 from sept_offline.methods.config import FitConfig
 from sept_offline.seals import sealed_json
@@ -203,3 +205,39 @@ def test_a_header_with_numbers_that_are_none_is_refused(
     assert "123456" in text
     with pytest.raises(DataError, match="header"):
         parse_header(text.replace("123456", number), tmp_path / name)
+
+
+@pytest.fixture(scope="module")
+def modelled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Agents of `bnn` and `dpt`, which learn in their episode."""
+    folder = tmp_path_factory.mktemp("modelled")
+    log(folder / "logs.h5")
+    save_modelled(folder)
+    return folder / "agents"
+
+
+@pytest.mark.parametrize(
+    ("method", "place", "value"),
+    [
+        ("dpt", "context.model.hidden", [10**9]),
+        ("dpt", "context.model.hidden", [100_000, 100_000]),
+        ("dpt", "context.model.dim", 10**18),
+        ("dpt", "context.model.num_actions", 10**9),
+        ("dpt", "context.settings.samples", 10**9),
+        ("dpt", "context.settings.infer_steps", 10**9),
+        ("bnn", "context.fiction.hidden", [10**12]),
+        ("bnn", "context.plan.episodes", 10**12),
+        ("bnn", "context.control.hidden", [10**9]),
+        ("bnn", "context.control.members", 10**9),
+        ("bnn", "context.control.critics", 2**31),
+        ("bnn", "context.control.batch_size", 10**12),
+    ],
+)
+def test_a_model_with_absurd_sizes_is_refused(
+    modelled: Path, tmp_path: Path, method: str, place: str, value: Any
+) -> None:
+    shutil.copytree(modelled / method, tmp_path / "agent")
+    load_agent(tmp_path / "agent").begin()
+    reseal(tmp_path / "agent" / "agent.json", lambda content: put(content, place, value))
+    with pytest.raises(SeptError):
+        load_agent(tmp_path / "agent").begin()
