@@ -43,7 +43,10 @@ def check_claim(path: object, what: str, claimed: int, stored: int, error: type[
 
 
 def check_regular(path: Path, error: type[SeptError]) -> int:
-    """The size of a file that can be read to its end; a pipe or a device is refused by name."""
+    """The size of a file that can be read to its end; a pipe or a device is refused by name.
+
+    So is a file with holes, which claims far more than is stored of it on the disk.
+    """
     try:
         found = path.stat()
     except (OSError, ValueError) as problem:
@@ -52,6 +55,8 @@ def check_regular(path: Path, error: type[SeptError]) -> int:
     if not stat.S_ISREG(found.st_mode):
         what = "a directory" if stat.S_ISDIR(found.st_mode) else "a pipe or a device"
         raise error(f"{path} is {what}, not a file; name a file.")
+    stored = getattr(found, "st_blocks", found.st_size) * 512
+    check_claim(path, "content", found.st_size, stored, error)
     return found.st_size
 
 
