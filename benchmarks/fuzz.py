@@ -18,7 +18,7 @@ Wrong in any case:
     different  loaded without a word with other content
     traceback  any other exception, or a refusal of several lines
     hang       more than 10 seconds
-    memory     more than 1 GB was asked for, even if the reader then refused in one sentence
+    memory     more than 1 GB was taken, even if the reader then refused in one sentence
     crash      the worker died
     executed   a module that a file names was imported, a process started or a pickle loaded
     contacted  a socket was connected, or a remote filesystem of Arrow opened

@@ -13,6 +13,13 @@ DEFAULT_MB = 256
 RATIO = 100
 """Bytes in memory for a byte on disk: more than logs, their indices and results compress to."""
 
+LONGEST_SEGMENT = 100_000
+"""Most steps of a probe, a segment or a window of an agent: an episode keeps them all."""
+LONGEST_REFINED = 10**9
+"""Most steps for which an agent refines its latent; none of them is kept."""
+MOST_ACTIONS = 1_000_000
+"""Most actions that a part of an agent may claim."""
+
 
 def limit_bytes() -> int:
     """What a small file may claim, whatever its size: 256 MB, or as many as the variable says."""
@@ -36,7 +43,10 @@ def check_claim(path: object, what: str, claimed: int, stored: int, error: type[
 
 
 def check_regular(path: Path, error: type[SeptError]) -> int:
-    """The size of a file that can be read to its end; a pipe or a device is refused by name."""
+    """The size of a file that can be read to its end; a pipe or a device is refused by name.
+
+    So is a file with holes, which claims far more than is stored of it on the disk.
+    """
     try:
         found = path.stat()
     except (OSError, ValueError) as problem:
@@ -45,6 +55,8 @@ def check_regular(path: Path, error: type[SeptError]) -> int:
     if not stat.S_ISREG(found.st_mode):
         what = "a directory" if stat.S_ISDIR(found.st_mode) else "a pipe or a device"
         raise error(f"{path} is {what}, not a file; name a file.")
+    stored = getattr(found, "st_blocks", found.st_size) * 512
+    check_claim(path, "content", found.st_size, stored, error)
     return found.st_size
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,8 @@ def make_corpus(folder: Path) -> None:
     ).close()
     _runs(folder)
     _exports(folder)
+    _agents(folder)
+    save_modelled(folder)
     make_bench(folder / "bench")
     _shard(folder)
     foreign(folder)
@@ -154,6 +157,53 @@ def _exports(folder: Path) -> None:
     export(agent, folder / "numpy", "numpy", observations=20)
     with contextlib.suppress(ConfigError):  # without the extra [onnx] there is one kind less
         export(agent, folder / "onnx", "onnx", observations=20)
+
+
+AGENTS = ("refined", "unprobed", "read-once", "sept-np", "dynasept", "history", "oracle", "maml")
+"""Agents of every other context and encoder, by the names of `tests/agent/builders.py`."""
+STACKED = ("refined", "unprobed")
+
+
+def _agents(folder: Path) -> None:
+    """Agents with random weights; one that refines and stacks is exported, too."""
+    from sept_offline.agent import AdaptedContext, save_agent
+    from sept_offline.agent.rewards import RewardForm
+    from sept_offline.deploy import export
+    from tests.agent.builders import make_agent
+
+    for name in AGENTS:
+        stack = 3 if name in STACKED else 1
+        agent = make_agent("avg" if name == "maml" else name, fallback=True, stack=stack)
+        if name == "maml" and agent.fallback is not None:
+            context = AdaptedContext(2, 0.1, RewardForm(False, 1.0, None, 0.9))
+            # the fallback is a network without norms, which can take a gradient step
+            agent = replace(agent, context=context, control=agent.fallback)
+        save_agent(agent, folder / "agents" / name)
+    refined = make_agent("refined", fallback=True, stack=3)
+    export(refined, folder / "numpy-refined", "numpy", observations=20)
+    with contextlib.suppress(ConfigError):
+        export(refined, folder / "onnx-refined", "onnx", observations=20)
+
+
+MODELLED = ("dpt", "bnn")
+"""Agents that carry a model along and learn in their episode."""
+
+
+def save_modelled(folder: Path) -> None:
+    """These, fitted to the logs of the corpus in a moment."""
+    small = {"updates": 2, "hidden": [4], "batch_size": 4}
+    outcome = {"outcome_hidden": [4], "outcome_updates": 2, "outcome_batch": 4}
+    settings = {
+        "verdict": False,
+        "stack": 1,
+        "control": {**small, "members": 1},
+        "dynamics": {**small, **outcome, "dim": 1},
+        "dpt": {"infer_steps": 1, "copies": 2, "samples": 2},
+        "bnn": {"every": 3, "infer_steps": 1, "tune_steps": 1, "samples": 2}
+        | {"episodes": 2, "horizon": 2, "updates": 2},
+    }
+    for name in MODELLED:
+        so.save_agent(so.fit(folder / "logs.h5", name, settings), folder / "agents" / name)
 
 
 def make_bench(folder: Path) -> None:

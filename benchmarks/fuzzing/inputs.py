@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import random
+import resource
 import shutil
 import signal
 import traceback
@@ -18,6 +21,8 @@ from sept_offline import seals
 from sept_offline.errors import SeptError
 
 SECONDS = 10
+MEMORY, ROOM = 1 << 30, 4 << 30
+"""What a reader may take, and what it is given to see whether it would have taken more."""
 STARVED = ("malloc of size", "memory allocation failed", "bad_alloc", "cannot allocate memory")
 """How Arrow and HDF5 say that they asked for more memory than there is."""
 
@@ -90,7 +95,10 @@ class Fuzzer:
                 warnings.simplefilter("always")
                 found = reader(folder)
         except SeptError as error:
-            return self.watch.outcome() or _refused(error)
+            outcome, words = self.watch.outcome() or _refused(error)
+            if outcome == "memory" and taken(reader, folder) < MEMORY:
+                return "refused", words
+            return outcome, words
         except MemoryError as error:
             return "memory", str(error)
         except Hang:
@@ -111,6 +119,32 @@ class Fuzzer:
         if any("carries no checksum" in str(one.message) for one in said):
             return "warned", ""
         return "different", ""
+
+
+def taken(reader: Reader, folder: Path, most: int = ROOM) -> int:
+    """Bytes that a reader really takes where there are `most`, in a process of its own.
+
+    A damaged length makes a library ask for memory that it would never touch: the bytes it would
+    read into it are not there.
+    """
+    here, there = os.pipe()
+    child = os.fork()
+    if not child:
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        with contextlib.suppress(BaseException):
+            own = Path("/proc/self/statm").read_text().split()[0]
+            room = int(own) * resource.getpagesize() + most
+            resource.setrlimit(resource.RLIMIT_AS, (room, resource.RLIM_INFINITY))
+            signal.setitimer(signal.ITIMER_REAL, SECONDS)
+            reader(folder)
+        after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        os.write(there, str((after - before) << 10).encode())
+        os._exit(0)
+    os.close(there)
+    with os.fdopen(here, "rb") as pipe:
+        found = pipe.read()
+    os.waitpid(child, 0)
+    return int(found or most)  # whoever died before it could tell took all
 
 
 def _refused(error: SeptError) -> tuple[str, str]:

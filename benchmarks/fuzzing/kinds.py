@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from benchmarks.fuzzing.corpus import AGENTS, MODELLED
 from benchmarks.fuzzing.readers import (
     Reader,
     agent,
@@ -42,6 +43,18 @@ def kinds() -> dict[str, Kind]:
         Kind("numpy/runtime.py", (exported("numpy"),), "text", weight=1),
         Kind("onnx/manifest.json", (exported("onnx"),), "json", weight=4),
         Kind("onnx/control.onnx", (exported("onnx"),), "bytes", weight=2),
+        Kind("numpy-refined/manifest.json", (exported("numpy-refined"),), "json", weight=8),
+        Kind("numpy-refined/weights.npz", (exported("numpy-refined"),), "npz", weight=2),
+        Kind("onnx-refined/manifest.json", (exported("onnx-refined"),), "json", weight=4),
+        Kind("onnx-refined/encoder.onnx", (exported("onnx-refined"),), "bytes", weight=1),
+    ]
+    agents = [
+        Kind(f"agents/{name}/{file}", (agent(f"agents/{name}"),), form, weight=weight)
+        for name in (*AGENTS, *MODELLED)
+        for file, form, weight in (
+            ("agent.json", "json", 8 if name == "refined" else 3),
+            ("weights.safetensors", "tensors", 2 if name == "refined" else 1),
+        )
     ]
     found = [
         Kind("logs.h5", (dataset("logs.h5"),), "hdf5", weight=16),
@@ -54,8 +67,8 @@ def kinds() -> dict[str, Kind]:
         Kind("run/ope.json", (run,), "json"),
         Kind("run/results.parquet", (loaded_results("run/results.parquet"), run), "table"),
         Kind("results.json", (loaded_results("results.json"),), "json"),
-        Kind("run/agent/agent.json", (agent, evaluated), "json"),
-        Kind("run/agent/weights.safetensors", (agent,), "tensors"),
+        Kind("run/agent/agent.json", (agent("run"), evaluated), "json"),
+        Kind("run/agent/weights.safetensors", (agent("run"),), "tensors"),
         Kind("begun/run.json", (resumed,), "json"),
         Kind("begun/metrics.csv", (resumed,), "text"),
         Kind("begun/checkpoints/0-control.safetensors", (resumed,), "tensors", weight=16),
@@ -72,5 +85,6 @@ def kinds() -> dict[str, Kind]:
         Kind("steps.parquet", (imported("steps.parquet"),), "parquet", sealed=False, weight=2),
         Kind("mapping.toml", (imported("steps.csv"),), "toml", sealed=False, weight=1),
         *export_files,
+        *agents,
     ]
     return {kind.path: kind for kind in found}

@@ -89,13 +89,24 @@ def page(folder: Path) -> str:
     return "page"
 
 
-def agent(folder: Path) -> str:
+def agent(name: str) -> Reader:
     """`load_agent`, and what it does."""
-    found = so.load_agent(folder / "run")
-    episode = found.begin(seed=0)
-    rows = np.random.default_rng(0).normal(size=(6, 2)).astype(np.float32)
-    actions = [int(episode.act(row)) for row in rows]
-    return digest(actions, episode.values, found.record, found.family, found.method, found.spaces)
+
+    def read(folder: Path) -> str:
+        found = so.load_agent(folder / name)
+        hidden = {"mass": 1.0, "length": 0.5} if "hidden" in found.needs else None
+        episode = found.begin(seed=0, hidden=hidden)
+        columns = found.spaces.observation_dim
+        rows = np.random.default_rng(0).normal(size=(8, columns)).astype(np.float32)
+        paid = "reward" in found.needs
+        actions = [
+            int(episode.act(row, reward=0.5 if paid and step else None))
+            for step, row in enumerate(rows)
+        ]
+        made = (actions, episode.values, found.record, found.family, found.method, found.spaces)
+        return digest(*made)
+
+    return read
 
 
 def evaluated(folder: Path) -> str:
@@ -106,7 +117,7 @@ def evaluated(folder: Path) -> str:
     try:
         evaluate(found)
     except SeptError:
-        return agent(folder)
+        return agent("run")(folder)
     return "evaluated"
 
 
@@ -148,10 +159,11 @@ def exported(name: str) -> Reader:
         from sept_offline.deploy import load_export, runtime
 
         found = load_export(folder / name)
-        rows = np.random.default_rng(0).normal(size=(6, 2)).astype(np.float32)
+        columns = len(found.manifest["observation_names"])
+        rows = np.random.default_rng(0).normal(size=(8, columns)).astype(np.float32)
         episode = found.begin(seed=0)
         actions = [int(episode.act(row)) for row in rows]
-        if name == "numpy":
+        if found.manifest["form"] == "numpy":
             runtime.load(folder / name)
         return digest(actions, found.manifest)
 

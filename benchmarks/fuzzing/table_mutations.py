@@ -22,8 +22,10 @@ def mutate_table(content: bytes, rng: random.Random, scratch: Path) -> tuple[byt
     table = pq.read_table(pa.BufferReader(content))
     name = rng.choice(table.column_names)
     place, column = table.column_names.index(name), table.column(name)
-    made = rng.randrange(6)
-    if made == 0:
+    made = rng.randrange(10)
+    if made >= 6 and len(table):
+        table = table.set_column(place, name, _edit_column(column, rng))
+    elif made == 0:
         table = table.drop_columns([name])
     elif made == 1:
         table = table.rename_columns(
@@ -43,6 +45,34 @@ def mutate_table(content: bytes, rng: random.Random, scratch: Path) -> tuple[byt
         table = table.slice(0, rng.randrange(len(table) + 1))
     write_table(scratch / "table", table)
     return (scratch / "table").read_bytes(), True
+
+
+STRANGE = {
+    "text": ("", "x", "evil:family", "../../x", "a\0b", "<script>", "{}", "[" * 50_000, "٣", "\n"),
+    "float": (float("nan"), float("inf"), -1e308, 0.0, -1.0),
+    "int": (-1, 0, 2**31, 2**62, 7),
+}
+
+
+def _edit_column(column: pa.ChunkedArray, rng: random.Random) -> pa.Array:
+    """One value of a column replaced by a hostile one of its type; JSON in it is edited."""
+    kind, values = column.type, column.to_pylist()
+    place = rng.randrange(len(values))
+    if pa.types.is_string(kind):
+        try:
+            values[place] = json.dumps(edit_json(json.loads(values[place] or ""), rng))
+        except ValueError:
+            values[place] = rng.choice(STRANGE["text"])
+    elif pa.types.is_floating(kind):
+        values[place] = rng.choice(STRANGE["float"])
+    elif pa.types.is_integer(kind):
+        values[place] = rng.choice(STRANGE["int"])
+    elif pa.types.is_boolean(kind):
+        values[place] = rng.choice((True, False, None))
+    elif pa.types.is_list(kind):
+        items = STRANGE["float"] if pa.types.is_floating(kind.value_type) else ("", "x")
+        values[place] = rng.choice(([], None, [rng.choice(items)], [rng.choice(items)] * 1000))
+    return pa.array(values, kind)
 
 
 def mutate_parquet(content: bytes, rng: random.Random, scratch: Path) -> tuple[bytes, bool]:

@@ -16,10 +16,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.fuzzing.inputs import SECONDS, Fuzzer, Hang
+from benchmarks.fuzzing.inputs import MEMORY, SECONDS, Fuzzer, Hang
 from benchmarks.fuzzing.outcomes import Finding
-
-MEMORY = 1 << 30
 
 
 def load_everything() -> None:
@@ -93,7 +91,7 @@ def _work(fuzzer: Fuzzer, numbers: range, pipe: Any, memory: int) -> None:
         sys.path.append(str(folder))  # as if the user had typed a family of their own
         pages = int(Path("/proc/self/statm").read_text().split()[0])
         most = pages * resource.getpagesize() + memory
-        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+        resource.setrlimit(resource.RLIMIT_AS, (most, resource.RLIM_INFINITY))
         fuzzer.learn(folder)
         fuzzer.watch.install()
         for number in numbers:

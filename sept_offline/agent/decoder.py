@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from sept_offline.agent.encoder import one_hot
 from sept_offline.agent.networks import MLP, Array, Arrays, Standardiser
-from sept_offline.agent.reading import field
+from sept_offline.agent.reading import count, field, pair
 from sept_offline.errors import AgentError
+from sept_offline.limits import MOST_ACTIONS
 
 LOG_TWO_PI = float(np.log(2 * np.pi))
 
@@ -115,21 +116,14 @@ class TransitionDecoder:
         cls, arrays: Arrays, description: Mapping[str, Any], prefix: str
     ) -> TransitionDecoder:
         """The decoder that `to_arrays(prefix)` and `describe()` wrote."""
-        try:
-            low, high = description["log_var_range"]
-            sizes = int(description["num_actions"]), int(description["latent_dim"])
-            clip = (float(low), float(high))
-        except (KeyError, TypeError, ValueError) as error:
-            raise AgentError(
-                f"The agent's decoder is not described as expected: {error}."
-            ) from error
         # Decoders of earlier versions have no average model and do not mention one.
         added = field({"average": False} | dict(description), "average", bool)
         return cls(
             MLP.from_arrays(arrays, f"{prefix}.network"),
             Standardiser.from_arrays(arrays, f"{prefix}.observation"),
             Standardiser.from_arrays(arrays, f"{prefix}.delta"),
-            *sizes,
-            log_var_range=clip,
+            count(description, "num_actions", MOST_ACTIONS),
+            count(description, "latent_dim"),
+            log_var_range=pair(description, "log_var_range"),
             average=MLP.from_arrays(arrays, f"{prefix}.average") if added else None,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, Protocol
 
@@ -9,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sept_offline.agent.networks import MLP, Array, Arrays, Standardiser, take
-from sept_offline.agent.reading import field, pair
+from sept_offline.agent.reading import count, field, pair
 from sept_offline.errors import AgentError
+from sept_offline.limits import MOST_ACTIONS
 
 DIRECTIONS = ("forward", "backward")
 LstmWeights = tuple[Array, Array, Array, Array]
@@ -337,16 +339,20 @@ class TransitionEncoder:
         cls, arrays: Arrays, description: Mapping[str, Any], prefix: str
     ) -> TransitionEncoder:
         """The encoder that `to_arrays(prefix)` and `describe()` wrote."""
-        low, high = pair(description, "log_precision_range")
+        residual_range = field(description, "residual_range", float)
+        if not 0 < residual_range < math.inf:
+            raise AgentError(
+                f"The agent's residual_range is {residual_range}, expected a finite number above 0."
+            )
         return cls(
             MLP.from_arrays(arrays, f"{prefix}.average"),
             MLP.from_arrays(arrays, f"{prefix}.network"),
             Standardiser.from_arrays(arrays, f"{prefix}.observation"),
             Standardiser.from_arrays(arrays, f"{prefix}.delta"),
-            field(description, "num_actions", int),
-            field(description, "steps", int),
-            field(description, "residual_range", float),
-            (low, high),
+            count(description, "num_actions", MOST_ACTIONS),
+            count(description, "steps"),
+            residual_range,
+            pair(description, "log_precision_range"),
         )
 
 
@@ -387,11 +393,11 @@ def _describe(encoder: FlatEncoder | LstmEncoder) -> dict[str, Any]:
 
 
 def _described(description: Mapping[str, Any]) -> tuple[int, int, tuple[float, float]]:
-    try:
-        low, high = description["log_var_range"]
-        return int(description["num_actions"]), int(description["steps"]), (float(low), float(high))
-    except (KeyError, TypeError, ValueError) as error:
-        raise AgentError(f"The agent's encoder is not described as expected: {error}.") from error
+    return (
+        count(description, "num_actions", MOST_ACTIONS),
+        count(description, "steps"),
+        pair(description, "log_var_range"),
+    )
 
 
 def _lstm_weights(weights: LstmWeights) -> LstmWeights:

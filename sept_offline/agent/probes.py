@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sept_offline.agent.networks import MLP, Array, Arrays, Standardiser, softmax, take
-from sept_offline.agent.reading import field
+from sept_offline.agent.reading import count, field
 from sept_offline.errors import AgentError
+from sept_offline.limits import MOST_ACTIONS
 
 
 class Probe(Protocol):
@@ -88,7 +89,8 @@ class TableProbe:
     def __init__(self, table: NDArray[Any]) -> None:
         self.table = np.ascontiguousarray(table, dtype=np.float32)
         rows = np.asarray(self.table, dtype=np.float64)
-        if rows.ndim != 2 or (rows < 0).any() or not np.allclose(rows.sum(axis=1), 1, atol=1e-5):
+        whole = rows.ndim == 2 and len(rows) > 0 and not (rows < 0).any()
+        if not whole or not np.allclose(rows.sum(axis=1), 1, atol=1e-5):
             raise AgentError("A probe's table needs one row of probabilities a step.")
         self._rows = rows / rows.sum(axis=1, keepdims=True)
         self.num_actions = rows.shape[1]
@@ -136,7 +138,7 @@ def probe_from_arrays(arrays: Arrays, description: Any, prefix: str) -> Probe:
     """Whichever probe `description` names."""
     kind = field(description, "kind", str)
     if kind == UniformProbe.kind:
-        return UniformProbe(field(description, "num_actions", int))
+        return UniformProbe(count(description, "num_actions", MOST_ACTIONS))
     if kind == NetworkProbe.kind:
         return NetworkProbe(
             Standardiser.from_arrays(arrays, f"{prefix}.scaler"),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from sept_offline.errors import AgentError
+from sept_offline.limits import LONGEST_SEGMENT
 
 Value = TypeVar("Value")
 
@@ -24,6 +26,16 @@ def field(record: Any, name: str, kind: type[Value]) -> Value:
     return value
 
 
+def count(record: Any, name: str, most: int = LONGEST_SEGMENT) -> int:
+    """`record[name]`, which must be a whole number from 1 to `most`: memory is laid out by it."""
+    value = field(record, name, int)
+    if not 1 <= value <= most:
+        raise AgentError(
+            f"The agent's description has {name!r} out of range: expected 1 to {most:,}."
+        )
+    return value
+
+
 def strings(record: Any, name: str) -> tuple[str, ...]:
     """`record[name]`, which must be a list of strings."""
     values = field(record, name, list)
@@ -33,9 +45,9 @@ def strings(record: Any, name: str) -> tuple[str, ...]:
 
 
 def pair(record: Any, name: str) -> tuple[float, float]:
-    """`record[name]`, which must be two numbers, the smaller one first."""
+    """`record[name]`, which must be two finite numbers, the smaller one first."""
     values = field(record, name, list)
-    plain = [float(value) for value in values if isinstance(value, int | float)]
-    if len(values) != 2 or len(plain) != 2 or not plain[0] < plain[1]:
+    plain = [value for value in values if isinstance(value, int | float)]
+    if len(values) != 2 or len(plain) != 2 or not -math.inf < plain[0] < plain[1] < math.inf:
         raise AgentError(f"The agent's description has {name!r} without two rising numbers.")
-    return plain[0], plain[1]
+    return float(plain[0]), float(plain[1])

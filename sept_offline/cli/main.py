@@ -25,9 +25,11 @@ from sept_offline.cli.importing import import_
 from sept_offline.cli.judging import ope
 from sept_offline.cli.reporting import report
 from sept_offline.cli.shells import completion
-from sept_offline.errors import SeptError, TrainingError
+from sept_offline.errors import ConfigError, SeptError, TrainingError
 from sept_offline.family import suggest
 from sept_offline.seals import UnsealedWarning
+
+NUMBA_SETTINGS = ".numba_config.yaml"
 
 
 class SuggestingGroup(click.Group):
@@ -108,6 +110,7 @@ def main(arguments: Sequence[str] | None = None) -> Any:
 
 def _run(arguments: Sequence[str] | None) -> NoReturn:
     try:
+        _refuse_settings_beside()
         # Outside its standalone mode click returns an early exit's code instead of raising it.
         code = cli.main(
             args=None if arguments is None else list(arguments),
@@ -138,6 +141,15 @@ def _run(arguments: Sequence[str] | None) -> NoReturn:
         _say(f"Cannot read or write{where}: {error.strerror or error}.")
         sys.exit(2)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _refuse_settings_beside() -> None:
+    """Numba takes settings from the current folder: also from where it loads compiled code."""
+    if os.path.lexists(NUMBA_SETTINGS):
+        raise ConfigError(
+            f"This folder holds {NUMBA_SETTINGS}, by which Numba would load code from wherever it "
+            "says; run the command in another folder, or set Numba's environment variables."
+        )
 
 
 def _say(sentence: str) -> None:

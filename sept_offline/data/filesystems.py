@@ -16,7 +16,10 @@ import pyarrow.fs as pafs
 
 from sept_offline.errors import DataError
 from sept_offline.files import write_atomically
+from sept_offline.limits import limit_bytes, read_whole
 
+SMALL = 64 << 20
+"""Most bytes of a manifest or a plan, unless the limit for files is higher."""
 # A Path squeezes the two slashes of a URI into one; two letters at least, for a drive has one.
 _URI = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+):/+(?P<rest>.*)", re.DOTALL)
 
@@ -119,9 +122,17 @@ class Folder:
         return {info.base_name: int(info.size) if info.is_file else None for info in found}
 
     def read(self, name: str) -> bytes | None:
-        """The bytes of a file; None where there is none of that name."""
+        """The bytes of a file; None where there is none of that name.
+
+        It is one of the small files of a dataset: a larger one, a pipe or a device is refused.
+        """
+        if isinstance(self.place, Path):
+            path = self.place / name
+            return read_whole(path, DataError, SMALL) if path.exists() else None
         try:
             with self.filesystem.open_input_file(self.name(name)) as file:
+                if file.size() > max(SMALL, limit_bytes()):
+                    raise DataError(f"{self.place} holds a {name} of {file.size():,} bytes.")
                 return bytes(file.read())
         except (FileNotFoundError, NotADirectoryError):
             return None

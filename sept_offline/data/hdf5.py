@@ -252,4 +252,4 @@ def hdf5_bytes_intact(path: Path) -> bool:
     """Whether every byte of a file is the one that was written."""
     with path.open("rb") as raw:
         found = raw.read(USER_BLOCK)
-    return found == _user_block(_digest(path))
+    return found.startswith(_MAGIC) and found == _user_block(_digest(path))

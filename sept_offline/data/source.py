@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from sept_offline.data.filesystems import Place
 from sept_offline.data.records import FORMAT, FORMAT_VERSION, EpisodeIndex, Metadata, Problem
 from sept_offline.errors import DataError
+from sept_offline.seals import parse_json
 
 MOST_STEPS = 1 << 40
 BLOCK_ROWS = 1 << 17
@@ -76,7 +77,7 @@ class Header:
 def parse_header(text: str | bytes, path: Place) -> Header:
     """The header that `Header.to_json` wrote; a DataError says what is wrong with anything else."""
     try:
-        values = json.loads(text)
+        values = parse_json(text, f"The header of {path}", DataError)
         if not isinstance(values, dict) or values.get("format") != FORMAT:
             raise DataError(
                 f"{path} is not a sept-offline dataset (its header names the format "
@@ -131,6 +132,8 @@ def _check_values(values: Mapping[str, Any]) -> None:
             raise TypeError(f"{name} holds something that is not text")
     if values["probe_steps"] is not None and not 0 <= values["probe_steps"] < 2**31:
         raise ValueError(f"probe_steps is {values['probe_steps']}")
+    # numbers that are none would only be noticed where the header is written again
+    canonical_json([values.get(name) for name in ("extra", "family_arguments", "versions", "plan")])
     if len(set(values["instances"])) != len(values["instances"]):
         raise ValueError("an instance is named twice")
 

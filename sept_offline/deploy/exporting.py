@@ -27,11 +27,11 @@ from sept_offline.deploy.manifest import (
 from sept_offline.deploy.verifying import Verified, made_up, recorded, verify
 from sept_offline.errors import AgentError, ConfigError
 from sept_offline.files import replace_folder
+from sept_offline.limits import LONGEST_SEGMENT, VARIABLE
 from sept_offline.seals import sealed_json
 
 FORMS = ("onnx", "numpy")
 OBSERVATIONS = 10_000
-LONGEST_PROBE = 100_000
 
 
 @dataclass(frozen=True)
@@ -129,6 +129,11 @@ def load_export(folder: str | Path) -> Any:
         raise
     except Exception as problem:  # onnxruntime has classes of its own for each failure
         words = " ".join(str(problem).split())
+        if "Available memory of" in words:
+            raise AgentError(
+                f"{place} asks for more memory than the graphs of an export may take together; "
+                f"if it is right, raise {VARIABLE}."
+            ) from problem
         raise AgentError(
             f"{place} is not put together as an export is ({words:.200})."
         ) from problem
@@ -140,7 +145,7 @@ def _try_out(found: Any, manifest: dict[str, Any]) -> None:
     hidden = dict.fromkeys(context["names"], 0.0) if context["kind"] == "hidden" else None
     episode = found.begin(0, hidden)
     row = np.zeros(len(manifest["observation_names"]), dtype=np.float32)
-    if not 0 <= probe <= LONGEST_PROBE:
+    if not 0 <= probe <= LONGEST_SEGMENT:
         raise AgentError(f"An export claims a probe of {probe:,} steps; it is damaged.")
     for _ in range(probe + 1):
         episode.act(row)

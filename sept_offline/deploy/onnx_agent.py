@@ -10,13 +10,15 @@ from numpy.typing import NDArray
 
 from sept_offline.deploy.manifest import read_manifest
 from sept_offline.deploy.optional import onnxruntime
-from sept_offline.deploy.runtime import probe_stream
+from sept_offline.deploy.runtime import check_context, probe_stream
 from sept_offline.errors import AgentError
 from sept_offline.family import Hidden
-from sept_offline.limits import read_whole
+from sept_offline.limits import limit_bytes, read_whole
 from sept_offline.stacking import LONGEST, Stack
 
 Array = NDArray[Any]
+GRAPH_BYTES = 1 << 30
+"""What all graphs of a process may take together, unless the limit for files is higher."""
 
 
 class OnnxAgent:
@@ -25,15 +27,18 @@ class OnnxAgent:
     def __init__(self, folder: str | Path, manifest: dict[str, Any] | None = None) -> None:
         self.manifest = manifest or read_manifest(Path(folder))
         self.context = self.manifest["context"]
+        check_context(self.context)
         # exports of earlier versions stack nothing
         self.stack = int(self.manifest.get("stack", 1))
         if not 1 <= self.stack <= LONGEST:
             raise AgentError(f"An agent stacks 1 to {LONGEST} observations, found {self.stack}.")
         runtime = onnxruntime()
+        _limit_memory(runtime)
         options = runtime.SessionOptions()
+        options.add_session_config_entry("session.use_env_allocators", "1")
         options.intra_op_num_threads = options.inter_op_num_threads = 1
-        # errors come as exceptions; warnings are about the machine
-        options.log_severity_level = 3
+        # errors come as exceptions, and need no second telling; warnings are about the machine
+        options.log_severity_level = 4
         providers = ["CPUExecutionProvider"]
         self._sessions = {}
         for name in self.manifest["graphs"]:
@@ -67,10 +72,28 @@ class OnnxAgent:
         return OnnxEpisode(self, seed, hidden)
 
 
+def _limit_memory(runtime: Any) -> None:
+    """Let all graphs of this process together take 1 GB, or what the limit has been raised to.
+
+    A graph of a kilobyte can ask for any amount. onnxruntime keeps the first limit that it is told.
+    """
+    place = runtime.OrtMemoryInfo(
+        "Cpu", runtime.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, runtime.OrtMemType.DEFAULT
+    )
+    exactly, usual = 1, -1
+    settings = {
+        "max_mem": max(GRAPH_BYTES, limit_bytes()),
+        "arena_extend_strategy": exactly,
+        "initial_chunk_size_bytes": usual,
+        "max_dead_bytes_per_chunk": usual,
+    }
+    runtime.create_and_register_allocator(place, runtime.OrtArenaCfg(settings))
+
+
 def refuse_external(content: bytes, path: Path) -> None:
     """Refuse a graph that keeps its weights in other files: only its own have been checked."""
-    # TensorProto.data_location = EXTERNAL, and the key under which the other file is named.
-    if b"\x70\x01" in content and b"\x0a\x08location" in content:
+    # The key under which another file is named; it stands so in no graph that was exported.
+    if b"location" in content:
         raise AgentError(f"{path} keeps its weights in another file, which is not opened.")
 
 

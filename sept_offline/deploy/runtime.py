@@ -28,6 +28,8 @@ FORMAT = 1
 F32 = np.float32
 LOG_TWO_PI = float(np.log(2 * np.pi))
 LONGEST_STACK = 64
+LONGEST_SEGMENT = 100_000
+LONGEST_REFINED = 10**9
 
 
 class AgentError(ValueError):
@@ -48,12 +50,44 @@ def load(folder: str | Path) -> Agent:
             raise AgentError(f"{place / 'manifest.json'} is damaged or was edited.")
         weights = read_weights(place / "weights.npz", manifest["files"]["weights.npz"])
         return Agent(manifest, weights)
-    except (OSError, LookupError, TypeError, AttributeError, RecursionError) as error:
+    except (
+        OSError,
+        LookupError,
+        TypeError,
+        AttributeError,
+        RuntimeError,
+        ArithmeticError,
+    ) as error:
         raise AgentError(f"{place} cannot be read: {error}.") from error
     except ValueError as error:
         if isinstance(error, AgentError):
             raise
         raise AgentError(f"{place} is damaged: {error}.") from error
+
+
+def check_context(context: dict[str, Any]) -> None:
+    """Refuse numbers by which no episode can be laid out, or that are none."""
+    encoder = context.get("encoder") or {}
+    decoder = (context.get("novelty") or {}).get("decoder") or {}
+    for record, name, most in (
+        (context, "steps", LONGEST_SEGMENT),
+        (context, "refine_steps", LONGEST_REFINED),
+        (encoder, "steps", LONGEST_SEGMENT),
+    ):
+        value = record.get(name, 1)
+        if type(value) is not int or not 1 <= value <= most:
+            raise AgentError(f"An agent has {name!r} from 1 to {most:,}, found {value!r:.40}.")
+    for record, name in (
+        (encoder, "log_var_range"),
+        (encoder, "log_precision_range"),
+        (decoder, "log_var_range"),
+    ):
+        low, high = record.get(name, (0, 1))
+        if not -math.inf < low < high < math.inf:
+            raise AgentError(f"An agent has two rising numbers as {name!r}, found others.")
+    for record, name in ((encoder, "residual_range"), (context, "uncertainty_scale")):
+        if not 0 < record.get(name, 1) < math.inf:
+            raise AgentError(f"An agent has {name!r} above 0, found {record[name]!r:.40}.")
 
 
 def read_weights(path: Path, checksum: str | None = None) -> dict[str, Any]:
@@ -81,6 +115,7 @@ class Agent:
         self.action_names = tuple(manifest["action_names"])
         self.probe_steps = int(manifest["probe_steps"])
         self.context = manifest["context"]
+        check_context(self.context)
         # exports of earlier versions stack nothing
         self.stack = int(manifest.get("stack", 1))
         if not 1 <= self.stack <= LONGEST_STACK:

@@ -9,6 +9,8 @@ from sept_offline.config import check_range
 from sept_offline.errors import ConfigError
 
 Budget = Literal["reduced", "paper"]
+MOST, MOST_SAMPLES = 1_000_000, 10_000
+"""An agent brings these settings along and computes by them in its episode: no more than this."""
 
 
 @dataclass(frozen=True)
@@ -107,9 +109,10 @@ class BnnConfig:
 
     def __post_init__(self) -> None:
         """Refuse what cannot work, by name."""
-        counts = ("every", "samples", "episodes", "horizon", "updates")
-        check_range(self, counts, "bnn", least=1)
-        check_range(self, ("infer_steps", "tune_steps"), "bnn", least=0)
+        counts = ("every", "episodes", "horizon", "updates")
+        check_range(self, counts, "bnn", least=1, most=MOST)
+        check_range(self, ("samples",), "bnn", least=1, most=MOST_SAMPLES)
+        check_range(self, ("infer_steps", "tune_steps"), "bnn", least=0, most=MOST)
         check_range(self, ("infer_rate", "tune_rate"), "bnn", above=0)
         check_range(self, ("explore", "anywhere"), "bnn", least=0, most=1)
         check_range(self, ("average_decay",), "bnn", least=0, below=1)
@@ -136,7 +139,8 @@ class DptConfig:
 
     def __post_init__(self) -> None:
         """Refuse what cannot work, by name."""
-        check_range(self, ("every", "samples", "copies"), "dpt", least=1)
-        check_range(self, ("infer_steps",), "dpt", least=0)
+        check_range(self, ("every", "copies"), "dpt", least=1, most=MOST)
+        check_range(self, ("samples",), "dpt", least=1, most=MOST_SAMPLES)
+        check_range(self, ("infer_steps",), "dpt", least=0, most=MOST)
         check_range(self, ("infer_rate",), "dpt", above=0)
         check_range(self, ("unknown",), "dpt", least=0, below=1)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -11,11 +12,15 @@ from numpy.typing import NDArray
 from torch import nn
 
 from sept_offline.agent.networks import Arrays, take
-from sept_offline.agent.reading import field
+from sept_offline.agent.reading import count, field
 from sept_offline.dynamics.columns import Columns, Reader
 from sept_offline.dynamics.network import Dynamics, Outcome
 from sept_offline.errors import AgentError
 from sept_offline.latent.arrays import Floats
+
+Network = TypeVar("Network", bound=nn.Module)
+WIDEST, DEEPEST = 100_000, 64
+"""Units of a layer, and layers, that a model may claim."""
 
 
 @dataclass(frozen=True)
@@ -65,14 +70,11 @@ class Model:
     def from_arrays(cls, arrays: Arrays, description: Any, prefix: str) -> Model:
         """What `to_arrays(prefix)` and `describe()` wrote."""
         columns = Columns.from_arrays(arrays, f"{prefix}.columns")
-        dynamics = Dynamics(
-            Reader(columns),
-            field(description, "num_actions", int),
-            field(description, "dim", int),
-            _widths(description, "hidden"),
-            spread=1.0,
+        reader, hidden = Reader(columns), _widths(description, "hidden")
+        sizes = count(description, "num_actions", WIDEST), count(description, "dim", WIDEST)
+        dynamics = _load_module(
+            lambda: Dynamics(reader, *sizes, hidden, spread=1.0), arrays, f"{prefix}.dynamics"
         )
-        _load_module(dynamics, arrays, f"{prefix}.dynamics")
         mean = take(arrays, f"{prefix}.w_mean", 2)
         log_variance = take(arrays, f"{prefix}.w_log_variance", 2)
         if mean.shape != log_variance.shape or mean.shape[1] != dynamics.dim or not len(mean):
@@ -106,10 +108,12 @@ class Fiction:
     @classmethod
     def from_arrays(cls, arrays: Arrays, description: Any, prefix: str, model: Model) -> Fiction:
         """What `to_arrays(prefix)` and `describe()` wrote, for the same `model`."""
-        outcome = Outcome(
-            Reader(model.columns), model.dynamics.num_actions, _widths(description, "hidden")
+        reader, hidden = Reader(model.columns), _widths(description, "hidden")
+        outcome = _load_module(
+            lambda: Outcome(reader, model.dynamics.num_actions, hidden),
+            arrays,
+            f"{prefix}.outcome",
         )
-        _load_module(outcome, arrays, f"{prefix}.outcome")
         starts, anywhere = (take(arrays, f"{prefix}.{name}", 2) for name in ("starts", "anywhere"))
         width = model.dynamics.reader.width
         if starts.shape[1:] != (width,) or anywhere.shape[1:] != (width,):
@@ -119,8 +123,11 @@ class Fiction:
 
 def _widths(description: Any, name: str) -> tuple[int, ...]:
     widths = field(description, name, list)
-    if not widths or not all(isinstance(width, int) and width > 0 for width in widths):
-        raise AgentError(f"The agent's description has layers of {widths} units under {name!r}.")
+    plain = all(isinstance(width, int) and 0 < width <= WIDEST for width in widths)
+    if not plain or not 0 < len(widths) <= DEEPEST:
+        raise AgentError(
+            f"The agent's description has no layers of 1 to {WIDEST:,} units under {name!r}."
+        )
     return tuple(widths)
 
 
@@ -131,7 +138,14 @@ def _module_arrays(module: nn.Module, prefix: str) -> dict[str, NDArray[Any]]:
     }
 
 
-def _load_module(module: nn.Module, arrays: Arrays, prefix: str) -> None:
+def _load_module(make: Callable[[], Network], arrays: Arrays, prefix: str) -> Network:
+    """The network that `make` makes, with the weights that were written.
+
+    It is made without memory: the sizes that it claims are first compared with the weights.
+    """
+    with torch.device("meta"):
+        module = make()
+    weights = {}
     for name, tensor in module.state_dict().items():
         value = take(arrays, f"{prefix}.{name}", tensor.ndim)
         if value.shape != tuple(tensor.shape):
@@ -139,6 +153,7 @@ def _load_module(module: nn.Module, arrays: Arrays, prefix: str) -> None:
                 f"The agent's weights hold {prefix}.{name} with the shape {list(value.shape)}, "
                 f"expected {list(tensor.shape)}."
             )
-        with torch.no_grad():
-            tensor.copy_(torch.from_numpy(np.array(value)))
+        weights[name] = torch.from_numpy(np.array(value))
+    module.load_state_dict(weights, assign=True)
     module.requires_grad_(False)
+    return module

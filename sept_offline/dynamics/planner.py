@@ -18,6 +18,7 @@ from sept_offline.errors import AgentError
 from sept_offline.latent.arrays import Floats
 from sept_offline.seeding import integer, torch_generator
 
+MOST_KEPT = 10_000_000
 BETWEEN = 4
 """Steps of all fictional episodes between two rounds of updates."""
 
@@ -36,6 +37,7 @@ class Planner:
         network = control.network
         if not isinstance(network, MLP):
             raise AgentError("A planner goes on from a single network; the agent has an ensemble.")
+        check_plan(plan, config, network)
         self.learner = Learner(
             config, network.input_dim, network.output_dim, integer(seed, "agent", "planner")
         )
@@ -111,6 +113,22 @@ class Planner:
         rows = torch.randint(len(whole[1]), (updates * size,), generator=self._rng)
         for batch in Batch(*(column[rows] for column in whole)).split(updates):
             self.learner.update(batch)
+
+
+def check_plan(plan: BnnConfig, config: ControlConfig, network: MLP) -> None:
+    """Raise unless the settings are those of the network, and what is planned fits into memory."""
+    hidden = tuple(len(bias) for _, bias in network.layers[:-1])
+    if (config.hidden, config.members, config.critics) != (hidden, 1, 1):
+        raise AgentError(
+            f"A planner goes on from one network with hidden layers of {list(hidden)} units, but "
+            "the agent's settings are of another."
+        )
+    kept = max(plan.updates * config.batch_size, plan.episodes * plan.horizon)
+    if kept > MOST_KEPT:
+        raise AgentError(
+            f"A plan takes at most {MOST_KEPT:,} fictional transitions at once, the agent's "
+            f"settings ask for {kept:,}."
+        )
 
 
 def start_from(learner: Learner, network: MLP) -> None:

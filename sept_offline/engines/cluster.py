@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.machinery
 import importlib.util
 import logging
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
-from sept_offline.engines.environment import THREADS, environment
+from sept_offline.engines.environment import WORKER, environment
 from sept_offline.engines.outcome import Attempt, Outcome, Result, Task, attempt
 from sept_offline.errors import EngineError
 
@@ -32,6 +34,27 @@ def check_ray() -> None:
         )
 
 
+def refuse_modules_here() -> None:
+    """Refuse a current folder with Python modules in it, unless it is on this process' path, too.
+
+    Ray puts the current folder first on the path of its workers, whatever is in it.
+    """
+    here = Path.cwd()
+    if any(Path(place).absolute() == here for place in sys.path):
+        return
+    for entry in sorted(here.iterdir()):
+        module = entry.name.endswith(tuple(importlib.machinery.all_suffixes()))
+        package = entry.is_dir() and (
+            (entry / "__init__.py").exists()
+            or (entry.name.isidentifier() and importlib.util.find_spec(entry.name) is not None)
+        )
+        if module or package:
+            raise EngineError(
+                f"This folder holds the Python module {entry.name}, which Ray's workers would take "
+                "for one of the installed ones; run the command in another folder."
+            )
+
+
 @contextlib.contextmanager
 def cluster(workers: int) -> Iterator[None]:
     """The cluster this process is connected to, that of RAY_ADDRESS, or a local one for a while."""
@@ -40,6 +63,7 @@ def cluster(workers: int) -> Iterator[None]:
     if ray.is_initialized():
         yield
         return
+    refuse_modules_here()
     address = os.environ.get("RAY_ADDRESS")
     local: dict[str, Any] = {
         "address": "local",
@@ -48,7 +72,7 @@ def cluster(workers: int) -> Iterator[None]:
         "object_store_memory": OBJECT_STORE,
     }
     started = {
-        **THREADS,
+        **WORKER,
         "RAY_USAGE_STATS_ENABLED": "0",
         # Ray's default, 15, would have the workers starve wherever anything else runs.
         "RAY_worker_niceness": "0",

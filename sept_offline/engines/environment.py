@@ -7,8 +7,10 @@ import os
 from collections.abc import Iterator, Mapping
 
 _LIBRARIES = ("OMP", "MKL", "OPENBLAS", "NUMBA")
-THREADS = {f"{library}_NUM_THREADS": "1" for library in _LIBRARIES}
-"""One thread a worker, said before a library could start its own."""
+WORKER = {f"{library}_NUM_THREADS": "1" for library in _LIBRARIES} | {"PYTHONSAFEPATH": "1"}
+"""One thread per worker, set before a library can start its own. Without PYTHONSAFEPATH Python
+would put the current folder before all others and import whatever lies there, multiprocessing.py
+for instance; a family that the user names is found by the path that workers are handed."""
 
 
 @contextlib.contextmanager

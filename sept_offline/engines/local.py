@@ -15,7 +15,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-from sept_offline.engines.environment import THREADS, environment
+from sept_offline.engines.environment import WORKER, environment
 from sept_offline.engines.outcome import Attempt, Note, Outcome, Result, Task, attempt
 
 Heard = Callable[[Any, Any], None]
@@ -140,7 +140,7 @@ def _start() -> _Worker:
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe()
     process = context.Process(target=_serve, args=(there,), daemon=True)
-    with environment(THREADS):
+    with environment(WORKER):
         process.start()
     # The only other copy: its end shows when the worker dies.
     there.close()

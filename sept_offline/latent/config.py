@@ -7,6 +7,7 @@ from typing import Literal
 
 from sept_offline.config import check_range
 from sept_offline.errors import ConfigError
+from sept_offline.limits import LONGEST_REFINED
 
 Objective = Literal["transitions", "segment"]
 
@@ -61,7 +62,6 @@ class LatentConfig:
         counts = (
             "dim",
             "updates",
-            "refine_steps",
             "context",
             "contexts",
             "transitions",
@@ -72,6 +72,7 @@ class LatentConfig:
             "minibatches",
         )
         check_range(self, counts, "latent", least=1)
+        check_range(self, ("refine_steps",), "latent", least=1, most=LONGEST_REFINED)
         positive = ("learning_rate", "learning_rate_end", "initial_spread", "posterior_factor")
         check_range(self, positive, "latent", above=0)
         check_range(self, ("beta", "entropy", "through"), "latent", least=0)

@@ -16,6 +16,7 @@ from sept_offline.dynamics.config import BnnConfig, DptConfig, DynamicsConfig
 from sept_offline.errors import ConfigError
 from sept_offline.family import suggest
 from sept_offline.latent import LatentConfig
+from sept_offline.limits import LONGEST_SEGMENT
 from sept_offline.probe import ProbeConfig
 from sept_offline.stacking import LONGEST
 
@@ -99,7 +100,7 @@ class FitConfig:
 
     def __post_init__(self) -> None:
         """Refuse what cannot work, by name."""
-        check_range(self, ("probe_steps", "history_steps"), least=1)
+        check_range(self, ("probe_steps", "history_steps"), least=1, most=LONGEST_SEGMENT)
         check_range(self, ("stack",), least=0, most=LONGEST)
         check_range(self, ("oracle_noise",), least=0)
         check_range(self, ("held_out",), above=0, most=0.5)

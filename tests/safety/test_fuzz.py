@@ -77,7 +77,14 @@ def _unpickle(_: Path) -> str:
 
 
 def _starve(_: Path) -> str:
-    raise DataError("x is damaged (malloc of size 1234567890 failed).") from pa.ArrowMemoryError()
+    try:
+        return str(len(b"x" * (2 << 30)))
+    except MemoryError as error:
+        raise DataError("x is damaged (malloc of size 2147483648 failed).") from error
+
+
+def _ask(_: Path) -> str:
+    raise DataError("x is damaged (malloc of size 2147483648 failed).") from pa.ArrowMemoryError()
 
 
 @pytest.mark.parametrize(
@@ -89,6 +96,7 @@ def _starve(_: Path) -> str:
         (_start_process, "executed"),
         (_unpickle, "executed"),
         (_starve, "memory"),
+        (_ask, "refused"),
     ],
 )
 def test_the_fuzzer_counts_what_no_reader_may_do(

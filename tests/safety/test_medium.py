@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import subprocess
@@ -215,3 +216,49 @@ def test_half_of_a_character_is_refused(content: str | bytes) -> None:
     with pytest.raises(DataError, match=r"x\.json is damaged: it is not valid JSON"):
         parse_json(content, "x.json", DataError)
     assert parse_json('{"a": "\\ud83d\\ude00"}', "x.json", DataError) == {"a": "\U0001f600"}
+
+
+@pytest.mark.parametrize("name", ["_manifest.json", "_privileged.json", "_plan.json"])
+def test_a_pipe_in_a_directory_of_parts_is_refused(
+    tmp_path: Path, command: Command, name: str
+) -> None:
+    collect = ("collect", "navigation2d", "--behaviour", "random", "--episodes", "4", "--quiet")
+    assert command(*collect, "-o", tmp_path / "parts")[0] == 0
+    (tmp_path / "parts" / name).unlink(missing_ok=True)
+    if name == "_plan.json":
+        (tmp_path / "parts" / "_manifest.json").unlink()
+    os.mkfifo(tmp_path / "parts" / name)
+    for words in (("validate",), ("inspect",), ("convert",)):
+        more = (tmp_path / "new.h5",) if words == ("convert",) else ()
+        code, said = command(*words, tmp_path / "parts", *more)
+        assert code == 2 and "a pipe or a device" in said
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("hole.h5", ("validate", "hole.h5")),
+        ("hole.parquet", ("validate", "hole.parquet")),
+        ("hole.csv", ("import", "hole.csv", "--observations", "x", "-o", "new.h5")),
+        ("run/agent/weights.safetensors", ("evaluate", "run", "--family", "navigation2d")),
+        ("parts/_manifest.json", ("validate", "parts")),
+    ],
+)
+def test_a_file_of_holes_is_not_read(
+    folder: Path, command: Command, name: str, words: tuple[str, ...]
+) -> None:
+    (folder / name).parent.mkdir(exist_ok=True)
+    with (folder / name).open("wb") as file:
+        file.truncate(1 << 40)
+    code, said = command(*words)
+    assert code == 2 and "1,099,511,627,776 bytes" in said
+
+
+def test_a_first_line_without_an_end_is_not_read_into_memory(
+    folder: Path, command: Command
+) -> None:
+    with gzip.open(folder / "steps.csv.gz", "wb", compresslevel=1) as file:
+        for _ in range(64):
+            file.write(b"a," * (1 << 19))
+    code, said = command("import", "steps.csv.gz", "--observations", "a", "-o", "new.h5")
+    assert code == 2 and "column names longer than" in said

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sept_offline.agent.contexts.base import EMPTY, Tracker
 from sept_offline.agent.gradient import td_step
 from sept_offline.agent.networks import MLP, Array, Arrays
-from sept_offline.agent.reading import field
+from sept_offline.agent.reading import count, field
 from sept_offline.agent.rewards import RewardForm
 from sept_offline.errors import AgentError
 from sept_offline.family import Hidden
@@ -62,7 +62,7 @@ class AdaptedContext:
     def from_arrays(cls, arrays: Arrays, description: Any, prefix: str) -> AdaptedContext:
         """What `to_arrays(prefix)` and `describe()` wrote."""
         return cls(
-            field(description, "steps", int),
+            count(description, "steps"),
             field(description, "rate", float),
             RewardForm.read(field(description, "rewards", dict)),
         )

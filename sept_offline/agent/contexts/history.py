@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 from sept_offline.agent.contexts.base import EMPTY, Tracker, check_sizes
 from sept_offline.agent.encoder import one_hot
 from sept_offline.agent.networks import Array, Arrays, Standardiser
-from sept_offline.agent.reading import field
+from sept_offline.agent.reading import count
 from sept_offline.errors import AgentError
 from sept_offline.family import Hidden
+from sept_offline.limits import MOST_ACTIONS
 
 if TYPE_CHECKING:
     from sept_offline.agent.control import Control
@@ -69,8 +70,8 @@ class HistoryContext:
     def from_arrays(cls, arrays: Arrays, description: Any, prefix: str) -> HistoryContext:
         """What `to_arrays(prefix)` and `describe()` wrote."""
         return cls(
-            field(description, "steps", int),
-            field(description, "num_actions", int),
+            count(description, "steps"),
+            count(description, "num_actions", MOST_ACTIONS),
             Standardiser.from_arrays(arrays, f"{prefix}.scaler"),
         )
 

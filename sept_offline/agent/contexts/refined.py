@@ -13,9 +13,10 @@ from sept_offline.agent.encoder import TransitionEncoder, posterior
 from sept_offline.agent.networks import Array, Arrays, Standardiser
 from sept_offline.agent.novelty import Novelty
 from sept_offline.agent.probes import Probe, draw, probe_from_arrays
-from sept_offline.agent.reading import field
+from sept_offline.agent.reading import count, field
 from sept_offline.errors import AgentError
 from sept_offline.family import Hidden
+from sept_offline.limits import LONGEST_REFINED
 from sept_offline.seeding import generator
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ class RefinedContext(EncodedContext):
         encoder, scaler, novelty, scale = encoded_parts(arrays, description, prefix)
         if not isinstance(encoder, TransitionEncoder):
             raise AgentError(f"A refined latent needs a transition encoder, found {encoder.kind}.")
-        refine_steps = field(description, "refine_steps", int)
+        refine_steps = count(description, "refine_steps", LONGEST_REFINED)
         return cls(probe, encoder, scaler, novelty, scale, refine_steps)
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from sept_offline.errors import ConfigError
 from sept_offline.files import write_atomically
+from sept_offline.limits import check_regular
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -53,9 +54,19 @@ def can_draw() -> bool:
 
 
 def check_matplotlib() -> None:
-    """Refuse where it is missing."""
+    """Refuse where it is missing, or cannot read the settings that lie in the current folder."""
     if not can_draw():
         raise ConfigError(INSTALL)
+    settings = Path("matplotlibrc")
+    if settings.exists() and not settings.is_dir():
+        check_regular(settings, ConfigError)
+    try:
+        import matplotlib  # noqa: F401
+    except ValueError as problem:
+        words = " ".join(str(problem).split())
+        raise ConfigError(
+            f"Matplotlib cannot read {settings} in this folder: {words}."
+        ) from problem
 
 
 @contextlib.contextmanager

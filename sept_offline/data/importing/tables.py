@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TextIO
 
 import pyarrow as pa
 import pyarrow.csv as pc
@@ -56,7 +57,7 @@ def column_names(kind: str, path: Path, delimiter: str) -> list[str]:
         with pa.input_stream(str(path)) as stream:
             # What follows the first line may be in any encoding, where nobody asks for it.
             text = io.TextIOWrapper(stream, "utf-8-sig", errors="surrogateescape", newline="")
-            names = next(csv.reader(text, delimiter=_delimiter(path, delimiter)), [])
+            names = next(csv.reader(_lines(text, path), delimiter=_delimiter(path, delimiter)), [])
     except (pa.ArrowException, OSError, csv.Error) as error:
         raise DataError(f"The first line of {path} cannot be read: {_short(error)}.") from error
     if not names:
@@ -64,6 +65,14 @@ def column_names(kind: str, path: Path, delimiter: str) -> list[str]:
     if any(0xD800 <= ord(letter) < 0xE000 for name in names for letter in name):
         raise DataError(f"The column names of {path} are not UTF-8 text; write the file as UTF-8.")
     return names
+
+
+def _lines(text: TextIO, path: Path) -> Iterator[str]:
+    """The lines of a text; one without an end is not read into memory to look for it."""
+    while line := text.readline(BLOCK_BYTES + 1):
+        if len(line) > BLOCK_BYTES:
+            raise DataError(f"{path} has a line of column names longer than {BLOCK_BYTES:,} bytes.")
+        yield line
 
 
 def batches(

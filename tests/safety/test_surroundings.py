@@ -1,0 +1,66 @@
+"""Whatever lies in the current folder, beside the data: no code or setting is taken from it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from benchmarks.fuzzing.corpus import make_bench
+from sept_offline.engines import run_tasks
+from sept_offline.errors import EngineError
+from tests import processes
+
+Command = Callable[..., tuple[int, str]]
+COLLECT = ("collect", "navigation2d", "--behaviour", "random", "--episodes", "2", "--quiet")
+EVIL = "open({mark!r}, 'w').close()\nraise ImportError\n"
+
+
+def test_numba_takes_no_settings_from_the_current_folder(folder: Path, command: Command) -> None:
+    # by cache_dir it would unpickle whatever lies there under the names of compiled functions
+    (folder / ".numba_config.yaml").write_text("cache_dir: cache\n")
+    code, said = command(*COLLECT, "-o", "new.h5")
+    assert code == 2 and ".numba_config.yaml" in said and not (folder / "new.h5").exists()
+
+
+def _square(number: int) -> int:
+    return number**2
+
+
+@pytest.mark.parametrize("name", ["multiprocessing", "json", "signal"])
+def test_workers_import_nothing_from_the_current_folder(folder: Path, name: str) -> None:
+    mark = folder.parent / "executed"
+    (folder / f"{name}.py").write_text(EVIL.format(mark=str(mark)))
+    assert str(folder) not in sys.path
+    found = [one.value for one in run_tasks(_square, [2, 3], workers=2)]
+    assert sorted(found) == [4, 9] and not mark.exists()
+    assert "PYTHONSAFEPATH" not in os.environ
+
+
+@pytest.mark.parametrize("name", ["pyarrow.py", "mine/__init__.py", "google/x.py"])
+def test_ray_is_not_started_where_modules_lie(folder: Path, name: str) -> None:
+    cluster = pytest.importorskip("sept_offline.engines.cluster")
+    pytest.importorskip("ray")
+    (folder / "evil.py").unlink()
+    cluster.refuse_modules_here()
+    (folder / name).parent.mkdir(exist_ok=True)
+    (folder / name).touch()
+    with pytest.raises(EngineError, match=name.split("/")[0]):
+        cluster.refuse_modules_here()
+    sys.path.append(str(folder))  # the user has named a module: it is theirs
+    cluster.refuse_modules_here()
+
+
+@pytest.mark.parametrize("kind", ["bytes", "pipe"])
+def test_settings_that_matplotlib_cannot_read_are_one_sentence(folder: Path, kind: str) -> None:
+    make_bench(folder / "bench")
+    if kind == "pipe":
+        os.mkfifo(folder / "matplotlibrc")
+    else:
+        (folder / "matplotlibrc").write_bytes(b"\xff: x")
+    done = processes.run("bench", "--tables-only", "-o", "bench", cwd=folder)
+    assert done.returncode == 2 and "matplotlibrc" in done.stderr
+    assert "Traceback" not in done.stderr
