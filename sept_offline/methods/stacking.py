@@ -79,13 +79,11 @@ class Gain:
     mean: float
     low: float
     high: float
-    in_all: float
-    """What is gained in all columns together, in variances of their changes."""
 
     @property
     def clear(self) -> bool:
-        """Whether it is more than a little, beyond doubt, and not outweighed by other columns."""
-        return self.low > GAIN and self.in_all > 0
+        """Whether it is more than a little, beyond doubt."""
+        return self.low > GAIN
 
     def __str__(self) -> str:
         return f"{self.mean:.0%} [{self.low:.0%}, {self.high:.0%}]"
@@ -205,5 +203,4 @@ def _gain(worse: Tried, better: Tried, columns: NDArray[np.bool_]) -> Gain:
     room = WIDE * gains.std(axis=0, ddof=1) / np.sqrt(len(gains))
     column = int(np.argmax(np.where(columns, mean - room, -np.inf)))
     low, high = mean[column] - room[column], mean[column] + room[column]
-    in_all = float((worse.unexplained - better.unexplained).sum())
-    return Gain(column, float(mean[column]), float(low), float(high), in_all)
+    return Gain(column, float(mean[column]), float(low), float(high))

@@ -25,7 +25,7 @@ from sept_offline.methods.hold_out import FEW_INSTANCES, choose_hold_out
 from sept_offline.methods.method import Method
 from sept_offline.methods.sept import later_steps
 from sept_offline.methods.shared import check_data
-from sept_offline.methods.verdict import Evidence, Interval
+from sept_offline.methods.verdict import Evidence, Interval, probe_pays
 from sept_offline.seeding import generator, integer
 from sept_offline.stacking import Stack
 from sept_offline.stage import Stage
@@ -157,8 +157,7 @@ def chooses_probe(method: Method, config: FitConfig) -> bool:
 
 def with_or_without_probe(agent: Agent, gains: Interval | None) -> Agent:
     """The agent with its probe only if the probe is shown to pay."""
-    pays = gains is not None and gains.low > 0
-    if pays or not isinstance(agent.context, RefinedContext):
+    if (gains is not None and probe_pays(gains)) or not isinstance(agent.context, RefinedContext):
         return agent
     return replace(agent, context=agent.context.without_probe())
 

@@ -12,7 +12,8 @@ BEYOND = 0.1
 FAR_BEYOND = 1.0
 """Values this share of the bound's size above the bound have diverged."""
 LEAST_GAIN = 0.05
-"""Standard deviations of the logged returns that control must earn more than `avg`."""
+"""Standard deviations of the logged returns that control must earn more than `avg`, and an agent
+with its probe more than without."""
 APART = 1.0
 """A fit that earns this many standard deviations of the logged returns less than a shorter one does
 not agree with it."""
@@ -99,6 +100,11 @@ class Verdict:
     def summary(self) -> dict[str, Any]:
         """As the record of an agent holds it."""
         return {"verdict": self.verdict, "reasons": list(self.reasons)}
+
+
+def probe_pays(gains: Interval) -> bool:
+    """Whether an agent is shown to earn clearly more with its probe."""
+    return gains.low > 0 and gains.mean >= LEAST_GAIN
 
 
 def reach(evidence: Evidence) -> Verdict:
@@ -190,7 +196,7 @@ def _judge_control(evidence: Evidence, bad: list[str], doubts: list[str], good: 
             good.append(f"It earns more than avg: {better} {where}.")
     probe = evidence.probe_gains
     if probe is not None:
-        does = "probes first" if probe.low > 0 else "acts without a probe"
+        does = "probes first" if probe_pays(probe) else "acts without a probe"
         good.append(f"The agent {does}: probing earns {probe} more than acting at once.")
     logged = evidence.above_logs
     if logged is not None:
