@@ -31,20 +31,28 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
 
+import numpy as np
+
 ROOT = Path(__file__).parents[1]
 LOADED = (
+    "jinja2",
+    "matplotlib.backends.backend_agg",
+    "matplotlib.backends.backend_svg",
+    "matplotlib.figure",
     "numba",
     "onnx",
     "plotly",
     "safetensors.torch",
     "sept_offline.agent.kernels",
     "sept_offline.bench.figures",
+    "sept_offline.cli.main",
     "sept_offline.collect",
     "sept_offline.demarcate.clusters",
     "sept_offline.deploy.graphs",
     "sept_offline.methods",
     "sept_offline.ope",
     "sept_offline.report.building",
+    "sklearn.cluster",
     # torch's optimisers load it when they are first asked for
     "torch._dynamo",
 )
@@ -256,6 +264,7 @@ def main() -> None:
         # an extra that is not installed is some test's to miss
         with contextlib.suppress(ModuleNotFoundError):
             importlib.import_module(name)
+    _act()
     assert "simulators" not in sys.modules
     threads = [(task / "comm").read_text().strip() for task in Path("/proc/self/task").iterdir()]
     # pyarrow's allocator knows how to be forked
@@ -309,6 +318,14 @@ def main() -> None:
         with contextlib.suppress(OSError):
             asked.sendall(f"{child}\n".encode())
     _become(request, ends)
+
+
+def _act() -> None:
+    """One row through a network: numba loads half of itself only when a function is called."""
+    from sept_offline.agent.networks import MLP
+
+    row = np.ones(2, dtype=np.float32)
+    MLP([(np.eye(2, dtype=np.float32), row)]).row(row)
 
 
 def _report(alive: dict[int, socket.socket]) -> None:
