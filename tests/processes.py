@@ -33,6 +33,8 @@ from typing import IO, Any
 
 import numpy as np
 
+from tests import disk
+
 ROOT = Path(__file__).parents[1]
 LOADED = (
     "jinja2",
@@ -265,6 +267,7 @@ def main() -> None:
         with contextlib.suppress(ModuleNotFoundError):
             importlib.import_module(name)
     _act()
+    disk.do_not_wait()
     assert "simulators" not in sys.modules
     threads = [(task / "comm").read_text().strip() for task in Path("/proc/self/task").iterdir()]
     # pyarrow's allocator knows how to be forked
