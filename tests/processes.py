@@ -47,7 +47,6 @@ LOADED = (
     "safetensors.torch",
     "sept_offline.agent.kernels",
     "sept_offline.bench.figures",
-    "sept_offline.cli.main",
     "sept_offline.collect",
     "sept_offline.demarcate.clusters",
     "sept_offline.deploy.graphs",
@@ -249,8 +248,14 @@ def _start_server(address: Path) -> subprocess.Popen[bytes]:
     process = subprocess.Popen(
         [sys.executable, "-c", "from tests.processes import main; main()", str(address)],
         cwd=ROOT,
-        # one thread: what has threads cannot be forked
-        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        env={
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            # what has threads cannot be forked
+            "OMP_NUM_THREADS": "1",
+            # what numba says in colours would have every process take them back at its end
+            "NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING": "1",
+        },
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
     )
