@@ -11,34 +11,44 @@ from typing import Any
 
 import pytest
 
+from tests import disk
 from tests.margins import Margins, append
 
 # Two workers with two threads each would wait for one another on two cores: most of this library
 # asks for one thread by itself, and tests of that ask for two before. Read when torch is loaded.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+disk.do_not_wait()
 
 FIRST = (
     "test_docs",
-    "report/test_browser",
     "methods/test_methods",
-    "demarcate/test_demarcate",
+    "report/test_browser",
     "engines/test_ray",
     "test_notebooks",
-    "report/test_page",
-    "test_site",
-    "collect/test_kill",
-    "deploy/test_export",
-    "test_learning",
-    "bench/test_bench",
-    "cli/test_commands",
+    "demarcate/test_demarcate",
     "methods/test_fit",
+    "test_site",
+    "deploy/test_export",
+    "report/test_page",
     "bench/test_figures",
-    "ope/test_judging",
+    "test_learning",
     "own_family/test_cartpole",
-    "safety/test_fuzz",
-    "data/importing/test_command",
+    "methods/test_verdict",
+    "cli/test_commands",
+    "ope/test_judging",
+    "collect/test_collect",
+    "methods/test_stacking",
+    "probe/test_probe",
     "data/test_filesystems",
+    "bench/test_bench",
+    "test_csv_to_agent",
+    "collect/test_expert",
     "agent/test_agent",
+    "safety/test_fuzz",
+    "latent/test_latent",
+    "collect/test_kill",
+    "methods/test_kill",
+    "data/importing/test_command",
 )
 """Files that take longest, the longest first: two workers that begin with them end together."""
 

@@ -31,8 +31,16 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
 
+import numpy as np
+
+from tests import disk
+
 ROOT = Path(__file__).parents[1]
 LOADED = (
+    "jinja2",
+    "matplotlib.backends.backend_agg",
+    "matplotlib.backends.backend_svg",
+    "matplotlib.figure",
     "numba",
     "onnx",
     "plotly",
@@ -45,6 +53,7 @@ LOADED = (
     "sept_offline.methods",
     "sept_offline.ope",
     "sept_offline.report.building",
+    "sklearn.cluster",
     # torch's optimisers load it when they are first asked for
     "torch._dynamo",
 )
@@ -239,8 +248,14 @@ def _start_server(address: Path) -> subprocess.Popen[bytes]:
     process = subprocess.Popen(
         [sys.executable, "-c", "from tests.processes import main; main()", str(address)],
         cwd=ROOT,
-        # one thread: what has threads cannot be forked
-        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        env={
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            # what has threads cannot be forked
+            "OMP_NUM_THREADS": "1",
+            # what numba says in colours would have every process take them back at its end
+            "NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING": "1",
+        },
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
     )
@@ -256,6 +271,8 @@ def main() -> None:
         # an extra that is not installed is some test's to miss
         with contextlib.suppress(ModuleNotFoundError):
             importlib.import_module(name)
+    _act()
+    disk.do_not_wait()
     assert "simulators" not in sys.modules
     threads = [(task / "comm").read_text().strip() for task in Path("/proc/self/task").iterdir()]
     # pyarrow's allocator knows how to be forked
@@ -309,6 +326,14 @@ def main() -> None:
         with contextlib.suppress(OSError):
             asked.sendall(f"{child}\n".encode())
     _become(request, ends)
+
+
+def _act() -> None:
+    """One row through a network: numba loads half of itself only when a function is called."""
+    from sept_offline.agent.networks import MLP
+
+    row = np.ones(2, dtype=np.float32)
+    MLP([(np.eye(2, dtype=np.float32), row)]).row(row)
 
 
 def _report(alive: dict[int, socket.socket]) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import re
 from pathlib import Path
 
 import pytest
 
 from sept_offline.errors import DataError
-from sept_offline.files import write_atomically
+from sept_offline.files import replace_folder, write_atomically
 from sept_offline.seals import load_state, save_state
 from sept_offline.stage import StageState
 
@@ -39,6 +41,47 @@ def test_whoever_reads_meanwhile_reads_what_was_there(tmp_path: Path) -> None:
     write_atomically(path, slowly)
     assert (seen, path.read_text()) == (["old"], "new")
     assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Path]]:
+    """What is synced and what is renamed, in this order."""
+    seen: list[tuple[str, Path]] = []
+    rename, replace = os.rename, os.replace
+
+    def fsync(descriptor: int) -> None:
+        seen.append(("sync", Path(f"/proc/self/fd/{descriptor}").readlink()))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    for name, real in (("rename", rename), ("replace", replace)):
+
+        def renamed(source: str, target: str, real=real) -> None:  # type: ignore[no-untyped-def]
+            seen.append(("rename", Path(target)))
+            real(source, target)
+
+        monkeypatch.setattr(os, name, renamed)
+    return seen
+
+
+def test_a_file_is_on_the_disk_before_it_has_its_name(
+    tmp_path: Path, disk: list[tuple[str, Path]]
+) -> None:
+    path = tmp_path / "a.txt"
+    write_atomically(path, lambda temporary: temporary.write_text("new"))
+    (first, temporary), *rest = disk
+    assert first == "sync" and temporary.parent == tmp_path and temporary != path
+    assert rest == [("rename", path), ("sync", tmp_path)]
+
+
+def test_a_folder_is_on_the_disk_before_it_has_its_name(
+    tmp_path: Path, disk: list[tuple[str, Path]]
+) -> None:
+    path = tmp_path / "agent"
+    replace_folder(path, {"a": b"1", "b": b"2"}, re.compile("[ab]"))
+    named = disk.index(("rename", path))
+    synced = [place for kind, place in disk[:named] if kind == "sync"]
+    assert {place.name for place in synced} >= {"a", "b"}
+    assert ("sync", tmp_path) in disk[named:]
 
 
 def test_a_snapshot_that_was_cut_off_is_named(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import gzip
 import json
 from dataclasses import replace
@@ -42,7 +43,7 @@ def render(page: Page) -> str:
         script="\n".join(scripts),
         charts=_embedded(_charts(page)),
         players=_embedded(_players(page)),
-        plotly=_packed(_plotly()) if _charts(page) else "",
+        plotly=_plotly() if _charts(page) else "",
     )
 
 
@@ -94,11 +95,11 @@ def _embedded(value: Any) -> str:
     return text
 
 
-def _plotly() -> bytes:
-    """Plotly's script, as it ships in its package."""
-    return (files("plotly") / "package_data" / "plotly.min.js").read_bytes()
+@functools.cache
+def _plotly() -> str:
+    """Plotly's script, as it ships in its package, at a third of its size; the browser unpacks it.
 
-
-def _packed(content: bytes) -> str:
-    """A third of its size; the browser unpacks it. No time stamp, so that bytes repeat."""
+    No time stamp, so that bytes repeat.
+    """
+    content = (files("plotly") / "package_data" / "plotly.min.js").read_bytes()
     return base64.b64encode(gzip.compress(content, 9, mtime=0)).decode()

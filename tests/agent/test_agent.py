@@ -53,13 +53,13 @@ def test_a_batch_acts_as_its_episodes_would(
     builders: ModuleType, method: str, fallback: bool, stack: int
 ) -> None:
     agent = builders.make_agent(method, fallback=fallback, stack=stack)
-    rows = states(200) * np.linspace(1, 4, 200, dtype=np.float32)[:, None, None]
-    hidden = None if hidden_of(agent) is None else [HIDDEN] * 200
-    together = agent.begin_batch(range(200), hidden)
+    rows = states(60) * np.linspace(1, 4, 60, dtype=np.float32)[:, None, None]
+    hidden = None if hidden_of(agent) is None else [HIDDEN] * 60
+    together = agent.begin_batch(range(60), hidden)
     # episodes end one after another, as they do in an evaluation
-    active = np.arange(12)[None] < (3 + np.arange(200) % 10)[:, None]
+    active = np.arange(12)[None] < (3 + np.arange(60) % 10)[:, None]
     found = np.stack([together.act(rows[:, t], active[:, t]) for t in range(12)], axis=1)
-    for index in range(200):
+    for index in range(60):
         alone = np.array(run(agent, rows[index], index))
         assert (found[index][active[index]] == alone[active[index]]).all()
         assert (found[index][~active[index]] == -1).all()

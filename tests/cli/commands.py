@@ -36,9 +36,21 @@ def run_alone(*arguments: object, cwd: Path, **variables: str) -> subprocess.Com
     return processes.run(*arguments, cwd=cwd, env={**environment(), **variables})
 
 
-def run_fresh(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """In an interpreter of its own, so that nothing that is imported on the way goes unheard."""
-    command = [sys.executable, "-c", processes.COMMAND, *map(str, arguments)]
+IN_TURN = """
+import sys
+from sept_offline.cli import main
+for line in sys.argv[1:]:
+    try:
+        main(line.split())
+    except SystemExit as done:
+        if done.code:
+            raise
+"""
+
+
+def run_fresh(*lines: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """In one interpreter of their own, so that nothing that is imported on the way goes unheard."""
+    command = [sys.executable, "-c", IN_TURN, *lines]
     return subprocess.run(
         command, cwd=cwd, env=environment(), capture_output=True, text=True, timeout=300
     )

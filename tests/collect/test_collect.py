@@ -29,14 +29,36 @@ def random_recipe(episodes: int = 60, **more: object) -> dict[str, object]:
     return {"behaviour": "random", "episodes": episodes, **more}
 
 
+class Heard(Silent):
+    def __init__(self) -> None:
+        self.done: list[float] = []
+        self.steps: list[float] = []
+
+    def update(self, done: float, **metrics: float) -> None:
+        self.done.append(done)
+        self.steps.append(metrics["steps"])
+
+    def check(self, data: so.Dataset) -> None:
+        assert self.done == sorted(self.done) and self.steps == sorted(self.steps)
+        assert (self.done[-1], self.steps[-1]) == (data.num_episodes, data.num_steps)
+
+
 def test_one_hash_for_formats_and_workers(tmp_path: Path) -> None:
+    """And progress that never goes back, in one process and in two."""
     overrides = random_recipe(600)
-    hashes = {
-        so.collect_dataset(
-            "navigation2d", tmp_path / name, overrides=overrides, seed=1, workers=workers
-        ).content_hash
-        for name, workers in (("a.h5", 1), ("b.h5", 2), ("c.parquet", 1))
-    }
+    hashes = set()
+    for name, workers in (("a.h5", 1), ("b.h5", 2), ("c.parquet", 1)):
+        heard = Heard()
+        data = so.collect_dataset(
+            "navigation2d",
+            tmp_path / name,
+            overrides=overrides,
+            seed=1,
+            workers=workers,
+            progress=heard,
+        )
+        heard.check(data)
+        hashes.add(data.content_hash)
     assert len(hashes) == 1
     assert (tmp_path / "a.h5").read_bytes() == (tmp_path / "b.h5").read_bytes()
     other = so.collect_dataset("navigation2d", tmp_path / "d.h5", overrides=overrides, seed=2)
@@ -272,32 +294,18 @@ def test_a_policy_that_fails_is_named(tmp_path: Path, policy: Any, cause: str) -
     assert not (tmp_path / "b.h5").exists()
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_progress_moves_within_a_shard(
-    tmp_path: Path, workers: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Heard(Silent):
-        def __init__(self) -> None:
-            self.done: list[float] = []
-            self.steps: list[float] = []
-
-        def update(self, done: float, **metrics: float) -> None:
-            self.done.append(done)
-            self.steps.append(metrics["steps"])
-
+def test_progress_moves_within_a_shard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In this process; others tell every tenth of a second, which may be never."""
     monkeypatch.setattr("sept_offline.collect.jobs.INTERVAL", 0.0)
     heard = Heard()
     data = so.collect_dataset(
         "navigation2d",
         tmp_path / "a.h5",
         overrides=random_recipe(300),
-        workers=workers,
         progress=heard,
     )
-    assert heard.done == sorted(heard.done) and heard.steps == sorted(heard.steps)
-    assert heard.done[-1] == 300 and heard.steps[-1] == data.num_steps
-    if workers == 1:  # other processes tell every tenth of a second, which may be never
-        assert len([done for done in heard.done if 0 < done < 256]) >= 20
+    heard.check(data)
+    assert len([done for done in heard.done if 0 < done < 256]) >= 20
 
 
 def test_an_unfinished_collection_is_not_thrown_away(tmp_path: Path) -> None:

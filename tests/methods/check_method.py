@@ -165,6 +165,7 @@ def shortened(config: Mapping[str, Any]) -> dict[str, Any]:
         "probe": {"steps": 10},
         "control": {"updates": 60},
         "dynamics": {"updates": 20, "outcome_updates": 20},
+        "bnn": {"infer_steps": 3, "tune_steps": 1, "episodes": 4, "updates": 5},
     }
     return merge(config, few)
 

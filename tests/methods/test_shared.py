@@ -1,16 +1,20 @@
-"""What control is given of the logs."""
+"""What a method and its control are given of the logs."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 import sept_offline as so
 from sept_offline.control import ControlConfig, Replay
-from sept_offline.data import DatasetWriter
+from sept_offline.data import Dataset, DatasetWriter
+from sept_offline.methods import METHODS
 from sept_offline.methods.shared import control_stage
+from tests.methods.two_step import log_two_step
 
 
 def test_an_episode_that_was_cut_is_not_one_that_ended(tmp_path: Path) -> None:
@@ -38,3 +42,22 @@ def test_an_episode_that_was_cut_is_not_one_that_ended(tmp_path: Path) -> None:
         next(control_stage(data, ControlConfig(hidden=(4,)), seed=0, replay=Watched))
     last = np.tile([False, False, True], len(ended))
     assert np.array_equal(given["terminals"].astype(bool), last & np.array(ended)[order])
+
+
+class Given(Exception):
+    """Raised in place of training."""
+
+
+@pytest.mark.parametrize("name", sorted(METHODS))
+def test_hidden_parameters_are_given_to_the_oracle_alone(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stages(data: Dataset, *_: Any) -> Any:
+        raise Given(data.hidden)
+
+    monkeypatch.setitem(METHODS, name, replace(METHODS[name], stages=stages))
+    with so.load_dataset(log_two_step(tmp_path / "logs.h5", episodes=8)) as data:
+        assert data.hidden is not None
+        with pytest.raises(Given) as given:
+            so.fitter(data, name).begin()
+        assert (given.value.args[0] is not None) == (name == "oracle")

@@ -24,7 +24,7 @@ from sept_offline.probe import (
 from sept_offline.probe.config import Reward
 from sept_offline.probe.learner import ProbeLearner
 from sept_offline.probe.rewards import total_variation
-from sept_offline.probe.stage import combined, split
+from sept_offline.probe.stage import IMITATION, combined, split
 from sept_offline.probe.weights import balance, diagnose, effective, estimate, normalised, taken
 from sept_offline.stage import StageState
 from tests.latent.tiny import ACTIONS, cut, episodes
@@ -199,6 +199,26 @@ def test_resuming_gives_the_same_bits() -> None:
     second.restore(snapshot)
     second.advance(1000)
     assert same(unbroken.state(), second.state())
+
+
+@pytest.mark.parametrize("cut", [7, IMITATION + 5])
+def test_resuming_keeps_the_start_that_was_learned(cut: int) -> None:
+    """Where the behaviour is not uniform, and the probe's start is what is kept in the end."""
+    _, logged = episodes(per=40, length=2, seed=0, policy=skewed)
+    config = dataclasses.replace(CONFIG, steps=10)
+    unbroken, first, second = (
+        ProbeStage(logged, np.zeros(len(logged.actions)), config, 0, num_actions=ACTIONS)
+        for _ in range(3)
+    )
+    unbroken.advance(1000)
+    first.advance(cut)
+    second.restore(first.state())
+    second.advance(1000)
+    assert same(unbroken.state(), second.state())
+    assert not second.result().accepted
+    seen = logged.observations[:, 0]
+    one, other = (stage.result().policy.probabilities(seen) for stage in (unbroken, second))
+    assert np.array_equal(one, other)
 
 
 def test_the_seed_decides() -> None:

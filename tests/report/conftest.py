@@ -32,11 +32,22 @@ def navigation(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def bench(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The kept bench, without the families that would make its page long."""
-    folder = tmp_path_factory.mktemp("bench")
+    return kept_bench(tmp_path_factory.mktemp("bench"), "navigation2d")
+
+
+def kept_bench(folder: Path, *families: str) -> Path:
+    """The tables of the kept bench, of these families alone."""
     for path in (ROOT / "benchmarks" / "results" / "bench").glob("*.parquet"):
         table = pq.read_table(path)
-        pq.write_table(table.filter(pc.field("family") == "navigation2d"), folder / path.name)
+        pq.write_table(table.filter(pc.field("family").isin(families)), folder / path.name)
     return folder
+
+
+@pytest.fixture(scope="session")
+def large_bench(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The families of which each kind of chart is drawn."""
+    families = ("navigation2d", "navigation2d-switch", "acrobot")
+    return kept_bench(tmp_path_factory.mktemp("large"), *families)
 
 
 @pytest.fixture(scope="session")

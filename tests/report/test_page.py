@@ -61,8 +61,8 @@ def both(navigation: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture(scope="session")
-def benched(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return page(tmp_path_factory.mktemp("benched"), BENCH)
+def benched(large_bench: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+    return page(tmp_path_factory.mktemp("benched"), large_bench)
 
 
 def test_a_run_is_shown_from_its_logs_to_its_episodes(both: str) -> None:
@@ -96,6 +96,7 @@ def test_every_chart_is_one_that_plotly_knows(both: str, benched: str) -> None:
             assert go.Figure(json.loads(text)).data
             count += 1
     assert count > 20
+    assert any("-switch-" in name for name in every[1])
 
 
 def test_the_numbers_are_those_of_the_run(navigation: Path, both: str) -> None:
