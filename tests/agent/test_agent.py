@@ -20,6 +20,7 @@ from sept_offline.agent import (
     Agent,
     Control,
     HistoryContext,
+    RefinedContext,
     SegmentContext,
     Spaces,
     TableProbe,
@@ -460,3 +461,27 @@ def test_a_history_of_other_spaces_is_refused(builders: ModuleType) -> None:
         replace(agent, context=wrong)
     with pytest.raises(AgentError, match="at least 1"):
         HistoryContext(0, 3, agent.context.scaler)
+
+
+@pytest.mark.parametrize("method", ["refined", "unprobed"])
+def test_a_refined_latent_is_the_posterior_of_all_steps_until_it_is_fixed(
+    builders: ModuleType, method: str
+) -> None:
+    agent = builders.make_agent(method)
+    context = agent.context
+    assert isinstance(context, RefinedContext)
+    episode = agent.begin(seed=0)
+    rows = np.random.default_rng(1).normal(size=(9, builders.DIM)).astype(np.float32)
+    taken: list[int] = []
+    for time, row in enumerate(rows):
+        taken.append(episode.act(row))
+        if time == 0:
+            assert episode.latent is None
+            continue
+        seen = min(time, context.refine_steps)
+        actions = np.array([taken[:seen]])
+        mean, log_variance = context.encoder.reading(seen).encode(rows[None, : seen + 1], actions)
+        assert episode.latent is not None
+        np.testing.assert_allclose(episode.latent, mean[0], rtol=1e-4, atol=1e-5)
+        stated = context.uncertainty_scale * np.exp(0.5 * log_variance[0]).mean()
+        assert episode.uncertainty == pytest.approx(stated, rel=1e-4)
