@@ -87,7 +87,7 @@ def test_logs_are_shared_where_they_are_the_same(tmp_path: Path) -> None:
         ({"vary": ["episodes=1"]}, "at least 2"),
         ({"vary": ["instances=5"]}, "has 4 training instances"),
         ({"vary": ["episodes=many"]}, "expected"),
-        ({"settings": ["control.updates=0"]}, "at least 1"),
+        ({"settings": ["control.batch_size=0"]}, "at least 1"),
         ({"seeds": 0}, "at least 1"),
     ],
 )

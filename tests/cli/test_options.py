@@ -15,6 +15,7 @@ from sept_offline.cli.settings import setting_names
 from sept_offline.collect.check import SPLITS
 from sept_offline.collect.recipe import BEHAVIOURS
 from sept_offline.control import ALGORITHMS
+from sept_offline.control.config import AUTO
 from sept_offline.engines import ENGINES
 from sept_offline.methods import METHODS, FitConfig
 from sept_offline.methods.config import PRESETS
@@ -34,7 +35,7 @@ def test_every_command_has_json_and_quiet(name: str) -> None:
 def test_what_is_completed_is_what_there_is() -> None:
     assert set(names.METHODS) == set(METHODS)
     assert names.PRESETS == PRESETS
-    assert names.ALGORITHMS == ALGORITHMS
+    assert names.ALGORITHMS == (AUTO, *ALGORITHMS)
     assert names.BEHAVIOURS == BEHAVIOURS
     assert names.ENGINES == ENGINES
     assert names.SPLITS == SPLITS
