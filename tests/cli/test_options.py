@@ -35,7 +35,7 @@ def test_every_command_has_json_and_quiet(name: str) -> None:
 def test_what_is_completed_is_what_there_is() -> None:
     assert set(names.METHODS) == set(METHODS)
     assert names.PRESETS == PRESETS
-    assert names.ALGORITHMS == (AUTO, *ALGORITHMS)
+    assert (AUTO, *ALGORITHMS) == names.ALGORITHMS
     assert names.BEHAVIOURS == BEHAVIOURS
     assert names.ENGINES == ENGINES
     assert names.SPLITS == SPLITS
