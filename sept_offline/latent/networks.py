@@ -255,8 +255,8 @@ class SegmentNetwork(_Scaled):
 
     Scalings: `state` over [d] and, where there is one, `change` over [d]. Without it the segment is
     T pairs (s, a), without the final state, and the decoder predicts the next pair. With it each
-    step is (s, a, s′ − s), the final state is in the last one, and the decoder predicts the changes
-    given the actions: those are the probe's own and say nothing about the instance.
+    step is (s, a, s′ − s), the final state is in the last one, and the decoder predicts each change
+    given its state and action: actions are the probe's own and say nothing about the instance.
     """
 
     def __init__(
@@ -300,15 +300,19 @@ class SegmentNetwork(_Scaled):
         return bounded(self.encoder_head(outputs.mean(1)), POSTERIOR_LOG_VARIANCE)
 
     def likelihood(self, steps: Tensor, z: Tensor) -> Tensor:
-        """Σ_t log p(s_{t+1}, a_{t+1} | s_≤t, a_≤t, z), or p(Δs_t | s_≤t, a_≤t, z), [n]."""
+        """Σ_t log p(s_{t+1}, a_{t+1} | s_≤t, a_≤t, z), or Σ_t log p(Δs_t | s_t, a_t, z), [n]."""
         if self.changes:
             known, target = steps[..., : self.pair], steps[..., self.pair :]
         else:
             known, target = steps[:, :-1], steps[:, 1:]
         repeated = z.unsqueeze(1).expand(-1, known.shape[1], -1)
-        outputs, _ = self.decoder_lstm(torch.cat((known, repeated), dim=-1))
+        inputs = torch.cat((known, repeated), dim=-1)
+        if self.changes:
+            # Each step by itself: from earlier ones the decoder would infer what z is to say.
+            inputs, target = inputs.flatten(0, 1).unsqueeze(1), target.flatten(0, 1).unsqueeze(1)
+        outputs, _ = self.decoder_lstm(inputs)
         mean, log_variance = bounded(self.decoder_head(outputs), LOG_VARIANCE)
-        return log_normal(target, mean, log_variance).sum(-1)
+        return log_normal(target, mean, log_variance).reshape(len(z), -1).sum(-1)
 
     def encode(self, observations: Tensor, actions: Tensor) -> Gaussian:
         """See LatentNetwork."""
