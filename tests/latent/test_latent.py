@@ -226,7 +226,7 @@ def test_changes_name_the_instance_and_an_untrained_encoder_does_not(
         objective="segment",
         changes=True,
         dim=4,
-        updates=400,
+        updates=600,
         learning_rate=5e-3,
         segments=128,
         encoder_units=32,
@@ -242,13 +242,13 @@ def test_changes_name_the_instance_and_an_untrained_encoder_does_not(
     keep = informative(fresh)
     asked = Segments(*(getattr(fresh, f.name)[keep] for f in dataclasses.fields(fresh)[:6]), 0)
 
-    def neighbours(updates: int) -> float:
+    def nearest(updates: int) -> float:
         learner = stage(config, training_seed, seen)
         learner.advance(updates)
-        return identify(learner.result(), seen, asked).neighbours
+        return identify(learner.result(), seen, asked).nearest
 
-    margin("trained", neighbours(400), above=0.9)
-    margin("untrained", neighbours(0), below=0.8)
+    margin("trained", nearest(600), above=0.95)
+    margin("untrained", nearest(0), below=0.95)
 
 
 def test_changes_read_the_final_state_and_pairs_do_not() -> None:
