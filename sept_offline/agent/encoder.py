@@ -146,11 +146,12 @@ class FlatEncoder:
 
 
 class LstmEncoder:
-    """A bidirectional LSTM over (s, a), mean-pooled over time, then `head` to mean, log-variance.
+    """A bidirectional LSTM over steps, mean-pooled over time, then `head` to mean, log-variance.
 
-    It reads the first T observations and the T actions: the paper's segment has no final state.
-    Inputs of a step are the standardised s and the one-hot a, `[d + A]`; `head` takes the mean over
-    time of (forward, backward) states, `[2H]`, and gives 2k outputs.
+    Inputs of a step are the standardised s and the one-hot a, `[d + A]`: the paper's segment, which
+    has no final state. With a `delta_scaler` the standardised change s′ − s follows them,
+    `[d + A + d]`, and the final state is in the last step. `head` takes the mean over time of
+    (forward, backward) states, `[2H]`, and gives 2k outputs.
     """
 
     kind = "lstm"
@@ -164,7 +165,9 @@ class LstmEncoder:
         num_actions: int,
         steps: int,
         log_var_range: tuple[float, float] = (-10.0, 4.0),
+        delta_scaler: Standardiser | None = None,
     ) -> None:
+        self.delta_scaler = delta_scaler
         self.directions = (_lstm_weights(forward), _lstm_weights(backward))
         self.head, self.observation_scaler = head, observation_scaler
         self.num_actions, self.steps, self.log_var_range = num_actions, steps, log_var_range
@@ -172,6 +175,13 @@ class LstmEncoder:
         self.latent_dim = head.output_dim // 2
         self.hidden_dim = head.input_dim // 2
         size, inputs = self.hidden_dim, self.observation_dim + num_actions
+        if delta_scaler is not None:
+            inputs += delta_scaler.dim
+            if delta_scaler.dim != self.observation_dim:
+                raise AgentError(
+                    f"An LSTM encoder of {self.observation_dim} columns needs as many scales of "
+                    f"their changes, found {delta_scaler.dim}."
+                )
         shapes = ((4 * size, inputs), (4 * size, size), (4 * size,), (4 * size,))
         for weights in self.directions:
             if tuple(w.shape for w in weights) != shapes or head.output_dim % 2:
@@ -183,27 +193,32 @@ class LstmEncoder:
     def encode(self, observations: NDArray[Any], actions: NDArray[Any]) -> tuple[Array, Array]:
         """Mean and log-variance, `[n, k]` each, of `observations[n, T+1, d]`, `actions[n, T]`."""
         _check_segments(observations, actions, self.steps, self.observation_dim)
-        state = self.observation_scaler(np.asarray(observations)[:, :-1])
-        inputs = np.concatenate([state, one_hot(actions, self.num_actions)], axis=2)
+        raw = np.asarray(observations, dtype=np.float32)
+        parts = [self.observation_scaler(raw[:, :-1]), one_hot(actions, self.num_actions)]
+        if self.delta_scaler is not None:
+            parts.append(self.delta_scaler(raw[:, 1:] - raw[:, :-1]))
+        inputs = np.concatenate(parts, axis=2)
         forward = _run_lstm(inputs, self.directions[0])
         backward = _run_lstm(inputs[:, ::-1], self.directions[1])
         pooled = np.concatenate([forward.mean(axis=1), backward.mean(axis=1)], axis=1)
         return _halves(self.head(pooled), self.log_var_range)
 
     def to_arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
-        """Weights and scaler, under `prefix`."""
+        """Weights and scalers, under `prefix`."""
         arrays = {
             **self.head.to_arrays(f"{prefix}.head"),
             **self.observation_scaler.to_arrays(f"{prefix}.observation"),
         }
+        if self.delta_scaler is not None:
+            arrays |= self.delta_scaler.to_arrays(f"{prefix}.delta")
         for name, weights in zip(DIRECTIONS, self.directions, strict=True):
             for part, value in zip(LSTM_PARTS, weights, strict=True):
                 arrays[f"{prefix}.{name}.{part}"] = value
         return arrays
 
     def describe(self) -> dict[str, Any]:
-        """Kind, actions, steps and the range of log-variances."""
-        return _describe(self)
+        """Kind, actions, steps, the range of log-variances, and whether it reads changes."""
+        return _describe(self) | {"changes": self.delta_scaler is not None}
 
     @classmethod
     def from_arrays(
@@ -219,12 +234,15 @@ class LstmEncoder:
             )
             for name in DIRECTIONS
         )
+        # Encoders of earlier versions read pairs (s, a) and do not mention changes.
+        changes = field({"changes": False} | dict(description), "changes", bool)
         return cls(
             forward,
             backward,
             MLP.from_arrays(arrays, f"{prefix}.head"),
             Standardiser.from_arrays(arrays, f"{prefix}.observation"),
             *_described(description),
+            delta_scaler=Standardiser.from_arrays(arrays, f"{prefix}.delta") if changes else None,
         )
 
 

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     default="default",
     show_default=True,
     shell_complete=one_of(lambda: PRESETS),
-    help="default, or paper.",
+    help="default, paper or segment.",
 )
 @click.option(
     "--vary",

@@ -39,7 +39,7 @@ FEW = 8
     default="default",
     show_default=True,
     shell_complete=one_of(lambda: PRESETS),
-    help="default, or paper: as in the paper.",
+    help="default; paper: as in the paper; segment: the paper's stages, made to work from logs.",
 )
 @click.option("--config", type=FILE, help="Settings (TOML) over the preset's.")
 @click.option(

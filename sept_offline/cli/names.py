@@ -19,7 +19,7 @@ METHODS = (
     "dynasept",
     "history",
 )
-PRESETS = ("default", "paper")
+PRESETS = ("default", "paper", "segment")
 ALGORITHMS = ("auto", "double_dqn", "discrete_cql", "discrete_bcq", "nfq")
 BEHAVIOURS = ("random", "replay", "medium", "expert")
 ENGINES = ("local", "ray")

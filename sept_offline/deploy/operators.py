@@ -124,8 +124,10 @@ def _flat(graph: Graph, segment: Segment, encoder: FlatEncoder) -> str:
 
 
 def _lstm(graph: Graph, segment: Segment, encoder: LstmEncoder) -> str:
-    state = standardised(graph, segment.before, encoder.observation_scaler)
-    read = graph.op("Concat", state, segment.taken, axis=2)
+    parts = [standardised(graph, segment.before, encoder.observation_scaler), segment.taken]
+    if encoder.delta_scaler is not None:
+        parts.append(standardised(graph, segment.change, encoder.delta_scaler))
+    read = graph.op("Concat", *parts, axis=2)
     read = graph.op("Transpose", read, perm=[1, 0, 2])
     size = encoder.hidden_dim
     # ONNX has the gates in the order i, o, f, g

@@ -564,6 +564,10 @@ class Encoder:
             self.network = Layers(weights, "context.encoder.network")
             return
         self.network = Layers(weights, "context.encoder.head")
+        # encoders of earlier versions do not mention changes
+        self.changes = bool(described.get("changes"))
+        if self.changes:
+            self.delta = Scaler(weights, "context.encoder.delta")
         parts = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
         self.directions = [
             tuple(weights[f"context.encoder.{way}.{part}"] for part in parts)
@@ -583,7 +587,10 @@ class Encoder:
             read = np.concatenate([state, taken, delta, crossed], axis=2)
             output = self.network(read.reshape(len(actions), -1))
         else:
-            read = np.concatenate([state, taken], axis=2)
+            parts = [state, taken]
+            if self.changes:
+                parts.append(self.delta(observations[:, 1:] - observations[:, :-1]))
+            read = np.concatenate(parts, axis=2)
             ahead, back = self.directions
             pooled = [_lstm(read, *ahead).mean(axis=1), _lstm(read[:, ::-1], *back).mean(axis=1)]
             output = self.network(np.concatenate(pooled, axis=1))

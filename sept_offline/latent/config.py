@@ -49,6 +49,9 @@ class LatentConfig:
     """How many times faster the instances' posteriors learn than the networks."""
     through: float = 1.0
     """Weight of the decoder's loss with z from the encoder (transitions objective)."""
+    changes: bool = False
+    """Whether the VAE reads each step as (s, a, s′ − s), with the final state, and decodes the
+    changes given the actions; else it reads and decodes pairs (s, a) (segment objective)."""
     entropy: float = 1.0
     """Weight of −H(q) (segment objective)."""
     encoder_units: int = 300

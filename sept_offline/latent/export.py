@@ -126,7 +126,7 @@ def residual_decoder(network: TransitionNetwork) -> TransitionDecoder:
 
 
 def lstm_encoder(network: SegmentNetwork) -> LstmEncoder:
-    """The paper's encoder."""
+    """The encoder of the segment objective."""
     weights: list[LstmWeights] = []
     for suffix in ("", "_reverse"):
         w_ih, w_hh, b_ih, b_hh = (
@@ -142,4 +142,5 @@ def lstm_encoder(network: SegmentNetwork) -> LstmEncoder:
         num_actions=network.num_actions,
         steps=network.steps,
         log_var_range=POSTERIOR_LOG_VARIANCE,
+        delta_scaler=_standardiser(network, "change") if network.changes else None,
     )

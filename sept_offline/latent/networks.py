@@ -251,9 +251,12 @@ def posterior(evidence: Tensor) -> Gaussian:
 
 
 class SegmentNetwork(_Scaled):
-    """The paper's VAE: a bi-LSTM encoder, mean-pooled, and an LSTM decoder of (s, a) pairs.
+    """The paper's VAE: a bi-LSTM encoder, mean-pooled, and an LSTM decoder.
 
-    Scaling: `state` over [d]. The segment is T states and T actions, without the final state.
+    Scalings: `state` over [d] and, where there is one, `change` over [d]. Without it the segment is
+    T pairs (s, a), without the final state, and the decoder predicts the next pair. With it each
+    step is (s, a, s′ − s), the final state is in the last one, and the decoder predicts each change
+    given its state and action: actions are the probe's own and say nothing about the instance.
     """
 
     def __init__(
@@ -265,43 +268,59 @@ class SegmentNetwork(_Scaled):
         decoder_units: int,
         scaling: Scaling,
         rng: torch.Generator,
+        change: Scaling | None = None,
     ) -> None:
         super().__init__()
         width = len(scaling.mean)
         self.steps, self.num_actions, self.dim, self.width = steps, num_actions, dim, width
         self.keep("state", scaling)
-        pair = width + num_actions
-        self.encoder_lstm = lstm(pair, encoder_units, bidirectional=True)
+        self.changes = change is not None
+        if change is not None:
+            self.keep("change", change)
+        self.pair = pair = width + num_actions
+        read, decoded = (pair + width, width) if self.changes else (pair, pair)
+        self.encoder_lstm = lstm(read, encoder_units, bidirectional=True)
         self.encoder_head = perceptron(2 * encoder_units, (), 2 * dim)
         self.decoder_lstm = lstm(pair + dim, decoder_units)
-        self.decoder_head = perceptron(decoder_units, (), 2 * pair)
+        self.decoder_head = perceptron(decoder_units, (), 2 * decoded)
         initialise(self, rng)
 
-    def pairs(self, observations: Tensor, actions: Tensor) -> Tensor:
-        """The T pairs of standardised state and one-hot action, [n, T, d + A]."""
-        states = self.scaled("state", observations[:, : self.steps])
+    def read(self, observations: Tensor, actions: Tensor) -> Tensor:
+        """The T steps, standardised and one-hot: (s, a), [n, T, d + A], or (s, a, s′ − s)."""
+        before = observations[:, : self.steps]
         chosen = nn.functional.one_hot(actions[:, : self.steps], self.num_actions).float()
-        return torch.cat((states, chosen), dim=-1)
+        parts = [self.scaled("state", before), chosen]
+        if self.changes:
+            parts.append(self.scaled("change", observations[:, 1 : self.steps + 1] - before))
+        return torch.cat(parts, dim=-1)
 
-    def posterior(self, pairs: Tensor) -> Gaussian:
-        """q(z|segment) from `pairs`."""
-        outputs, _ = self.encoder_lstm(pairs)
+    def posterior(self, steps: Tensor) -> Gaussian:
+        """q(z|segment) from the steps that `read` gives."""
+        outputs, _ = self.encoder_lstm(steps)
         return bounded(self.encoder_head(outputs.mean(1)), POSTERIOR_LOG_VARIANCE)
 
-    def likelihood(self, pairs: Tensor, z: Tensor) -> Tensor:
-        """Σ_t log p(s_{t+1}, a_{t+1} | s_≤t, a_≤t, z), [n]."""
-        repeated = z.unsqueeze(1).expand(-1, pairs.shape[1] - 1, -1)
-        outputs, _ = self.decoder_lstm(torch.cat((pairs[:, :-1], repeated), dim=-1))
+    def likelihood(self, steps: Tensor, z: Tensor) -> Tensor:
+        """Σ_t log p(s_{t+1}, a_{t+1} | s_≤t, a_≤t, z), or Σ_t log p(Δs_t | s_t, a_t, z), [n]."""
+        if self.changes:
+            known, target = steps[..., : self.pair], steps[..., self.pair :]
+        else:
+            known, target = steps[:, :-1], steps[:, 1:]
+        repeated = z.unsqueeze(1).expand(-1, known.shape[1], -1)
+        inputs = torch.cat((known, repeated), dim=-1)
+        if self.changes:
+            # Each step by itself: from earlier ones the decoder would infer what z is to say.
+            inputs, target = inputs.flatten(0, 1).unsqueeze(1), target.flatten(0, 1).unsqueeze(1)
+        outputs, _ = self.decoder_lstm(inputs)
         mean, log_variance = bounded(self.decoder_head(outputs), LOG_VARIANCE)
-        return log_normal(pairs[:, 1:], mean, log_variance).sum(-1)
+        return log_normal(target, mean, log_variance).reshape(len(z), -1).sum(-1)
 
     def encode(self, observations: Tensor, actions: Tensor) -> Gaussian:
         """See LatentNetwork."""
-        return self.posterior(self.pairs(observations, actions))
+        return self.posterior(self.read(observations, actions))
 
     def log_prob(self, observations: Tensor, actions: Tensor, z: Tensor) -> Tensor:
         """See LatentNetwork."""
-        return self.likelihood(self.pairs(observations, actions), z)
+        return self.likelihood(self.read(observations, actions), z)
 
 
 def sample(q: Gaussian, rng: torch.Generator) -> Tensor:

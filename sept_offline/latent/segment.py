@@ -33,14 +33,17 @@ class SegmentLearner:
         self, segments: SegmentsLike, config: LatentConfig, seed: int, num_actions: int
     ) -> None:
         length = segments.actions.shape[1]
-        if length < 2:
+        if length < 2 and not config.changes:
             raise ConfigError(
                 f"latent.objective 'segment' needs probe_steps of at least 2, found {length}: "
-                "without the final state one step has no transition; use objective 'instance'."
+                "without the final state one step has no transition; use latent.changes=true."
             )
         self.config = config
-        width = segments.observations.shape[-1]
-        scaling = fit_scaling(segments.observations[:, :length].reshape(-1, width))
+        seen, width = segments.observations, segments.observations.shape[-1]
+        scaling = fit_scaling(seen[:, :length].reshape(-1, width))
+        change = None
+        if config.changes:
+            change = fit_scaling((seen[:, 1:] - seen[:, :-1]).reshape(-1, width))
         self.network = SegmentNetwork(
             length,
             num_actions,
@@ -49,22 +52,23 @@ class SegmentLearner:
             config.decoder_units,
             scaling,
             torch_generator(seed, "latent", "initialise"),
+            change,
         )
         self.rng = torch_generator(seed, "latent", "train")
         self.optimiser = torch.optim.Adam(
             self.network.parameters(), lr=config.learning_rate, fused=True
         )
         with torch.no_grad():
-            self.pairs = self.network.pairs(
+            self.steps = self.network.read(
                 torch.from_numpy(np.ascontiguousarray(segments.observations)),
                 torch.from_numpy(segments.actions.astype(np.int64)),
             )
 
     def update(self, rows: Tensor, rate: float) -> Tensor:
         """One step on these segments; returns log-likelihood, KL and entropy, [3]."""
-        pairs = self.pairs[rows]
-        q = self.network.posterior(pairs)
-        likelihood = self.network.likelihood(pairs, sample(q, self.rng)).mean()
+        steps = self.steps[rows]
+        q = self.network.posterior(steps)
+        likelihood = self.network.likelihood(steps, sample(q, self.rng)).mean()
         prior = kl_standard(q).mean()
         entropy = 0.5 * (1 + np.log(2 * np.pi) + q[1]).sum(-1).mean()
         loss = -likelihood + self.config.beta * prior + self.config.entropy * entropy

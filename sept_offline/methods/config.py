@@ -22,7 +22,9 @@ from sept_offline.stacking import LONGEST
 
 LEAST_DIM = 5
 """Columns of a latent, at least, where neither a preset nor a setting says how many."""
-PRESETS = ("default", "paper")
+PRESETS = ("default", "paper", "segment")
+FOUNDATIONS = {"segment": "default"}
+"""Presets that are laid over another one."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,10 @@ class FitConfig:
 
 
 def preset_values(family: str | None, preset: str) -> dict[str, Any]:
-    """The settings of a preset for a family: those for any family, then its own."""
+    """The settings of a preset for a family: those for any family, then its own.
+
+    Where a preset has a foundation, both of that come first.
+    """
     if preset not in PRESETS:
         raise ConfigError(
             f"There is no preset {preset!r}{suggest(preset, PRESETS)}; known are "
@@ -116,10 +121,11 @@ def preset_values(family: str | None, preset: str) -> dict[str, Any]:
     folder = Path(str(importlib.resources.files("sept_offline.methods") / "presets"))
     # By looking names up: a family's name may come from a file, and is never part of a path.
     shipped = {path.stem: path for path in folder.glob("*.toml")}
-    layers = [read_toml(shipped.pop("any")).get(preset, {})]
+    files = [read_toml(shipped.pop("any"))]
     if family in shipped:
-        layers.append(read_toml(shipped[family]).get(preset, {}))
-    return merge(*layers)
+        files.append(read_toml(shipped[family]))
+    order = [FOUNDATIONS[preset], preset] if preset in FOUNDATIONS else [preset]
+    return merge(*(values.get(name, {}) for name in order for values in files))
 
 
 def resolve_config(

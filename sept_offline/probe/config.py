@@ -39,6 +39,8 @@ class ProbeConfig:
     """λ, the weight of a bonus of each segment (where it ends), in standard deviations."""
     tracking_rate: float = 1.0
     """α, how fast the VAE that rewards the probe follows the one that learns (paper's loop)."""
+    warmup: int = 0
+    """Updates of the VAE before the probe begins to learn (paper's loop)."""
     minibatches: int = 1
     """Probe minibatches an update (paper's loop)."""
     batch: int = 512
@@ -50,6 +52,7 @@ class ProbeConfig:
                 f"probe.reward is {self.reward!r}; expected one of {', '.join(REWARDS)}."
             )
         check_range(self, ("steps", "hidden", "minibatches", "batch"), "probe", least=1)
+        check_range(self, ("warmup",), "probe", least=0)
         check_range(self, ("ess_floor", "tracking_rate"), "probe", least=0, most=1)
         check_range(self, ("holdout",), "probe", least=0, most=0.9)
         check_range(self, ("learning_rate",), "probe", above=0)

@@ -78,7 +78,7 @@ class PaperLoopStage:
         self.learner = ProbeLearner(segments, self.behaviour, probe, seed, everything)
         self.rng = torch_generator(seed, "probe", "train")
         self.reward: Reward = "elbo" if probe.reward == "information" else probe.reward
-        self._variation = torch.from_numpy(total_variation(segments, final_state=False))
+        self._variation = torch.from_numpy(total_variation(segments, final_state=latent.changes))
         self._draws = Balanced(segments.instance)
         self.history: list[Diagnostics] = []
 
@@ -121,6 +121,8 @@ class PaperLoopStage:
             rows = self._draws.draw(self.probe.batch, self.rng)
             rewards = self._rewards(rows)
             mean = float(rewards.mean())
+            if self.done < self.probe.warmup:
+                break
             scaled = (rewards - mean) / rewards.std().clamp(min=1e-6)
             alike = torch.full((len(rows),), 1 / len(rows), dtype=torch.float64)
             self.learner.ascend(rows, alike, scaled)
@@ -136,10 +138,10 @@ class PaperLoopStage:
         return -elbo if self.reward == "negative-elbo" else elbo
 
     def _elbo(self, rows: Tensor) -> Tensor:
-        pairs = self.vae.pairs[rows]
+        steps = self.vae.steps[rows]
         with torch.no_grad():
-            q = self.tracking.posterior(pairs)
-            likelihood = self.tracking.likelihood(pairs, sample(q, self.rng))
+            q = self.tracking.posterior(steps)
+            likelihood = self.tracking.likelihood(steps, sample(q, self.rng))
             return (likelihood - self.latent.beta * kl_standard(q)).double()
 
     def state(self) -> StageState:

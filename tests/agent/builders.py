@@ -66,14 +66,20 @@ def transition_encoder(rng: np.random.Generator, dim: int = DIM) -> TransitionEn
     return TransitionEncoder(average, network, scaler(rng, dim), scaler(rng, dim), ACTIONS, STEPS)
 
 
-def lstm_encoder(rng: np.random.Generator, size: int = 7, dim: int = DIM) -> LstmEncoder:
+def lstm_encoder(
+    rng: np.random.Generator, size: int = 7, dim: int = DIM, changes: bool = False
+) -> LstmEncoder:
+    inputs = dim + ACTIONS + dim * changes
+
     def weights() -> LstmWeights:
-        shapes = ((4 * size, dim + ACTIONS), (4 * size, size), (4 * size,), (4 * size,))
+        shapes = ((4 * size, inputs), (4 * size, size), (4 * size,), (4 * size,))
         a, b, c, d = (rng.normal(size=shape).astype(np.float32) * 0.4 for shape in shapes)
         return a, b, c, d
 
     head = mlp(rng, [2 * size, 2 * LATENT])
-    return LstmEncoder(weights(), weights(), head, scaler(rng, dim), ACTIONS, STEPS)
+    parts = weights(), weights(), head, scaler(rng, dim)
+    delta = scaler(rng, dim) if changes else None
+    return LstmEncoder(*parts, ACTIONS, STEPS, delta_scaler=delta)
 
 
 def decoder(rng: np.random.Generator, dim: int = DIM, residual: bool = False) -> TransitionDecoder:
@@ -109,8 +115,10 @@ def make_agent(
         encoder: AnyEncoder
         if method in REFINED:
             encoder = transition_encoder(rng, dim)
+        elif method == "sept":
+            encoder = flat_encoder(rng, dim=dim)
         else:
-            encoder = flat_encoder(rng, dim=dim) if method == "sept" else lstm_encoder(rng, dim=dim)
+            encoder = lstm_encoder(rng, dim=dim, changes=method == "changes")
         dynamics = decoder(rng, dim, residual=method in REFINED)
         held_out = segment_elbo(encoder, dynamics, *segments(rng, 400, dim))
         probe = NetworkProbe(scaler(rng, dim), mlp(rng, [dim, 8, ACTIONS]))

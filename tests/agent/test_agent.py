@@ -30,7 +30,7 @@ from sept_offline.agent import (
 from sept_offline.agent.networks import MLP, Standardiser
 from sept_offline.errors import AgentError
 
-METHODS = ["sept", "lstm", "avg", "oracle", "history", "sept-np", "dynasept"]
+METHODS = ["sept", "lstm", "changes", "avg", "oracle", "history", "sept-np", "dynasept"]
 METHODS += ["refined", "unprobed", "read-once"]
 HIDDEN = {"mass": 0.4, "length": 1.2}
 

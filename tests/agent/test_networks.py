@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from sept_offline.agent.encoder import flat_features
+from sept_offline.agent.encoder import encoder_from_arrays, flat_features
 from sept_offline.agent.networks import (
     MLP,
     Constrained,
@@ -65,10 +65,11 @@ def test_inputs_are_left_as_they_were(builders: ModuleType) -> None:
     assert (rows == 1).all()
 
 
-def test_lstm_encoder_equals_torch(builders: ModuleType) -> None:
+@pytest.mark.parametrize("changes", [False, True])
+def test_lstm_encoder_equals_torch(builders: ModuleType, changes: bool) -> None:
     rng = np.random.default_rng(2)
-    encoder = builders.lstm_encoder(rng)
-    lstm = nn.LSTM(7, encoder.hidden_dim, batch_first=True, bidirectional=True)
+    encoder = builders.lstm_encoder(rng, changes=changes)
+    lstm = nn.LSTM(11 if changes else 7, encoder.hidden_dim, batch_first=True, bidirectional=True)
     for suffix, weights in zip(("", "_reverse"), encoder.directions, strict=True):
         names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
         for name, value in zip(names, weights, strict=True):
@@ -76,13 +77,32 @@ def test_lstm_encoder_equals_torch(builders: ModuleType) -> None:
     observations, actions = builders.segments(rng, 6)
     state = torch.from_numpy(encoder.observation_scaler(observations[:, :-1]))
     taken = nn.functional.one_hot(torch.from_numpy(actions), 3).float()
-    pooled = lstm(torch.cat([state, taken], dim=2))[0].mean(dim=1).detach().numpy()
+    parts = [state, taken]
+    if changes:
+        change = observations[:, 1:] - observations[:, :-1]
+        parts.append(torch.from_numpy(encoder.delta_scaler(change)))
+    pooled = lstm(torch.cat(parts, dim=2))[0].mean(dim=1).detach().numpy()
     mean, log_var = encoder.encode(observations, actions)
     expected = encoder.head(pooled)
     np.testing.assert_allclose(np.concatenate([mean, log_var], axis=1), expected, atol=1e-5)
-    # the paper's segment has no final state
+    # the paper's segment has no final state; with changes it is read
     observations[:, -1] += 1
-    np.testing.assert_array_equal(encoder.encode(observations, actions)[0], mean)
+    same = np.abs(encoder.encode(observations, actions)[0] - mean).max(axis=1) == 0
+    assert not same.any() if changes else same.all()
+
+
+def test_an_lstm_encoder_of_an_earlier_version_reads_pairs(builders: ModuleType) -> None:
+    encoder = builders.lstm_encoder(np.random.default_rng(2))
+    description = encoder.describe()
+    assert description.pop("changes") is False
+    again = encoder_from_arrays(encoder.to_arrays("e"), description, "e")
+    segments = builders.segments(np.random.default_rng(3), 4)
+    np.testing.assert_array_equal(again.encode(*segments)[0], encoder.encode(*segments)[0])
+    # changes that are promised and not there are refused, not left out
+    with pytest.raises(AgentError):
+        encoder_from_arrays(encoder.to_arrays("e"), description | {"changes": True}, "e")
+    with pytest.raises(AgentError):
+        encoder_from_arrays(encoder.to_arrays("e"), description | {"changes": "yes"}, "e")
 
 
 def test_flat_features_by_hand() -> None:

@@ -21,7 +21,7 @@ from sept_offline.cli.shells import NO_SPACE, SHELLS
 PROGRAM = Path(sys.executable).with_name("sept-offline")
 COMPLETED = {
     "doc": ["doctor"],
-    "fit x.h5 --preset ": ["default", "paper"],
+    "fit x.h5 --preset ": ["default", "paper", "segment"],
     "fit x.h5 --method sept": ["sept", "sept-np"],
     "fit x.h5 --control discrete_": ["discrete_cql", "discrete_bcq"],
     "fit x.h5 --set latent.di": ["latent.dim="],

@@ -32,7 +32,7 @@ from sept_offline.deploy.verifying import made_up, recorded, verify
 from sept_offline.errors import AgentError, ConfigError, DataError, SeptError
 from sept_offline.seals import read_sealed
 
-METHODS = ["sept", "lstm", "avg", "oracle", "history", "sept-np", "dynasept"]
+METHODS = ["sept", "lstm", "changes", "avg", "oracle", "history", "sept-np", "dynasept"]
 METHODS += ["refined", "unprobed", "read-once"]
 FORMS = ["onnx", "numpy"]
 

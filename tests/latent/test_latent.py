@@ -33,6 +33,10 @@ CONFIG = LatentConfig(dim=2, updates=600, hidden=48, transitions=256, context=8)
 PAPER = LatentConfig(
     objective="segment", dim=2, updates=12, encoder_units=12, decoder_units=10, segments=32
 )
+CHANGES = dataclasses.replace(PAPER, changes=True)
+EACH = pytest.mark.parametrize(
+    "config", [CONFIG, PAPER, CHANGES], ids=["transitions", "segment", "changes"]
+)
 
 
 def stage(
@@ -147,7 +151,7 @@ def test_a_row_does_not_depend_on_its_batch(model: LatentModel) -> None:
     assert np.allclose(model.elbo(one), model.elbo(FRESH)[3:4], rtol=1e-5)
 
 
-@pytest.mark.parametrize("config", [CONFIG, PAPER], ids=["transitions", "segment"])
+@EACH
 def test_the_exported_encoder_says_the_same(config: LatentConfig) -> None:
     learner = stage(config)
     learner.advance(20)
@@ -171,7 +175,7 @@ def test_the_exported_decoder_says_the_same(model: LatentModel) -> None:
     assert np.allclose(expected.numpy(), exported, rtol=1e-3, atol=1e-2)
 
 
-@pytest.mark.parametrize("config", [CONFIG, PAPER], ids=["transitions", "segment"])
+@EACH
 def test_resuming_gives_the_same_bits(config: LatentConfig) -> None:
     config = dataclasses.replace(config, updates=12)
     unbroken, first, second = stage(config), stage(config), stage(config)
@@ -196,7 +200,7 @@ def test_snapshots_keep_the_names_by_which_older_ones_are_resumed() -> None:
         assert snapshot.values == {"done": 1}
 
 
-@pytest.mark.parametrize("config", [CONFIG, PAPER], ids=["transitions", "segment"])
+@EACH
 def test_the_seed_decides(config: LatentConfig) -> None:
     config = dataclasses.replace(config, updates=3)
     before = torch.get_rng_state()
@@ -213,6 +217,54 @@ def test_the_paper_vae_improves(training_seed: int, margin: Margins) -> None:
     first = learner.advance(10)["log_likelihood"]
     learner.advance(130)
     margin("log likelihood more", learner.advance(10)["log_likelihood"] - first, above=1)
+
+
+def test_changes_name_the_instance_and_an_untrained_encoder_does_not(
+    training_seed: int, margin: Margins
+) -> None:
+    config = LatentConfig(
+        objective="segment",
+        changes=True,
+        dim=4,
+        updates=600,
+        learning_rate=5e-3,
+        segments=128,
+        encoder_units=32,
+        decoder_units=32,
+        beta=0.3,
+        entropy=0.0,
+    )
+
+    def pushing(observations: np.ndarray) -> np.ndarray:
+        return np.tile([0.1, 0.8, 0.1], (len(observations), 1))
+
+    (_, seen), (_, fresh) = (episodes(per, 2, seed, pushing) for per, seed in ((100, 0), (50, 1)))
+    keep = informative(fresh)
+    asked = Segments(*(getattr(fresh, f.name)[keep] for f in dataclasses.fields(fresh)[:6]), 0)
+
+    def nearest(updates: int) -> float:
+        learner = stage(config, training_seed, seen)
+        learner.advance(updates)
+        return identify(learner.result(), seen, asked).nearest
+
+    margin("trained", nearest(600), above=0.95)
+    margin("untrained", nearest(0), below=0.95)
+
+
+def test_changes_read_the_final_state_and_pairs_do_not() -> None:
+    other = FRESH.observations.copy()
+    other[:, -1] += 0.5
+    for config, moved in ((PAPER, False), (CHANGES, True)):
+        fitted = stage(config).result()
+        before = fitted.encode(FRESH)[0]
+        after = fitted.encode_arrays(other, FRESH.actions)[0]
+        assert (before != after).any() == moved
+
+
+def test_one_step_with_its_change_is_a_segment() -> None:
+    learner = stage(CHANGES, segments=cut(SEGMENTS, 1))
+    learner.advance(2)
+    assert np.isfinite(learner.result().elbo(cut(FRESH, 1))).all()
 
 
 def test_weighted_segments_are_drawn_by_their_weights() -> None:

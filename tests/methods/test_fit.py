@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,11 @@ import sept_offline as so
 from sept_offline.agent import Agent
 from sept_offline.agent.contexts import RefinedContext, SegmentContext
 from sept_offline.cli import main
-from sept_offline.config import merge
+from sept_offline.config import build, merge
 from sept_offline.data import Dataset, DatasetWriter
 from sept_offline.errors import ConfigError, TrainingError
 from sept_offline.latent.identification import linear
+from sept_offline.methods.config import FitConfig, preset_values
 from simulators.families import acrobot, navigation2d
 from tests.margins import Margins
 from tests.methods.navigation import SMALL, log_navigation
@@ -183,6 +185,43 @@ def test_every_control_algorithm_fits_and_acts(
     results = so.evaluate(agent, "navigation2d", max_steps=5)
     assert all(0 <= action < 4 for episode in results.episodes for action in episode.actions)
     assert (tmp_path / "run" / "run.json").read_text().count(f'"{algorithm}"') == 1
+
+
+@pytest.mark.parametrize("family", ["navigation2d", "acrobot", "hiv", None])
+def test_the_preset_segment_is_the_papers_stages_with_the_defaults_control(
+    family: str | None,
+) -> None:
+    segment, default = (
+        build(FitConfig, {"probe_steps": 3} | preset_values(family, preset))
+        for preset in ("segment", "default")
+    )
+    assert segment.latent.objective == "segment" and segment.latent.changes
+    assert segment.probe.reward == "elbo" and 0 < segment.probe.warmup < segment.latent.updates
+    assert segment.control == replace(default.control, algorithm="double_dqn")
+    assert not segment.latent.refine
+    paper = build(FitConfig, {"probe_steps": 3} | preset_values(family, "paper"))
+    assert not paper.latent.changes and paper.probe.warmup == 0 and not paper.control.average_decay
+
+
+def test_the_preset_segment_reads_the_first_steps_once(data: Dataset, tmp_path: Path) -> None:
+    quick = {"latent": {"updates": 12}, "probe": {"warmup": 6}, "control": {"updates": 40}}
+    chosen = merge(quick, {"verdict": False, "control": {"hidden": [16, 16]}, "probe_steps": 2})
+    agent = so.fit(data, "sept", chosen, preset="segment", out=tmp_path / "run")
+    assert isinstance(agent.context, SegmentContext) and agent.probe_steps == 2
+    rows = np.random.default_rng(0).random((8, 2)).astype(np.float32)
+    other = rows.copy()
+    other[3:] = rows[3:][::-1]
+    latents = []
+    for seen in (rows, other):
+        episode = agent.begin(seed=3)
+        for row in seen:
+            episode.act(row)
+        latents.append(episode.latent)
+    np.testing.assert_array_equal(*latents)
+    for form in ("onnx", "numpy"):
+        done = so.export(tmp_path / "run", tmp_path / form, form, verify_on=data)
+        assert done.manifest["verified"]["observations"] > 100
+        assert done.manifest["verified"]["ties"] == 0
 
 
 def test_an_unknown_name_gets_a_suggestion(data: Dataset) -> None:

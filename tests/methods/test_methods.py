@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +11,12 @@ import numpy as np
 import pytest
 
 import sept_offline as so
-from sept_offline.agent import Agent, RefinedContext
+from sept_offline.agent import Agent, RefinedContext, SegmentContext
+from sept_offline.agent.encoder import LstmEncoder
+from sept_offline.agent.networks import Standardiser
 from sept_offline.config import merge
 from sept_offline.methods import METHODS
+from sept_offline.methods.config import preset_values
 from tests.margins import Margins
 from tests.methods.answers import check_answer
 from tests.methods.check_method import SMALL, check_method
@@ -117,6 +122,41 @@ def test_the_papers_loop_learns(tmp_path: Path, training_seed: int, margin: Marg
     path = log_two_step(tmp_path / "x.h5", probing=2)
     agent = so.fit(path, "sept", merge(SMALL, PAPER_LOOP), seed=training_seed)
     check_answer(agent, two_step(probing=2), (1.0, 1.0), margin)
+
+
+SEGMENT = {
+    "latent": {
+        **preset_values(None, "segment")["latent"],
+        "updates": 400,
+        "learning_rate": 5e-3,
+        "encoder_units": 16,
+        "decoder_units": 16,
+    },
+    "probe": {**preset_values(None, "segment")["probe"], "warmup": 200},
+}
+
+
+def test_the_preset_segment(tmp_path: Path) -> None:
+    check_method("sept", tmp_path, settings=merge(SEGMENT, {"latent": {"updates": 40}}))
+
+
+def test_the_preset_segment_learns_from_one_step(
+    tmp_path: Path, training_seed: int, margin: Margins
+) -> None:
+    """One probing step shows the mode to whoever reads the state that it ends in."""
+    path = log_two_step(tmp_path / "x.h5")
+    agent = so.fit(path, "sept", merge(SMALL, SEGMENT), seed=training_seed)
+    context = agent.context
+    assert isinstance(context, SegmentContext)
+    encoder = context.encoder
+    assert isinstance(encoder, LstmEncoder)
+    check_answer(agent, two_step(), (1.0, 1.0), margin)
+    # without the changes, whose last one leads to the final state, it is left to guess
+    blind = copy.copy(encoder)
+    blind.delta_scaler = Standardiser(np.zeros(2), np.full(2, 1e9))
+    guessing = replace(agent, context=SegmentContext(context.probe, blind, context.latent_scaler))
+    results = so.evaluate(guessing, two_step(), episodes_per_instance=4)
+    margin("blind", float(np.mean([e.total for e in results.episodes])), below=0.8)
 
 
 def probe_of(name: str, path: Path, seed: int, **probe: Any) -> tuple[float, Agent]:

@@ -48,9 +48,10 @@ def probe(config: ProbeConfig = CONFIG, reward: np.ndarray = REWARD, seed: int =
     return ProbeStage(SEGMENTS, reward, config, seed, num_actions=ACTIONS)
 
 
-def loop(seed: int = 0) -> PaperLoopStage:
-    config = ProbeConfig(batch=32, minibatches=2, tracking_rate=0.1, ess_floor=0.2)
-    return PaperLoopStage(SEGMENTS, LOOP, config, seed, num_actions=ACTIONS, num_instances=4)
+def loop(seed: int = 0, changes: bool = False, warmup: int = 0) -> PaperLoopStage:
+    latent = dataclasses.replace(LOOP, changes=changes)
+    config = ProbeConfig(batch=32, minibatches=2, tracking_rate=0.1, ess_floor=0.2, warmup=warmup)
+    return PaperLoopStage(SEGMENTS, latent, config, seed, num_actions=ACTIONS, num_instances=4)
 
 
 def pushes(policy: ProbePolicy) -> float:
@@ -229,8 +230,9 @@ def test_the_seed_decides() -> None:
     assert not same(runs[0].state(), runs[2].state())
 
 
-def test_the_paper_loop_resumes_exactly_and_keeps_its_floor() -> None:
-    unbroken, first, second = loop(), loop(), loop()
+@pytest.mark.parametrize(("changes", "warmup"), [(False, 0), (True, 2)])
+def test_the_paper_loop_resumes_exactly_and_keeps_its_floor(changes: bool, warmup: int) -> None:
+    unbroken, first, second = (loop(changes=changes, warmup=warmup) for _ in range(3))
     unbroken.advance(1000)
     first.advance(3)
     second.restore(first.state())
@@ -241,6 +243,16 @@ def test_the_paper_loop_resumes_exactly_and_keeps_its_floor() -> None:
     assert result.weights.sum() == pytest.approx(1)
     tracked = unbroken.tracking.state_dict()["decoder_head.0.weight"]
     assert not torch.equal(tracked, unbroken.vae.network.state_dict()["decoder_head.0.weight"])
+
+
+def test_the_probe_waits_while_the_vae_warms_up() -> None:
+    waiting, eager = loop(warmup=5), loop()
+    waiting.advance(5)
+    eager.advance(5)
+    assert [entry.ess_share for entry in waiting.history] == pytest.approx([1.0] * 5)
+    assert eager.history[-1].ess_share < 0.999
+    waiting.advance(3)
+    assert waiting.history[-1].ess_share < 0.999
 
 
 def test_a_behaviour_is_estimated_and_calibrated(training_seed: int, margin: Margins) -> None:

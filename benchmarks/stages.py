@@ -1,0 +1,215 @@
+"""Which stage loses what: the stages of `--preset paper` exchanged for the default preset's.
+
+    python benchmarks/stages.py navigation.h5 --seeds 1
+
+Latent, probe and control are taken from either preset, in all eight ways, with the paper's number
+of probe steps and a latent that is read once. The paper's loop gives its latent and its probe;
+beside another latent or probe, a probe is learned for the latent at hand, by the ELBO (paper) or by
+information (default). The last row is `--preset segment` as it is. Instances are named for held-out
+segments, drawn as the probe would make them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Generator
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
+
+# This folder has a file named as a package that is imported below.
+sys.path[:] = [entry for entry in sys.path if Path(entry).resolve() != Path(__file__).parent]
+
+import numpy as np  # noqa: E402
+from numpy.typing import NDArray  # noqa: E402
+
+import sept_offline as so  # noqa: E402
+from sept_offline.agent import Agent  # noqa: E402
+from sept_offline.agent.networks import Standardiser  # noqa: E402
+from sept_offline.data import Dataset, Segments  # noqa: E402
+from sept_offline.evaluation import evaluate  # noqa: E402
+from sept_offline.latent.identification import linear, vote  # noqa: E402
+from sept_offline.methods.config import FitConfig, resolve_config  # noqa: E402
+from sept_offline.methods.sept import (  # noqa: E402
+    Knowledge,
+    context_of,
+    held_out_episodes,
+    learn_in_turn,
+    learn_jointly,
+    read_segments,
+)
+from sept_offline.methods.shared import control_stage, spaces_of  # noqa: E402
+from sept_offline.probe import (  # noqa: E402
+    ProbePolicy,
+    ProbeStage,
+    logged_or_estimated,
+    segment_rewards,
+)
+from sept_offline.probe.config import Reward  # noqa: E402
+from sept_offline.probe.weights import balance, log_behaviour  # noqa: E402
+from sept_offline.seeding import generator, integer  # noqa: E402
+from sept_offline.stage import Stage  # noqa: E402
+from sept_offline.threads import one_thread  # noqa: E402
+
+REWARDS: dict[str, Reward] = {"paper": "elbo", "default": "information"}
+DRAWN = 3000
+"""Segments of each kind by which instances are named."""
+NEIGHBOURS = 15
+EPISODES = {"test": 1, "validation": 10}
+"""Of each instance."""
+
+Result = TypeVar("Result")
+
+
+def finish(stages: Generator[Stage, None, Result]) -> Result:
+    """What a generator of stages returns when each has been trained to its end."""
+    with one_thread():
+        while True:
+            try:
+                stage = next(stages)
+            except StopIteration as finished:
+                result: Result = finished.value
+                return result
+            stage.advance(stage.total)
+
+
+class Exchange:
+    """The stages of both presets on the same logs with the same seed, each learned once."""
+
+    def __init__(self, data: Dataset, seed: int, split: str) -> None:
+        self.data, self.seed, self.split = data, seed, split
+        paper = resolve_config(data, "paper", {"verdict": False})
+        same = {
+            "probe_steps": paper.probe_steps,
+            "verdict": False,
+            "latent": {"refine": False},
+            "control": {"algorithm": "double_dqn"},
+        }
+        self.configs = {"paper": paper, "default": resolve_config(data, "default", same)}
+        held = held_out_episodes(data, paper.held_out, seed)
+        self.fitted = data.select(~held)
+        self.segments = data.segments(paper.probe_steps)
+        self.fresh = np.isin(self.segments.episode, data.episode_index.number[held])
+        self.known: dict[tuple[str, str], Knowledge] = {}
+
+    def knowledge(self, latent: str, probe: str) -> Knowledge:
+        """The latent of one preset with the probe of one."""
+        if (latent, probe) not in self.known:
+            if latent == probe:
+                learn = learn_jointly if latent == "paper" else learn_in_turn
+                parts = self.fitted, self.segments, self.fresh, self.configs[latent], self.seed
+                self.known[latent, probe] = finish(learn(*parts))
+            else:
+                self.known[latent, probe] = self._probed(self.knowledge(latent, latent), probe)
+        return self.known[latent, probe]
+
+    def _probed(self, known: Knowledge, probe: str) -> Knowledge:
+        config = replace(self.configs["default"].probe, reward=REWARDS[probe])
+        stage = ProbeStage(
+            self.segments,
+            segment_rewards(config.reward, known.latent, self.segments),
+            config,
+            integer(self.seed, "probe"),
+            num_actions=self.data.num_actions,
+        )
+        with one_thread():
+            stage.advance(stage.total)
+            found = stage.result()
+        return replace(known, probe=found.policy, weights=found.weights)
+
+    def row(self, latent: str, probe: str, control: str) -> list[str]:
+        """A row of the table."""
+        known = self.knowledge(latent, probe)
+        config = replace(self.configs[latent], control=self.configs[control].control)
+        seen = read_segments(self.data, self.segments, known, config, self.seed)
+        scaler = Standardiser.fit(seen.latent)
+        acting = finish(
+            control_stage(
+                self.data,
+                config.control,
+                self.seed,
+                contexts=scaler(seen.latent),
+                context_instance=seen.instance,
+                context_weights=seen.weights,
+            )
+        )
+        agent = Agent(
+            "sept",
+            self.data.metadata.family or "",
+            spaces_of(self.data),
+            context_of(known, scaler, None, 1.0, config),
+            acting,
+        )
+        named = self.named(known, self.segments, self.fresh)
+        return [latent, probe, control, *named, *judged(agent, self.split, self.seed)]
+
+    def segment_row(self) -> list[str]:
+        """The row of `--preset segment`."""
+        config: FitConfig = resolve_config(self.data, "segment", {"verdict": False})
+        agent = so.fit(self.data, "sept", config, self.seed)
+        segments = self.data.segments(config.probe_steps)
+        held = held_out_episodes(self.data, config.held_out, self.seed)
+        fresh = np.isin(segments.episode, self.data.episode_index.number[held])
+        parts = self.fitted, segments, fresh, config, self.seed
+        named = self.named(finish(learn_jointly(*parts)), segments, fresh)
+        return ["segment"] * 3 + [*named, *judged(agent, self.split, self.seed)]
+
+    def named(
+        self, known: Knowledge, segments: Segments, fresh: NDArray[np.bool_]
+    ) -> tuple[str, str]:
+        """Share of held-out segments whose instance is read off z, by neighbours and linearly."""
+        assert known.probe is not None
+        behaviour = logged_or_estimated(segments, self.data.num_actions, self.seed)
+        ratio = log_probe(known.probe, segments)
+        ratio -= log_behaviour(behaviour.probabilities, segments.actions)
+        weights = np.exp(ratio - ratio.max()) * balance(segments.instance)
+        rng = generator(self.seed, "named")
+        z, _ = known.latent.encode(segments)
+        reference, asked = (
+            rng.choice(np.flatnonzero(rows), DRAWN, p=weights[rows] / weights[rows].sum())
+            for rows in (~fresh, fresh)
+        )
+        spread = np.maximum(z[reference].std(axis=0), 1e-6)
+        labels, truth = segments.instance[reference], segments.instance[asked]
+        near = vote(z[reference] / spread, labels, z[asked] / spread, NEIGHBOURS)
+        straight = linear(z[reference], labels, z[asked])
+        return f"{(near == truth).mean():.2f}", f"{(straight == truth).mean():.2f}"
+
+
+def log_probe(probe: ProbePolicy, segments: Segments) -> NDArray[np.float64]:
+    """Σ_t log π(a_t|s_t), `[N]`."""
+    count, length = segments.actions.shape
+    chances = probe.probabilities(segments.observations[:, :length].reshape(count * length, -1))
+    return log_behaviour(chances.reshape(count, length, -1), segments.actions)
+
+
+def judged(agent: Agent, split: str, seed: int) -> tuple[str, str]:
+    """Mean steps, the limit where unsolved, and the share of solved episodes."""
+    found = evaluate(agent, instances=split, seed=seed, episodes_per_instance=EPISODES[split])
+    summary = found.summary()
+    return f"{summary['steps_to_solve']['mean']:.1f}", f"{summary['solved']:.0%}"
+
+
+def main() -> None:
+    """Print the table in Markdown."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("dataset")
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--split", choices=sorted(EPISODES), default="test")
+    arguments = parser.parse_args()
+    print("| seed | latent | probe | control | neighbours | linear | steps | solved |")
+    print("|---|---|---|---|---|---|---|---|", flush=True)
+    with so.load_dataset(arguments.dataset) as data:
+        for seed in range(arguments.seeds):
+            exchange = Exchange(data.without_hidden(), seed, arguments.split)
+            for latent in REWARDS:
+                for probe in REWARDS:
+                    for control in REWARDS:
+                        row = exchange.row(latent, probe, control)
+                        print(f"| {seed} | {' | '.join(row)} |", flush=True)
+            print(f"| {seed} | {' | '.join(exchange.segment_row())} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
