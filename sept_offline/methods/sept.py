@@ -33,8 +33,15 @@ from sept_offline.latent.separation import Separation, measure_separation
 from sept_offline.methods.config import FitConfig
 from sept_offline.methods.method import Method
 from sept_offline.methods.shared import control_stage, fallback_stage, spaces_of
-from sept_offline.probe import Behaviour, PaperLoopStage, ProbePolicy, ProbeStage, segment_rewards
-from sept_offline.probe.weights import balance
+from sept_offline.probe import (
+    Behaviour,
+    PaperLoopStage,
+    ProbePolicy,
+    ProbeStage,
+    logged_or_estimated,
+    segment_rewards,
+)
+from sept_offline.probe.weights import balance, log_behaviour
 from sept_offline.seeding import generator, integer
 from sept_offline.stage import Stage
 
@@ -48,13 +55,15 @@ NOVELTY_SAMPLE = 2000
 class Knowledge:
     """A latent, a probe if there is one, and how likely each logged segment is under it.
 
-    weights `[N]`: self-normalised importance weights of all segments.
+    weights `[N]`: self-normalised importance weights of all segments; likely `[N]`: the same with
+    the held-out segments, where `weights` leaves them out and a latent is told by the probe alone.
     """
 
     latent: LatentModel
     probe: ProbePolicy | None
     weights: NDArray[np.float64]
     record: dict[str, Any]
+    likely: NDArray[np.float64] | None = None
 
 
 def _stages(data: Dataset, config: FitConfig, seed: int) -> Generator[Stage, None, Agent]:
@@ -250,7 +259,26 @@ def learn_jointly(
     record |= describe_behaviour(loop.behaviour)
     weights = np.zeros(len(segments.actions))
     weights[~fresh] = result.weights
-    return Knowledge(result.latent, result.policy, weights, record)
+    likely = None
+    if config.latent.changes:
+        behaviour = logged_or_estimated(segments, fitted.num_actions, integer(seed, "loop"))
+        likely = probe_weights(result.policy, segments, behaviour)
+    return Knowledge(result.latent, result.policy, weights, record, likely)
+
+
+def probe_weights(
+    policy: ProbePolicy, segments: Segments, behaviour: Behaviour
+) -> NDArray[np.float64]:
+    """Self-normalised importance weights of segments under a probe, `[N]`, instances alike."""
+    count, length = segments.actions.shape
+    seen = segments.observations[:, :length].reshape(count * length, -1)
+    chances = policy.probabilities(seen).reshape(count, length, -1)
+    logged = log_behaviour(behaviour.probabilities, segments.actions)
+    ratio = log_behaviour(chances, segments.actions) - logged
+    # an action that the behaviour denies says nothing about the probe
+    ratio = np.where(np.isfinite(ratio), ratio, -np.inf)
+    weights = np.exp(ratio - ratio.max()) * balance(segments.instance)
+    return np.asarray(weights / weights.sum(), dtype=np.float64)
 
 
 def describe_behaviour(behaviour: Behaviour) -> dict[str, Any]:
@@ -309,11 +337,17 @@ def separation(
     reference = rng.permutation(np.flatnonzero(~fresh))[:SEPARATION_SAMPLE]
     if not len(asked):
         return None
+    known_weights = known.weights
+    if known.likely is not None:
+        known_weights = known.likely
+        chances = np.where(fresh, 0.0, known.likely)
+        drawn = rng.choice(len(fresh), SEPARATION_SAMPLE, p=chances / chances.sum())
+        reference = np.unique(drawn)
     rows = np.zeros(len(fresh), dtype=bool)
     rows[asked] = rows[reference] = True
     mean, log_variance = known.latent.encode(pick(segments, rows))
     new, instance = fresh[rows], segments.instance[rows]
-    weights = known.weights[rows][new]
+    weights = known_weights[rows][new]
     if not weights.sum() > 0:
         weights = np.ones(len(weights))
     return measure_separation(

@@ -18,7 +18,8 @@ from sept_offline.config import build, merge
 from sept_offline.data import Dataset, DatasetWriter
 from sept_offline.errors import ConfigError, TrainingError
 from sept_offline.latent.identification import linear
-from sept_offline.methods.config import FitConfig, preset_values
+from sept_offline.methods.config import FitConfig, preset_values, resolve_config
+from sept_offline.methods.sept import held_out_episodes, learn_jointly
 from simulators.families import acrobot, navigation2d
 from tests.margins import Margins
 from tests.methods.navigation import SMALL, log_navigation
@@ -222,6 +223,26 @@ def test_the_preset_segment_reads_the_first_steps_once(data: Dataset, tmp_path: 
         done = so.export(tmp_path / "run", tmp_path / form, form, verify_on=data)
         assert done.manifest["verified"]["observations"] > 100
         assert done.manifest["verified"]["ties"] == 0
+
+
+def test_held_out_segments_are_weighed_by_the_probe_as_the_others_are(data: Dataset) -> None:
+    quick = {"latent": {"updates": 12}, "probe": {"warmup": 2, "learning_rate": 0.05}}
+    config = resolve_config(data, "segment", quick)
+    segments = data.segments(config.probe_steps)
+    held = held_out_episodes(data, config.held_out, 0)
+    fresh = np.isin(segments.episode, data.episode_index.number[held])
+    stages = learn_jointly(data.select(~held), segments, fresh, config, 0)
+    stage = next(stages)
+    stage.advance(stage.total)
+    with pytest.raises(StopIteration) as end:
+        next(stages)
+    known = end.value.value
+    assert not known.weights[fresh].any() and known.likely[fresh].all()
+    for code in np.unique(segments.instance):
+        own = ~fresh & (segments.instance == code)
+        one, other = (part[own] / part[own].sum() for part in (known.weights, known.likely))
+        np.testing.assert_allclose(one, other, rtol=1e-3)
+        assert one.max() > 1.1 * one.min()
 
 
 def test_an_unknown_name_gets_a_suggestion(data: Dataset) -> None:
