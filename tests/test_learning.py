@@ -11,6 +11,7 @@ import pytest
 
 import sept_offline as so
 from sept_offline.agent import Agent
+from sept_offline.config import merge
 from sept_offline.methods import sept
 from tests.margins import Margins
 from tests.methods.check_method import SMALL as SMALL_TWO_STEP
@@ -25,7 +26,9 @@ SHOWN, RIGHT = 0.9, 0.95
 
 @pytest.fixture(scope="module")
 def navigation(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return log_navigation(tmp_path_factory.mktemp("learning") / "navigation.h5")
+    """Logs that stray far from the way: control is asked to act wherever its probe has led it."""
+    path = tmp_path_factory.mktemp("learning") / "navigation.h5"
+    return log_navigation(path, episodes=2000, limit=40, epsilon=0.6)
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +38,7 @@ def shy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def walked(path: Path, seed: int) -> tuple[float, float]:
     """The share of test episodes of 2D navigation that are solved, and their steps."""
-    agent = so.fit(path, "sept", SMALL, seed=seed)
+    agent = so.fit(path, "sept", merge(SMALL, {"control": {"updates": 3000}}), seed=seed)
     found = so.evaluate(agent, "navigation2d", episodes_per_instance=4).summary()
     return found["solved"], found["steps_to_solve"]["mean"]
 

@@ -7,7 +7,6 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from statistics import median
 from types import ModuleType
 from typing import Any
 
@@ -148,10 +147,11 @@ def test_hiv_runs(
     assert found["observations"] == [201, 6] and found["phase"] == "control"
     assert [len(values) for values in found["novelties"].values()] == [10, 10, 1, 1, 1]
     assert all(0 <= v <= 1 for values in found["novelties"].values() for v in values)
-    known = median(found["novelties"]["logged patients"])
+    known = found["novelties"]["logged patients"]
     odd = found["novelties"]["odd: k1 +1"] + found["novelties"]["odd: lambda1 −0.8"]
-    # nobody logged has such dynamics
-    margin("novelty less", known - max(odd), above=0)
+    # nobody logged has such dynamics; by chance an odd patient looks newer in half of the pairs
+    newer = [a < b for a in odd for b in known]
+    margin("odd looks newer", sum(newer) / len(newer), above=0.5)
 
 
 def kept(path: Path) -> NotebookNode:

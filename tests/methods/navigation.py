@@ -45,7 +45,7 @@ def way(observation: NDArray[Any], z: float, against_the_wall: bool) -> int:
 
 
 def chances(
-    behaviour: str, observation: NDArray[Any], z: float, epsilon: float = 0.3
+    behaviour: str, observation: NDArray[Any], z: float, epsilon: float
 ) -> NDArray[np.float64]:
     """[4]: where the behaviour goes with probability 1 − ε, anything else by chance."""
     if behaviour == "random":
@@ -56,12 +56,17 @@ def chances(
 
 
 def log_navigation(
-    path: Path, episodes: int = 1200, seed: int = 0, probing: int = 1, limit: int = 25
+    path: Path,
+    episodes: int = 1200,
+    seed: int = 0,
+    probing: int = 1,
+    limit: int = 25,
+    epsilon: float = 0.3,
 ) -> Path:
     """A third of the episodes each are random, go the way, and run against the wall.
 
     Without the last nobody would know that the wall is there. All begin with `probing` random
-    steps.
+    steps; those that go somewhere take a random one with the probability `epsilon`.
     """
     rng = np.random.default_rng(seed)
     hidden = {f"train-{i}": dict(h) for i, h in enumerate(navigation2d.instances())}
@@ -83,7 +88,7 @@ def log_navigation(
                 ended = False
                 while not ended and len(actions) < limit:
                     now = behaviour if len(actions) >= probing else "random"
-                    chance = chances(now, observations[-1], hidden[name]["z"])
+                    chance = chances(now, observations[-1], hidden[name]["z"], epsilon)
                     action = int(rng.choice(4, p=chance))
                     observation, reward, ended, _, _ = env.step(action)
                     observations.append(observation)

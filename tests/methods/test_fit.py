@@ -48,7 +48,8 @@ def starts(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
 
 @pytest.fixture(scope="module")
 def agent(starts: Dataset, training_seed: int) -> Agent:
-    return so.fit(starts, "sept", QUICK, seed=training_seed)
+    settings = merge(QUICK, {"latent": {"updates": 600}})
+    return so.fit(starts, "sept", settings, seed=training_seed)
 
 
 def flagged(agent: Agent, env: Any, episodes: int, seed: int, turn: int = 0) -> float:
