@@ -62,7 +62,9 @@ def tested(task: CellTask) -> Family:
 
 def resolve(task: CellTask, data: Dataset) -> FitConfig:
     """Every setting of the cell's fit."""
-    return resolve_config(data, task.cell.preset, task.cell.variant.settings)
+    cell = task.cell
+    stacks = METHODS[cell.method].stacks
+    return resolve_config(data, cell.preset, cell.variant.settings, stacks=stacks)
 
 
 def own_settings(method: str, config: FitConfig) -> dict[str, Any]:

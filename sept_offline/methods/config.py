@@ -129,9 +129,12 @@ def preset_values(family: str | None, preset: str) -> dict[str, Any]:
 
 
 def resolve_config(
-    data: Dataset, preset: str = "default", *overrides: Mapping[str, Any]
+    data: Dataset, preset: str = "default", *overrides: Mapping[str, Any], stacks: bool = True
 ) -> FitConfig:
-    """The settings for a dataset: what it says of itself, the preset, then each override."""
+    """The settings for a dataset: what it says of itself, the preset, then each override.
+
+    stacks: whether the method reads stacked observations; if not, a preset's `stack` is ignored.
+    """
     metadata = data.metadata
     said: dict[str, Any] = {}
     if metadata.probe_steps:
@@ -139,7 +142,10 @@ def resolve_config(
     if "latent_dim" in metadata.extra:
         # Columns that are not needed cost little; a hidden factor without one is not found.
         said["latent"] = {"dim": max(metadata.extra["latent_dim"], LEAST_DIM)}
-    values = merge(said, preset_values(metadata.family, preset), *overrides)
+    chosen = preset_values(metadata.family, preset)
+    if not stacks:
+        chosen.pop("stack", None)
+    values = merge(said, chosen, *overrides)
     if "probe_steps" not in values:
         # with a number in its place first, so that this never hides a mistyped setting
         build(FitConfig, values | {"probe_steps": 1})

@@ -91,7 +91,7 @@ class Fitter:
     ) -> None:
         self.method = _method(method)
         if not isinstance(config, FitConfig):
-            config = resolve_config(data, "default", config or {})
+            config = resolve_config(data, "default", config or {}, stacks=self.method.stacks)
         self.config = config
         if self.config.fallback != "none":
             _check_fallback(method, self.config)
@@ -324,9 +324,9 @@ def fit(
                 progress=progress,
                 checkpoint_seconds=checkpoint_seconds,
             )
-    _method(method)
+    stacks = _method(method).stacks
     if not isinstance(config, FitConfig):
-        config = resolve_config(data, preset, config or {})
+        config = resolve_config(data, preset, config or {}, stacks=stacks)
     run = None
     if out is not None:
         run = RunDirectory(out)

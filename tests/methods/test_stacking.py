@@ -159,6 +159,18 @@ def test_a_method_that_does_not_stack_says_so(hidden_speed: Dataset, method: str
         so.fit(hidden_speed, method, FEW | {"stack": 2})
 
 
+def test_a_preset_stacks_only_for_methods_that_stack(tmp_path: Path) -> None:
+    data = so.collect_dataset(
+        "navigation2d-switch",
+        tmp_path / "switch.h5",
+        overrides={"behaviour": "random", "episodes": 20, "max_steps": 12},
+    )
+    for method, stack in (("avg", 4), ("history", 1)):
+        assert so.fit(data, method, FEW, seed=0).stack == stack
+    with pytest.raises(ConfigError, match="always uses stack = 1, found 4"):
+        so.fit(data, "history", FEW | {"stack": 4})
+
+
 def test_without_a_choice_nothing_is_compared(hidden_speed: Dataset) -> None:
     for method, settings in (("avg", {"stack": 1}), ("history", {})):
         work = so.fitter(hidden_speed, method, FEW | settings, seed=0)
