@@ -21,8 +21,8 @@ sys.path[:] = [entry for entry in sys.path if Path(entry).resolve() != Path(__fi
 
 import matplotlib  # noqa: E402
 
-from sept_offline.bench.figures.canvas import save, style  # noqa: E402
 from sept_offline.bench.figures.catalogue import Picture, catalogue  # noqa: E402
+from sept_offline.bench.figures.paper import save, style  # noqa: E402
 from sept_offline.bench.figures.rows import read_bench  # noqa: E402
 from sept_offline.bench.store import read_table  # noqa: E402
 from sept_offline.bench.summary import summarise_bench, unlike  # noqa: E402

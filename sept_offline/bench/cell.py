@@ -14,9 +14,9 @@ import numpy as np
 
 from sept_offline import __version__
 from sept_offline.agent import Agent
+from sept_offline.bench.digests import logged_world, tested_world
 from sept_offline.bench.plan import Cell
 from sept_offline.bench.store import Finished, write_cell
-from sept_offline.bench.worlds import logged_world, tested_world
 from sept_offline.collect import load_recipe
 from sept_offline.config import to_plain
 from sept_offline.data import Dataset, load_dataset
@@ -36,8 +36,6 @@ OF_AN_INSTANCE = 50
 FRESH = 200
 """Fresh probes of training instances in all, and at least `FRESH_LEAST` of each."""
 FRESH_LEAST = 5
-SHARED = {"dynamics": ("bnn", "dpt")}
-"""Sections of `FitConfig` that only some methods read, beside those named after a method."""
 
 
 @dataclass(frozen=True)
@@ -66,10 +64,13 @@ def resolve(task: CellTask, data: Dataset) -> FitConfig:
 
 
 def own_settings(method: str, config: FitConfig) -> dict[str, Any]:
-    """The settings without the sections of other methods, which do not touch this one."""
-    owners = {name.replace("-", "_"): (name,) for name in METHODS} | SHARED
+    """The settings without the sections that only other methods read."""
+    readers: dict[str, set[str]] = {}
+    for name, record in METHODS.items():
+        for section in (name.replace("-", "_"), *record.sections):
+            readers.setdefault(section, set()).add(name)
     plain: dict[str, Any] = to_plain(config)
-    return {name: value for name, value in plain.items() if method in owners.get(name, (method,))}
+    return {name: value for name, value in plain.items() if method in readers.get(name, {method})}
 
 
 def identity(task: CellTask, data: Dataset) -> dict[str, Any]:

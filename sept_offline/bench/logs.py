@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from sept_offline.bench.digests import logged_world
 from sept_offline.bench.plan import Cell
 from sept_offline.bench.store import UNSAFE, differences
 from sept_offline.bench.variants import DataSettings
-from sept_offline.bench.worlds import logged_world
 from sept_offline.collect import collect_dataset, load_recipe
 from sept_offline.collect.recipe import EPISODES_PER_INSTANCE
 from sept_offline.config import to_plain

@@ -23,8 +23,8 @@ from sept_offline.config import parse_settings
 from sept_offline.errors import ConfigError, DataError
 from sept_offline.methods import resolve_config
 from sept_offline.report import write_report
-from sept_offline.report.made import bench_commands, commands
 from sept_offline.report.page import LIMIT
+from sept_offline.report.provenance import bench_commands, commands
 from sept_offline.report.sources import BenchFolder, close, read_run
 from sept_offline.seals import read_sealed, write_json
 from tests.report.browser import ATTACK, FEW
@@ -244,7 +244,7 @@ def test_what_was_held_out_is_not_shown_as_learned_from(navigation: Path, tmp_pa
     run = tmp_path / "held"
     so.fit(navigation / "logs.h5", "avg", FEW, seed=0, hold_out=0.5, out=run)
     text = visible(page(tmp_path, run))
-    assert "Without the 50 % that fit --hold-out kept back." in text
+    assert "Without the 50 % of episodes held out by fit --hold-out." in text
     assert re.search(r"<dt>episodes</dt><dd>30</dd>", text)
     found = read_run(run)
     assert "--hold-out 0.5" in commands(found)[0]
@@ -293,7 +293,7 @@ def test_what_ope_said_is_shown(navigation: Path, tmp_path: Path) -> None:
     odd = ({"headline": "none"}, {"horizon": None}, {"logged_return": "much"}, {"estimators": [1]})
     for damage in ("{", "[]", *(json.dumps(said | one) for one in odd)):
         (run / "ope.json").write_text(damage)
-        assert "ope.json does not hold an answer of ope" in visible(page(tmp_path, run))
+        assert "ope.json is not an estimate of ope" in visible(page(tmp_path, run))
     assert "from logs alone" not in visible(page(tmp_path, navigation / "avg"))
 
 
