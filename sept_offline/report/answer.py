@@ -169,7 +169,8 @@ def _short_sentence(outcomes: Sequence[Outcome]) -> str:
         if outcome.method != method:
             clause = f"{outcome.method} {clause}"
         families.setdefault(clause, []).append(outcome.family)
-    return f"{method} {_listed([f'{c} {_listed(names)}' for c, names in families.items()])}."
+    clauses = [f"{clause} {_listed(names)}" for clause, names in families.items()]
+    return f"{method} {', and '.join(clauses)}."
 
 
 def _listed(words: Sequence[str]) -> str:
@@ -210,9 +211,9 @@ def _several_tiles(outcomes: Sequence[Outcome]) -> list[Tile]:
         effort.append(
             (name, f"{_mean(steps)} steps" if steps else f"return {_mean(outcome.total)}")
         )
-        differences = [f"{bound} {_signed(gap)}" for bound, gap in outcome.gaps.items()]
-        gaps.append((name, " · ".join(differences) or "–"))
-    note = "differences in steps, else in score" if any(o.gaps for o in outcomes) else "not given"
+        differences = [outcome.gaps.get(bound) for bound in BOUNDS]
+        gaps.append((name, " · ".join("–" if gap is None else _signed(gap) for gap in differences)))
+    note = f"{' · '.join(BOUNDS)}; in steps, else in score"
     return [
         Tile("Solved, or score", success, "score: share of the achievable return"),
         Tile("Steps to solve, or return", effort, "steps include the probe"),
