@@ -118,7 +118,7 @@ def draw(figure: Figure) -> Sheet:
                     coloured = dots
                     if not figure.colour_bar:
                         bar = sheet.colorbar(dots, ax=axes, aspect=25)
-                        bar.outline.set_linewidth(0.4)  # type: ignore[operator]
+                        bar.outline.set_linewidth(0.4)
                         bar.ax.tick_params(labelsize=5.5, length=1.5)
         if panel.title:
             axes.set_title(panel.title)
