@@ -238,7 +238,7 @@ def _logs(
     places += [locate(given)] if given is not None else []
     reason = f"Its logs are not at {shown_path(str(where))}; --dataset PATH says where they are."
     if not places:
-        reason = f"Its logs are at {where}; name it with --dataset to open it."
+        reason = f"Its logs are at {where}, which is not opened unless you name it with --dataset."
     for place in places:
         try:
             if place_kind(place) == "nothing":
