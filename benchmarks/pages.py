@@ -1,17 +1,20 @@
 """Write the tables and figures of the docs from the studies kept beside this script.
 
-    python benchmarks/pages.py            # the pages as they should be, and their pictures
-    python benchmarks/pages.py --check    # exit code 1 if they are not
+    python benchmarks/pages.py            # write the pages and their pictures
+    python benchmarks/pages.py --check    # exit code 1 if they are out of date
 
-docs/results.md has those of the bench, docs/ope.md and docs/demarcate.md those of the scripts of
-these names. The studies are repeated or continued by the commands on the pages.
+docs/results.md has an overview and the figures of the bench, docs/results-tables.md its tables;
+docs/ope.md and docs/demarcate.md have the tables of the scripts of the same names. The commands on
+the pages repeat or continue the studies.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import runpy
 import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,11 +23,14 @@ from typing import Any
 sys.path[:] = [entry for entry in sys.path if Path(entry).resolve() != Path(__file__).parent]
 
 import matplotlib  # noqa: E402
+import numpy as np  # noqa: E402
 
-from sept_offline.bench.figures.canvas import save, style  # noqa: E402
-from sept_offline.bench.figures.catalogue import Picture, catalogue  # noqa: E402
-from sept_offline.bench.figures.rows import read_bench  # noqa: E402
-from sept_offline.bench.store import read_table  # noqa: E402
+from sept_offline.bench.figures.catalogue import COLUMNS, Picture, catalogue  # noqa: E402
+from sept_offline.bench.figures.figure import Figure, Intervals, Panel, Scale  # noqa: E402
+from sept_offline.bench.figures.paper import save, style  # noqa: E402
+from sept_offline.bench.figures.rows import Bench, read_bench  # noqa: E402
+from sept_offline.bench.figures.styles import style_of  # noqa: E402
+from sept_offline.bench.statistics import complete, crossed_interval, grid  # noqa: E402
 from sept_offline.bench.summary import summarise_bench, unlike  # noqa: E402
 from sept_offline.bench.tables import make_tables, markdown  # noqa: E402
 from sept_offline.bench.variants import BASE  # noqa: E402
@@ -33,6 +39,7 @@ ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
 STUDY = RESULTS / "bench"
 PAGE = ROOT / "docs" / "results.md"
+TABLES = ROOT / "docs" / "results-tables.md"
 IMAGES = ROOT / "docs" / "images" / "results"
 SHOWN = (
     *("reward-baselines-navigation2d", "reward-baselines-acrobot", "reward-baselines-hiv"),
@@ -48,14 +55,109 @@ SHOWN = (
     *("against-instances-acrobot", "against-instances-hiv"),
     *("against-propensities-navigation2d", "against-propensities-hiv"),
 )
-"""The figures on the page, as the paper has them and then along the axes; all are in a bench."""
+"""The figures on the page, in the paper's order and then along the axes."""
+OVERVIEW = "overview"
+COMPARED = ("sept", "avg", "oracle")
+DODGE = 0.18
+"""Between the methods of a family in the overview, in distances of two families."""
 DOTS = 180
-"""An inch, for a screen."""
+"""Per inch, for a screen."""
+Row = Mapping[str, Any]
 
 
-def tables() -> str:
-    """What every method reached, and after it one table a family of what was varied."""
-    summary = summarise_bench(STUDY)
+def overview(summary: Sequence[Row], cells: Sequence[Row]) -> str:
+    """The first screen: a figure, a table of four columns, and what they are of."""
+    rows = _compared(summary)
+    families = sorted({family for family, _ in rows})
+    lines = [f"![Score of sept, avg and oracle in each family]({_image(OVERVIEW)})", ""]
+    lines += [f"| family | {' | '.join(COMPARED)} |", "|---" * (1 + len(COMPARED)) + "|"]
+    for family in families:
+        values = [_reached(rows.get((family, method))) for method in COMPARED]
+        lines.append(f"| {family} | {' | '.join(values)} |")
+    seeds = ", ".join(f"{name} {rows[name, COMPARED[0]]['seeds']}" for name in families)
+    lines += [
+        "",
+        "Mean ± standard error over training seeds, in test instances. Score: share of the "
+        "achievable return, 0 for a random agent, 1 for the best known return in the instance. "
+        f"Points of the figure have 95 % bootstrap intervals. Training seeds: {seeds}.",
+        "",
+        f"Data and latent of these figures: {_made_from(cells)}.",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _compared(summary: Sequence[Row]) -> dict[tuple[str, str], Row]:
+    """Family and method → summary, of the compared methods with their usual settings."""
+    return {
+        (row["family"], row["method"]): row
+        for row in summary
+        if (row["preset"], row["variant"]) == ("default", BASE) and row["method"] in COMPARED
+    }
+
+
+def _reached(row: Row | None) -> str:
+    if row is None:
+        return "–"
+    if row["solved"] is None:
+        return f"score {_with_error(row['normalised'])}"
+    share = 100 * row["solved"]["mean"]
+    return f"{share:.3g} % solved, {_with_error(row['steps_to_solve'])} steps"
+
+
+def _with_error(statistics: Row) -> str:
+    return f"{statistics['mean']:.3g} ± {statistics['se']:.1g}"
+
+
+def _made_from(cells: Sequence[Row]) -> str:
+    """Content hashes of the logs, and the objective of the latent, as the cells keep them."""
+    base = [cell for cell in cells if (cell["preset"], cell["variant"]) == ("default", BASE)]
+    hashes: dict[str, list[str]] = {}
+    for cell in sorted(base, key=lambda cell: (cell["family"], cell["data_seed"])):
+        short = f"`{cell['content_hash'][:8]}`"
+        known = hashes.setdefault(cell["family"], [])
+        if short not in known:
+            known.append(short)
+    objectives = {json.loads(cell["config"])["latent"]["objective"] for cell in base}
+    logs = "; ".join(f"{family} {' and '.join(short)}" for family, short in hashes.items())
+    named = ", ".join(f"`{objective}`" for objective in sorted(objectives))
+    return f"logs with the content hashes {logs}; `latent.objective` {named}"
+
+
+def overview_figure(results: Sequence[Row]) -> Figure:
+    """The mean score of each compared method in each family, with its interval."""
+    families = sorted({row["family"] for row in results})
+    marks = []
+    for rank, method in enumerate(COMPARED):
+        points = []
+        for place, family in enumerate(families):
+            wanted = (family, method, "default", BASE)
+            keys = ("family", "method", "preset", "variant")
+            rows = [row for row in results if tuple(row[key] for key in keys) == wanted]
+            scores = complete(grid(rows, "normalised")[2])
+            if scores.size:
+                low, high = crossed_interval(scores) or (np.nan, np.nan)
+                points.append((place + DODGE * (rank - 1), scores.mean(), low, high))
+        method_style = style_of(method)
+        marks.append(
+            Intervals(
+                method_style.title,
+                *np.array(points).T,
+                hollow=[False] * len(points),
+                notes=[""] * len(points),
+                colour=method_style.colour,
+                method=method,
+                joined=False,
+            )
+        )
+    ticks = [(float(place), family.replace("-", "-\n")) for place, family in enumerate(families)]
+    across = Scale("", ticks, (-0.5, len(families) - 0.5))
+    panel = Panel(marks, across, Scale(COLUMNS["normalised"]))
+    return Figure("", [panel], legend=[mark.name for mark in marks])
+
+
+def tables(summary: Sequence[dict[str, Any]], cells: Sequence[Row]) -> str:
+    """What every method reached, and one table per family of what was varied."""
     base = make_tables([row for row in summary if row["variant"] == BASE])
     varied = make_tables([_alone(row) for row in summary if row["variant"] != BASE])
     along = [
@@ -63,34 +165,37 @@ def tables() -> str:
         for table in varied
         if table.title.endswith("test episodes")
     ]
-    return markdown([*base, *along], unlike(read_table(STUDY, "cells")))
+    return markdown([*base, *along], unlike(cells))
 
 
 def _alone(row: dict[str, Any]) -> dict[str, Any]:
-    """Without the paper's figures, which are of no variant."""
+    """Without the paper's figures, which do not belong to a variant."""
     return row | {"paper": {}}
 
 
-def pictures() -> list[Picture]:
-    """Those of the page that the study has data for."""
-    drawn = {one.name: one for one in catalogue(read_bench(STUDY)) if isinstance(one, Picture)}
-    return [drawn[name] for name in SHOWN if name in drawn]
+def pictures(bench: Bench) -> list[Picture]:
+    """The figures of the page that the study has data for."""
+    known = {p.name: p for p in catalogue(bench) if isinstance(p, Picture)}
+    return [known[name] for name in SHOWN if name in known]
 
 
-def figures(found: list[Picture]) -> str:
+def figures(shown: list[Picture]) -> str:
     """The pictures, each with its caption."""
     lines = []
-    for one in found:
-        path = IMAGES.relative_to(PAGE.parent) / f"{one.name}.png"
-        lines += [f"![{one.name}]({path.as_posix()})", "", one.caption, ""]
+    for picture in shown:
+        lines += [f"![{picture.name}]({_image(picture.name)})", "", picture.caption, ""]
     return "\n".join(lines)
+
+
+def _image(name: str) -> str:
+    return (IMAGES.relative_to(PAGE.parent) / f"{name}.png").as_posix()
 
 
 def kept(name: str) -> str:
     """The tables of one script from its kept cells."""
     script = runpy.run_path(str(ROOT / "benchmarks" / f"{name}.py"))
-    found: str = script["tables"](script["read"](RESULTS / f"{name}.jsonl"))
-    return found
+    text: str = script["tables"](script["read"](RESULTS / f"{name}.jsonl"))
+    return text
 
 
 def between_marks(path: Path, name: str, content: str) -> str:
@@ -109,14 +214,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
     parser.add_argument("--check", action="store_true")
     arguments = parser.parse_args()
-    shown = pictures()
+    bench, summary = read_bench(STUDY), summarise_bench(STUDY)
+    on_page = pictures(bench)
+    shown = [Picture(OVERVIEW, "", overview_figure(bench.results)), *on_page]
     wanted = [
-        (PAGE, "tables", tables()),
-        (PAGE, "figures", figures(shown)),
+        (PAGE, "overview", overview(summary, bench.cells)),
+        (PAGE, "figures", figures(on_page)),
+        (TABLES, "tables", tables(summary, bench.cells)),
         (ROOT / "docs" / "ope.md", "tables", kept("ope")),
         (ROOT / "docs" / "demarcate.md", "tables", kept("demarcate")),
     ]
-    stale = {one.stem for one in IMAGES.glob("*.png")} != {one.name for one in shown}
+    stale = {image.stem for image in IMAGES.glob("*.png")} != {picture.name for picture in shown}
     for path, name, content in wanted:
         text = between_marks(path, name, content)
         if text != path.read_text(encoding="utf-8"):
@@ -129,8 +237,8 @@ def main() -> None:
         old.unlink()
     with style():
         matplotlib.rcParams["savefig.dpi"] = DOTS
-        for one in shown:
-            save(one.draw(), IMAGES / one.name)
+        for picture in shown:
+            save(picture.draw(), IMAGES / picture.name)
     for spare in IMAGES.glob("*.svg"):
         spare.unlink()
 

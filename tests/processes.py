@@ -52,7 +52,7 @@ LOADED = (
     "sept_offline.deploy.graphs",
     "sept_offline.methods",
     "sept_offline.ope",
-    "sept_offline.report.building",
+    "sept_offline.report.report",
     "sklearn.cluster",
     # torch's optimisers load it when they are first asked for
     "torch._dynamo",

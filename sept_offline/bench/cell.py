@@ -1,4 +1,4 @@
-"""One cell: fit a seed of a method, let its last weights play the test episodes, keep all of it."""
+"""One cell of a bench: a fit of one method and seed, its test episodes, and their record."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ import numpy as np
 
 from sept_offline import __version__
 from sept_offline.agent import Agent
+from sept_offline.bench.digests import logged_world, tested_world
 from sept_offline.bench.plan import Cell
 from sept_offline.bench.store import Finished, write_cell
-from sept_offline.bench.worlds import logged_world, tested_world
 from sept_offline.collect import load_recipe
 from sept_offline.config import to_plain
 from sept_offline.data import Dataset, load_dataset
@@ -31,13 +31,11 @@ from sept_offline.threads import one_thread
 from sept_offline.versions import versions
 
 SEGMENTS = 400
-"""Encoded training segments kept of a cell, and at most `OF_AN_INSTANCE` of each instance."""
+"""Most encoded training segments kept per cell; `OF_AN_INSTANCE` per instance."""
 OF_AN_INSTANCE = 50
 FRESH = 200
-"""Fresh probes of training instances in all, and at least `FRESH_LEAST` of each."""
+"""New probes of training instances in all; at least `FRESH_LEAST` of each."""
 FRESH_LEAST = 5
-SHARED = {"dynamics": ("bnn", "dpt")}
-"""Sections of `FitConfig` that only some methods read, beside those named after a method."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +50,7 @@ class CellTask:
 
 
 def tested(task: CellTask) -> Family:
-    """The family, with the test instances that the cell's agent plays in."""
+    """The family, with only the test instances that the cell uses."""
     family, count = load_family(task.cell.spec), task.cell.variant.test_instances
     if count is None:
         return family
@@ -68,10 +66,13 @@ def resolve(task: CellTask, data: Dataset) -> FitConfig:
 
 
 def own_settings(method: str, config: FitConfig) -> dict[str, Any]:
-    """The settings without the sections of other methods, which do not touch this one."""
-    owners = {name.replace("-", "_"): (name,) for name in METHODS} | SHARED
+    """The settings without the sections that only other methods read."""
+    readers: dict[str, set[str]] = {}
+    for name, record in METHODS.items():
+        for section in (name.replace("-", "_"), *record.sections):
+            readers.setdefault(section, set()).add(name)
     plain: dict[str, Any] = to_plain(config)
-    return {name: value for name, value in plain.items() if method in owners.get(name, (method,))}
+    return {name: value for name, value in plain.items() if method in readers.get(name, {method})}
 
 
 def identity(task: CellTask, data: Dataset) -> dict[str, Any]:
@@ -158,7 +159,7 @@ def make_cell(task: CellTask, data: Dataset) -> Finished:
 
 
 def episode_rows(results: Results) -> list[dict[str, Any]]:
-    """A row an episode, with every reward; what the agent did at each step is not kept."""
+    """A row per episode with every reward; actions and observations are not kept."""
     return [
         episode_row(episode)
         | {"probe_steps": episode.phases.count("probe"), "reward": list(episode.rewards)}
@@ -167,9 +168,9 @@ def episode_rows(results: Results) -> list[dict[str, Any]]:
 
 
 def fresh_identification(agent: Agent, family: Family, data: Dataset, seed: int) -> float | None:
-    """Share of fresh first steps in training instances whose latent has its neighbours at home.
+    """Share of new probes in training instances whose nearest latents are of the same instance.
 
-    None for an agent without an encoder, or where no first steps were survived.
+    None for an agent without an encoder, or where every episode ended during the probe.
     """
     encoder = getattr(agent.context, "encoder", None)
     if encoder is None:
@@ -221,7 +222,7 @@ def _probe(
 
 
 def latent_rows(agent: Agent, data: Dataset) -> list[dict[str, Any]]:
-    """Where training segments lie in latent space, evenly many of each instance."""
+    """Latents of training segments, the same number for each instance."""
     encoder = getattr(agent.context, "encoder", None)
     if encoder is None:
         return []
@@ -234,7 +235,8 @@ def latent_rows(agent: Agent, data: Dataset) -> list[dict[str, Any]]:
         if data.hidden is not None:
             pairs = zip(data.hidden.names, data.hidden.values[code].tolist(), strict=True)
             hidden = json.dumps(dict(pairs))
-        own = np.flatnonzero(segments.instance == code)
-        for place in own[np.linspace(0, len(own) - 1, min(each, len(own))).astype(np.int64)]:
+        places = np.flatnonzero(segments.instance == code)
+        size = len(places)
+        for place in places[np.linspace(0, size - 1, min(each, size)).astype(np.int64)]:
             rows.append({"instance": name, "hidden": hidden, "z": mean[place].tolist()})
     return rows

@@ -1,4 +1,4 @@
-"""What z tells of instances that nobody has seen: read off a bench's tables alone."""
+"""How well z identifies test instances, computed from the tables of a bench."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ NEIGHBOURS = 5
 
 
 def told_apart(episodes: Sequence[Row]) -> float | None:
-    """Share of test episodes of a seed whose nearest others in z are of their own instance.
+    """Share of test episodes of a seed whose nearest neighbours in z are of the same instance.
 
     None unless every instance was played at least three times.
     """
-    own = [row for row in episodes if row["latent"] is not None]
-    names = sorted({row["instance"] for row in own})
-    labels = np.array([names.index(row["instance"]) for row in own], dtype=np.int64)
+    inferred = [row for row in episodes if row["latent"] is not None]
+    names = sorted({row["instance"] for row in inferred})
+    labels = np.array([names.index(row["instance"]) for row in inferred], dtype=np.int64)
     if len(names) < 2 or np.bincount(labels).min() < 3:
         return None
-    latents = _latents(own, "latent")
+    latents = _latents(inferred, "latent")
     latents = latents / np.maximum(latents.std(axis=0), 1e-6)
-    # an instance has no more others than that
+    # No more neighbours than the smallest instance has other episodes.
     count = min(NEIGHBOURS, int(np.bincount(labels).min()) - 1)
     named = [
         vote(np.delete(latents, i, 0), np.delete(labels, i), latents[i : i + 1], count)
-        for i in range(len(own))
+        for i in range(len(inferred))
     ]
     return float((np.concatenate(named) == labels).mean())
 
@@ -55,7 +55,7 @@ def hidden_explained(
     asked = [row for row in episodes if row["latent"] is not None and row["instance"] in truths]
     if not known or not asked:
         return None
-    # an instance has many segments, and one text
+    # The many segments of an instance share one JSON text.
     read = {text: json.loads(text) for text in dict.fromkeys(row["hidden"] for row in known)}
     names = list(read[known[0]["hidden"]])
     targets = np.array([[read[row["hidden"]][name] for name in names] for row in known])
@@ -63,11 +63,11 @@ def hidden_explained(
     varied = (targets.std(axis=0) > 0) & (truth.std(axis=0) > 0)
     if not varied.any():
         return None
-    found = explained(
+    shares = explained(
         _latents(known, "z"), targets[:, varied], _latents(asked, "latent"), truth[:, varied]
     )
-    told = [name for name, one in zip(names, varied, strict=True) if one]
-    return dict(zip(told, map(float, found), strict=True))
+    kept = [name for name, varies in zip(names, varied, strict=True) if varies]
+    return dict(zip(kept, map(float, shares), strict=True))
 
 
 def _latents(rows: Sequence[Row], column: str) -> Latents:

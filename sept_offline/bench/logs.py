@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from sept_offline.bench.digests import logged_world
 from sept_offline.bench.plan import Cell
 from sept_offline.bench.store import UNSAFE, differences
 from sept_offline.bench.variants import DataSettings
-from sept_offline.bench.worlds import logged_world
 from sept_offline.collect import collect_dataset, load_recipe
 from sept_offline.collect.recipe import EPISODES_PER_INSTANCE
 from sept_offline.config import to_plain
@@ -24,16 +24,16 @@ from sept_offline.seeding import generator
 
 @dataclass(frozen=True)
 class Logs:
-    """One dataset of a bench: whose, with which seed, what of it, and where it lies."""
+    """One dataset of a bench: its family, seed and settings, and its path."""
 
     spec: str
     seed: int
     data: DataSettings
     path: Path
     whole: Logs | None = None
-    """The collection that this is a part of; None where it is one itself."""
+    """The collection that this is a part of; None for a whole collection."""
     given: bool = False
-    """Whether the user had it before; then it is only read."""
+    """Whether the user gave it; then it is only read."""
 
 
 def logs_of(cell: Cell, folder: Path) -> Logs:
@@ -47,8 +47,8 @@ def logs_of(cell: Cell, folder: Path) -> Logs:
     per_instance = wanted.episodes
     if per_instance is not None and per_instance * count > total:
         total, per_instance = per_instance * count, None
-    own = recipe.probe_steps if recipe.probe_steps is not None else family.probe_steps
-    longer = wanted.probe_steps if (wanted.probe_steps or 0) > own else None
+    usual = recipe.probe_steps if recipe.probe_steps is not None else family.probe_steps
+    longer = wanted.probe_steps if (wanted.probe_steps or 0) > usual else None
     collected = DataSettings(
         behaviour=wanted.behaviour,
         total=None if total == recipe.episodes else total,
@@ -79,7 +79,7 @@ def _given_logs(cell: Cell, path: Path, folder: Path) -> Logs:
 
 
 def provided(logs: Logs) -> bool:
-    """Whether the dataset is on disk; one of another recipe is refused."""
+    """Whether the dataset is on disk; refuses a dataset of another recipe."""
     if logs.given:
         return True
     record = logs.path.with_suffix(".json")
@@ -95,7 +95,7 @@ def provided(logs: Logs) -> bool:
 
 
 def provide(logs: Logs) -> None:
-    """Collect the dataset, or write it as a part of its whole; then note by which recipe."""
+    """Collect the dataset, or write it as a part of a collection; then record its recipe."""
     if logs.whole is None:
         given = logs.data
         overrides = {
@@ -155,17 +155,20 @@ def thin(data: Dataset, out: Path, wanted: DataSettings, seed: int) -> None:
 
 
 def _given(data: DataSettings) -> dict[str, Any]:
-    """The fields that are said, without those a thinning decides."""
+    """The fields that a collection decides."""
     return {name: getattr(data, name) for name in ("behaviour", "total", "probe_steps")}
 
 
 def _file(cell: Cell, data: DataSettings) -> str:
-    said = {
+    settings = {
         name: value
         for name, value in vars(data).items()
         if value is not None and (name, value) != ("propensities", "exact")
     }
-    parts = [f"{cell.family}-{cell.data_seed}", *(f"{key}={value}" for key, value in said.items())]
+    parts = [
+        f"{cell.family}-{cell.data_seed}",
+        *(f"{key}={value}" for key, value in settings.items()),
+    ]
     return UNSAFE.sub("_", "~".join(parts)) + ".h5"
 
 

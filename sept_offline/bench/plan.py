@@ -35,7 +35,7 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """What tells it from all others; its file's name."""
+        """Its unique name, which is also the name of its file."""
         return file_name(self.family, self.method, self.preset, self.variant.name, self.seed)
 
     def row(self) -> dict[str, Any]:
@@ -57,7 +57,7 @@ class Plan:
     cells: tuple[Cell, ...]
     split: str = "test"
     episodes: int | None = None
-    """Test episodes of a cell, at least; one an instance where None."""
+    """Minimum test episodes per cell; one per instance where None."""
 
 
 def make_plan(
@@ -89,7 +89,7 @@ def make_plan(
             raise ConfigError(f"{name} is {value}; expected at least 1.")
     vary, settings = list(vary), list(settings)
     given = _given_logs(datasets)
-    if given and any(said.partition("=")[0].strip() == "behaviour" for said in [*vary, *settings]):
+    if given and any(text.partition("=")[0].strip() == "behaviour" for text in [*vary, *settings]):
         raise ConfigError(
             "Logs that are given are as they were logged; their behaviour cannot be chosen."
         )
@@ -133,7 +133,7 @@ def make_plan(
 
 def _given_logs(datasets: Sequence[str | Path]) -> dict[str, Path]:
     """The given logs by their family's name."""
-    found: dict[str, Path] = {}
+    paths: dict[str, Path] = {}
     for dataset in datasets:
         name, sign, rest = str(dataset).partition("=")
         # A path may hold the sign too; one that is there is a path.
@@ -145,13 +145,13 @@ def _given_logs(datasets: Sequence[str | Path]) -> dict[str, Path]:
             raise ConfigError(
                 f"{path} does not say which family its logs are of; give it as family={dataset}."
             )
-        if family in found:
+        if family in paths:
             raise ConfigError(
-                f"Two datasets are given for {family!r}, {found[family]} and {path}; run one at a "
+                f"Two datasets are given for {family!r}, {paths[family]} and {path}; run one at a "
                 "time, each with an --out of its own."
             )
-        found[family] = path
-    return found
+        paths[family] = path
+    return paths
 
 
 def _check(family: Family, preset: str, variant: Variant, given: Path | None) -> None:
@@ -163,8 +163,8 @@ def _check(family: Family, preset: str, variant: Variant, given: Path | None) ->
                 f"There is no axis or setting {key!r}{suggest(key, known)}; known are "
                 f"{', '.join(sorted(known))}."
             )
-    said = {"probe_steps": family.probe_steps}
-    build(FitConfig, merge(said, preset_values(family.name, preset), variant.settings))
+    usual = {"probe_steps": family.probe_steps}
+    build(FitConfig, merge(usual, preset_values(family.name, preset), variant.settings))
     if variant.data.behaviour is not None:
         parse_behaviour(variant.data.behaviour)
     if given is not None:

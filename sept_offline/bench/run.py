@@ -159,7 +159,7 @@ def _provide(
     wanted: list[Logs], engine: str, workers: int, progress: Progress
 ) -> Iterator[Failure]:
     """Have all logs made, collections before what is a part of them; yields those that failed."""
-    wholes = {logs.path: logs for logs in (one.whole or one for one in wanted)}
+    wholes = {logs.path: logs for logs in (part.whole or part for part in wanted)}
     parts = {logs.path: logs for logs in wanted if logs.whole is not None}
     for title, group in (("collect", wholes), ("thin", parts)):
         absent = [logs for logs in group.values() if not provided(logs)]
@@ -178,7 +178,7 @@ def _provide(
 
 
 def _missing(tasks: list[CellTask], folder: Path, replace: bool) -> list[CellTask]:
-    """The tasks that have no finished cell; one made from anything else is refused."""
+    """The tasks without a finished cell; refuses cells that were made with other settings."""
     opened: dict[Path, Any] = {}
     missing: set[Path] = set()
     other: list[tuple[CellTask, list[str]]] = []
@@ -203,7 +203,7 @@ def _missing(tasks: list[CellTask], folder: Path, replace: bool) -> list[CellTas
             "add --replace to run them again."
         )
     for task, _ in other:
-        # At once: whatever comes of the new one, the old one is none of this bench's figures.
+        # At once: even if the new cell fails, the old one must not count.
         set_aside(task.target)
     missing |= {task.target for task, _ in other}
     return [task for task in tasks if task.target in missing]

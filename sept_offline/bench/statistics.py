@@ -31,20 +31,20 @@ def grid(rows: Iterable[Mapping[str, Any]], column: str) -> tuple[list[int], lis
 
     NaN where a value is missing.
     """
-    found: dict[tuple[int, str], list[float]] = {}
+    episodes: dict[tuple[int, str], list[float]] = {}
     seeds: dict[int, None] = {}
     instances: dict[str, None] = {}
     for row in rows:
         seeds[row["seed"]] = None
         instances[row["instance"]] = None
         if row[column] is not None:
-            found.setdefault((row["seed"], row["instance"]), []).append(float(row[column]))
+            episodes.setdefault((row["seed"], row["instance"]), []).append(float(row[column]))
     values = np.full((len(seeds), len(instances)), np.nan)
     for i, seed in enumerate(sorted(seeds)):
         for j, instance in enumerate(instances):
-            own = found.get((seed, instance))
-            if own:
-                values[i, j] = math.fsum(own) / len(own)
+            played = episodes.get((seed, instance))
+            if played:
+                values[i, j] = math.fsum(played) / len(played)
     return sorted(seeds), list(instances), values
 
 
@@ -56,8 +56,8 @@ def complete(values: Grid) -> Grid:
 
 def means(samples: Grid) -> Grid:
     """The mean of each row of `[B, n]`."""
-    found: Grid = samples.mean(axis=1)
-    return found
+    averages: Grid = samples.mean(axis=1)
+    return averages
 
 
 def interquartile_means(samples: Grid) -> Grid:
@@ -67,14 +67,14 @@ def interquartile_means(samples: Grid) -> Grid:
     # How much of each value's place [rank, rank + 1] lies between n/4 and 3n/4.
     weights = np.minimum(ranks + 1, 0.75 * count) - np.maximum(ranks, 0.25 * count)
     weights = np.maximum(weights, 0)
-    found: Grid = np.sort(samples, axis=1) @ weights / weights.sum()
-    return found
+    averages: Grid = np.sort(samples, axis=1) @ weights / weights.sum()
+    return averages
 
 
 def standard_error(values: Grid) -> float | None:
-    """Of the mean, from the spread of the seeds' means; None with a single seed."""
-    own = values.mean(axis=1)
-    return float(own.std(ddof=1) / math.sqrt(len(own))) if len(own) > 1 else None
+    """Standard error of the mean over seeds; None with a single seed."""
+    by_seed = values.mean(axis=1)
+    return float(by_seed.std(ddof=1) / math.sqrt(len(by_seed))) if len(by_seed) > 1 else None
 
 
 def resample(seeds: int, instances: int, count: int = RESAMPLES) -> tuple[Draws, Draws]:
@@ -87,14 +87,14 @@ def resample(seeds: int, instances: int, count: int = RESAMPLES) -> tuple[Draws,
 def quantiles(estimates: Grid) -> Grid:
     """The ends `[2, …]` of the percentile interval, from resamples `[B, …]`."""
     tail = (1 - LEVEL) / 2
-    found: Grid = np.quantile(estimates, [tail, 1 - tail], axis=0)
-    return found
+    ends: Grid = np.quantile(estimates, [tail, 1 - tail], axis=0)
+    return ends
 
 
 def crossed_interval(
     values: Grid, estimate: Estimate = means, resamples: int = RESAMPLES
 ) -> tuple[float, float] | None:
-    """The 95 % percentile interval of `estimate` over seeds and instances; None of one seed."""
+    """The 95 % percentile interval of `estimate` over seeds and instances; None for one seed."""
     seeds, instances = values.shape
     if seeds < 2:
         return None
@@ -105,9 +105,9 @@ def crossed_interval(
 
 
 def crossed_band(paths: Grid) -> tuple[Grid, Grid] | None:
-    """The same interval of the mean at all steps of `[S, I, T]`, `[T]` both; None of one seed.
+    """The same interval of the mean at every step of `[S, I, T]`; None for one seed.
 
-    How often a resample drew each seed and each instance is all that a mean needs of it.
+    A mean depends only on how often a resample drew each seed and each instance.
     """
     seeds, instances, steps = paths.shape
     if seeds < 2:
@@ -130,37 +130,37 @@ def summarise(values: Grid) -> dict[str, Any] | None:
 
     A single seed has neither error nor interval.
     """
-    there = complete(values)
-    if not there.size:
+    shared = complete(values)
+    if not shared.size:
         return None
-    low, high = crossed_interval(there, interquartile_means) or (None, None)
+    low, high = crossed_interval(shared, interquartile_means) or (None, None)
     return {
-        "mean": float(there.mean()),
-        "se": standard_error(there),
-        "iqm": float(interquartile_means(there.reshape(1, -1))[0]),
+        "mean": float(shared.mean()),
+        "se": standard_error(shared),
+        "iqm": float(interquartile_means(shared.reshape(1, -1))[0]),
         "low": low,
         "high": high,
-        "least": float(there.mean(axis=1).min()),
-        "most": float(there.mean(axis=1).max()),
-        "count": int(there.size),
+        "least": float(shared.mean(axis=1).min()),
+        "most": float(shared.mean(axis=1).max()),
+        "count": int(shared.size),
     }
 
 
 def paired(
-    own: list[Mapping[str, Any]], others: list[Mapping[str, Any]], column: str
+    rows: list[Mapping[str, Any]], others: list[Mapping[str, Any]], column: str
 ) -> dict[str, Any] | None:
-    """Mean of own − other by seed and instance, with its interval; None where they share none."""
-    seeds, instances, values = grid(own, column)
+    """Mean difference by seed and instance, with its interval; None where they share none."""
+    seeds, instances, values = grid(rows, column)
     other_seeds, other_instances, theirs = grid(others, column)
     common = [seed for seed in seeds if seed in other_seeds]
     shared = [name for name in instances if name in other_instances]
     if not common or not shared:
         return None
-    rows = np.ix_([seeds.index(s) for s in common], [instances.index(n) for n in shared])
-    other_rows = np.ix_(
+    places = np.ix_([seeds.index(s) for s in common], [instances.index(n) for n in shared])
+    other_places = np.ix_(
         [other_seeds.index(s) for s in common], [other_instances.index(n) for n in shared]
     )
-    gaps = complete(values[rows] - theirs[other_rows])
+    gaps = complete(values[places] - theirs[other_places])
     if not gaps.size:
         return None
     low, high = crossed_interval(gaps) or (None, None)

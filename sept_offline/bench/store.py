@@ -1,15 +1,15 @@
-"""A bench on disk: a file a finished cell, and the four tables gathered from them.
+"""A bench on disk: one file per finished cell, and four tables gathered from them.
 
 OUT/datasets/            logs, collected once
 OUT/cells/<cell>.parquet one finished cell, whole or absent
 OUT/replaced/            cells that --replace ran again, as they were
-OUT/results.parquet      a row a test episode
-OUT/cells.parquet        a row a cell
-OUT/training.parquet     a row a metric of an epoch
-OUT/latents.parquet      a row an encoded training segment
+OUT/results.parquet      a row per test episode
+OUT/cells.parquet        a row per cell
+OUT/training.parquet     a row per metric and epoch
+OUT/latents.parquet      a row per encoded training segment
 
-The tables hold all that the cells do: where only they were kept, as beside a page of results, the
-cells are made from them again.
+The tables hold everything that the cells hold: where only the tables were kept, the cells are made
+from them again.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 PARTS = ("cell", "identity", "training", "latents")
 TABLES = ("results", "cells", "training", "latents")
 KEYS = ("family", "method", "preset", "variant", "seed")
-"""What the rows of every table are sorted by, and told apart by."""
+"""The columns that identify a cell, by which every table is sorted."""
 UNSAFE = re.compile(r"[^A-Za-z0-9.=,_+-]")
 CELL = re.compile(r"[A-Za-z0-9.=,_+~-]+\.parquet")
 NULLABLE = (
@@ -60,7 +60,7 @@ NESTED = {"cells": ("record", "config", "versions", "identity"), "latents": ("hi
 class Finished:
     """What is kept of a cell; every row names it by the columns of `Cell.row`.
 
-    results: a row a test episode; training: (stage, update, metric, value); latents: (instance,
+    results: a row per test episode; training: (stage, update, metric, value); latents: (instance,
     hidden, z `[k]`) of training segments; identity: what the cell was made from, nested.
     """
 
@@ -147,17 +147,19 @@ def gather(out: Path) -> dict[str, int]:
 
     results: list[pa.Table] = []
     rows: dict[str, list[dict[str, Any]]] = {"cells": [], "training": [], "latents": []}
-    found = []
+    cells = []
     for path in sorted((out / "cells").glob("*.parquet")):
         table, parts = _read_cell(path)
-        found.append((tuple(parts["cell"][key] for key in KEYS), table, parts))
-    for _, table, parts in sorted(found, key=lambda one: one[0]):
+        cells.append((tuple(parts["cell"][key] for key in KEYS), table, parts))
+    for _, table, parts in sorted(cells, key=lambda cell: cell[0]):
         results.append(table.replace_schema_metadata(None))
         identity = json.dumps(parts["identity"], sort_keys=True)
         rows["cells"].append(parts["cell"] | {"identity": identity})
         rows["training"] += _named(parts["cell"], parts["training"])
         rows["latents"] += _named(parts["cell"], parts["latents"])
-    tables = {name: pa.Table.from_pylist(own, schema=schema(name)) for name, own in rows.items()}
+    tables = {
+        name: pa.Table.from_pylist(entries, schema=schema(name)) for name, entries in rows.items()
+    }
     empty = schema("results").empty_table()
     tables["results"] = pa.concat_tables(results) if results else empty
     for name in TABLES:
@@ -166,9 +168,9 @@ def gather(out: Path) -> dict[str, int]:
 
 
 def scatter(out: Path) -> int:
-    """Make the cells' files from the gathered tables, where there is no folder of them; how many.
+    """Make the files of the cells from the tables, if their folder is missing; how many.
 
-    It is filled beside its place and moved there whole.
+    The folder is filled under another name and then renamed.
     """
     folder = out / "cells"
     if folder.exists() or not all((out / f"{name}.parquet").exists() for name in TABLES):
@@ -200,9 +202,9 @@ def read_table(out: Path, name: str) -> list[dict[str, Any]]:
 
 
 def differences(found: Mapping[str, Any], wanted: Mapping[str, Any], where: str = "") -> list[str]:
-    """Dotted names whose values differ; a name that only one of them knows is no difference.
+    """Dotted names whose values differ; a name that only one of them has does not count.
 
-    A cell stays valid when a later version of the library has one setting more.
+    A cell stays valid when a later version of the library adds a setting.
     """
     names: list[str] = []
     for key in [key for key in found if key in wanted]:
@@ -223,7 +225,7 @@ def schema(name: str) -> pa.Schema:
         *((key, text) for key in ("family", "method", "preset", "variant")),
         *((key, whole) for key in ("data_seed", "seed")),
     ]
-    own: dict[str, Sequence[tuple[str, pa.DataType]]] = {
+    columns: dict[str, Sequence[tuple[str, pa.DataType]]] = {
         "results": [
             ("instance", text),
             ("episode", whole),
@@ -264,7 +266,7 @@ def schema(name: str) -> pa.Schema:
         "training": [("stage", text), ("update", whole), ("metric", text), ("value", pa.float32())],
         "latents": [("instance", text), ("hidden", text), ("z", pa.list_(pa.float32()))],
     }
-    return pa.schema([*named, *own[name]])
+    return pa.schema([*named, *columns[name]])
 
 
 def _named(cell: Mapping[str, Any], rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""A bench in figures: one JSON-ready object a family, preset, variant and method."""
+"""The summary of a bench: one JSON-ready record per family, preset, variant and method."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Key = tuple[str, str, str, str]
 
 
 def summarise_bench(out: Path) -> list[dict[str, Any]]:
-    """From the tables in `out`; in the order in which they are shown."""
+    """From the tables in `out`, in the order of the tables."""
     tables = (read_table(out, name) for name in ("results", "cells", "latents"))
     return summarise_rows(*tables)
 
@@ -46,33 +46,34 @@ def summarise_rows(
 
 
 def unlike(cells: Sequence[Row]) -> list[str]:
-    """In what the cells differ that should be alike in a bench, a sentence each."""
-    found = []
+    """Differences that make cells of a bench not comparable, one sentence each."""
+    sentences = []
     for family in dict.fromkeys(cell["family"] for cell in cells):
-        own = [cell for cell in cells if cell["family"] == family]
-        written = sorted({json.loads(cell["versions"])["sept-offline"] for cell in own})
-        splits = sorted({cell["split"] for cell in own})
+        of_family = [cell for cell in cells if cell["family"] == family]
+        written = sorted({json.loads(cell["versions"])["sept-offline"] for cell in of_family})
+        splits = sorted({cell["split"] for cell in of_family})
         logs: dict[tuple[str, int], set[str]] = {}
-        for cell in own:
+        for cell in of_family:
             logs.setdefault((cell["variant"], cell["data_seed"]), set()).add(cell["content_hash"])
         mixed = [f"{name}, {seed}" for (name, seed), hashes in logs.items() if len(hashes) > 1]
         if len(written) > 1:
-            found.append(f"{family}: cells of several versions ({', '.join(written)}).")
+            sentences.append(f"{family}: cells of several versions ({', '.join(written)}).")
         if len(splits) > 1:
-            found.append(f"{family}: cells tested on several splits ({', '.join(splits)}).")
+            sentences.append(f"{family}: cells tested on several splits ({', '.join(splits)}).")
         if mixed:
-            found.append(f"{family}: cells with unlike logs of one data seed ({'; '.join(mixed)}).")
-    return found
+            named = "; ".join(mixed)
+            sentences.append(f"{family}: cells with different logs of one data seed ({named}).")
+    return sentences
 
 
 def _summary(
     key: Key, episodes: Mapping[Key, list[Row]], fits: list[Row], segments: list[Row]
 ) -> dict[str, Any]:
     family, preset, variant, method = key
-    own = episodes[key]
+    played = episodes[key]
     published = _published(family)
     identified = [fit["identification"] for fit in fits if fit["identification"] is not None]
-    found: dict[str, Any] = {
+    summary: dict[str, Any] = {
         "family": family,
         "preset": preset,
         "variant": variant,
@@ -82,60 +83,60 @@ def _summary(
         "budget": next((fit["budget"] for fit in fits if fit["budget"]), None),
         "behaviour_estimated": any(fit["behaviour_estimated"] for fit in fits),
         "seeds": len(fits),
-        "episodes": len(own),
+        "episodes": len(played),
         "identification": float(np.mean(identified)) if identified else None,
-        **_of_test_instances(family, own, fits, segments),
+        **_of_test_instances(family, played, fits, segments),
     }
     for figure in FIGURES:
-        found[figure] = summarise(grid(own, figure)[2])
+        summary[figure] = summarise(grid(played, figure)[2])
     for figure in ("fit_seconds", "fit_cpu_seconds"):
-        found[figure] = summarise(np.array([[fit[figure]] for fit in fits], dtype=np.float64))
-    found["paper"] = {
+        summary[figure] = summarise(np.array([[fit[figure]] for fit in fits], dtype=np.float64))
+    summary["paper"] = {
         figure: dict(zip(("mean", "se"), map(_optional, values[method]), strict=True))
         for figure, values in published.items()
         if method in values
     }
-    found["against"] = {
+    summary["against"] = {
         rival: {
-            column: paired(own, episodes[(family, preset, variant, rival)], column)
+            column: paired(played, episodes[(family, preset, variant, rival)], column)
             for column in PAIRED
         }
         for rival in RIVALS
         if rival != method and (family, preset, variant, rival) in episodes
     }
-    return found
+    return summary
 
 
 def _of_test_instances(
     family: str, episodes: list[Row], fits: list[Row], segments: list[Row]
 ) -> dict[str, Any]:
-    """How well z tells test instances apart, and their hidden parameters: means over seeds."""
+    """How well z separates test instances and predicts what is hidden: means over seeds."""
     apart, hidden = [], []
     for fit in fits:
-        own = [row for row in episodes if row["seed"] == fit["seed"]]
-        known = [row for row in segments if row["seed"] == fit["seed"]]
-        apart.append(told_apart(own))
-        hidden.append(hidden_explained(own, known, family, fit["split"]))
+        played = [row for row in episodes if row["seed"] == fit["seed"]]
+        encoded = [row for row in segments if row["seed"] == fit["seed"]]
+        apart.append(told_apart(played))
+        hidden.append(hidden_explained(played, encoded, family, fit["split"]))
     shares = [share for share in apart if share is not None]
-    found = [one for one in hidden if one is not None]
+    known = [values for values in hidden if values is not None]
     return {
         "told_apart": float(np.mean(shares)) if shares else None,
-        "explained": {name: float(np.mean([one[name] for one in found])) for name in found[0]}
-        if found
+        "explained": {n: float(np.mean([values[n] for values in known])) for n in known[0]}
+        if known
         else None,
     }
 
 
 def _published(family: str) -> dict[str, dict[str, Sequence[float | None]]]:
-    """The paper's figures; for a family that it does not have, those the family reports itself."""
-    found: dict[str, dict[str, Sequence[float | None]]] = read_toml(PAPER).get(family, {})
-    if found:
-        return found
+    """The figures of the paper, or those that the family itself states."""
+    paper: dict[str, dict[str, Sequence[float | None]]] = read_toml(PAPER).get(family, {})
+    if paper:
+        return paper
     try:
-        own = known_family(family).published
+        published = known_family(family).published
     except FamilyError:
         return {}
-    return {"steps_to_solve": {method: (value, None) for method, value in own.items()}}
+    return {"steps_to_solve": {method: (value, None) for method, value in published.items()}}
 
 
 def _optional(value: float | None) -> float | None:

@@ -1,4 +1,4 @@
-"""The tables of a bench: figures as a person reads them, in Markdown and on a terminal."""
+"""The tables of a bench, for Markdown, a terminal or a page."""
 
 from __future__ import annotations
 
@@ -6,46 +6,46 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-NOTE = """Steps are to solve, the probe's included, the limit where unsolved. ± is the standard
-error over training seeds; brackets are 95 % bootstrap intervals that resample training seeds and,
-for all seeds alike, test instances. A single seed has neither. Intervals of few seeds are too
-narrow: where seeds differ more than instances do, those of two hold the truth 60 times in a
-hundred, of five 80 times. Seeds of one data seed share their logs, so that neither tells of other
-logs. IQM is the mean of the middle half. The score is (return − random) / (best known − random)
-of each instance, where that is known, else the return. Needs: what the agent is given beside
-observations; learns: gradient steps are taken in the test episode. Identified: fresh probes of
-training instances whose latent lies among its own instance's; told apart: test episodes whose
-latent lies among others of their instance; R²: of the hidden parameters of test instances, read
-off z by a ridge regression on training segments. The paper trains online."""
+NOTE = """Steps: steps to solve, probe included, or the limit where an episode was not solved. ±:
+standard error over training seeds. Brackets: 95 % bootstrap intervals over training seeds and test
+instances. A single seed has neither. Intervals of few seeds are too narrow: where seeds differ more
+than instances do, intervals of two seeds cover the truth in 60 % of cases, of five seeds in 80 %.
+Seeds with the same data seed share their logs, so the intervals do not cover other logs. Score:
+(return − random) / (best known − random) of each instance, or the return where these are not known.
+IQM: interquartile mean. Needs: what the agent gets beside observations. Learns: whether it takes
+gradient steps during the test episode. Identified: share of new probes in training instances whose
+nearest latents belong to the same instance. Separated: the same for test episodes. R² of hidden: of
+the hidden parameters of test instances, predicted from z by a ridge regression on training
+segments. The paper trains online."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """A title, column heads, and rows of ready text."""
+    """A title, column heads, and rows of text."""
 
     title: str
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
 
     def markdown(self) -> str:
-        """As GitHub draws it."""
+        """As a Markdown table."""
         lines = [self.columns, ("---",) * len(self.columns), *self.rows]
         body = "\n".join("| " + " | ".join(line) + " |" for line in lines)
         return f"**{self.title}**\n\n{body}\n"
 
 
 def make_tables(summary: Sequence[dict[str, Any]]) -> list[Table]:
-    """Of each family: how well, against whom, how long."""
+    """Three tables per family: performance, paired differences, times."""
     tables = []
     for family in dict.fromkeys(row["family"] for row in summary):
-        own = [row for row in summary if row["family"] == family]
-        tables += [_performance(family, own), _differences(family, own), _times(family, own)]
+        rows = [row for row in summary if row["family"] == family]
+        tables += [_performance(family, rows), _differences(family, rows), _times(family, rows)]
     return [_trimmed(table) for table in tables if table.rows]
 
 
 def markdown(tables: Sequence[Table], warnings: Sequence[str] = ()) -> str:
-    """All tables as one page, what is wrong with them first."""
-    warned = [f"**Not alike:** {' '.join(warnings)}", ""] if warnings else []
+    """All tables as one page, after the warnings."""
+    warned = [f"**Not comparable:** {' '.join(warnings)}", ""] if warnings else []
     return "\n".join([NOTE, "", *warned, *(table.markdown() for table in tables)])
 
 
@@ -68,7 +68,7 @@ def _performance(family: str, rows: list[dict[str, Any]]) -> Table:
         "IQM of score",
         "worst seed",
         "identified",
-        "told apart",
+        "separated",
         "R² of hidden",
     )
     return Table(
@@ -126,11 +126,11 @@ def _times(family: str, rows: list[dict[str, Any]]) -> Table:
             "preset",
             "variant",
             "training",
-            "of a processor",
+            "processor time",
             "paper's training",
             "test episode",
             "paper's test episode",
-            "µs an action",
+            "µs per action",
         ),
         tuple(
             (
@@ -148,7 +148,7 @@ def _times(family: str, rows: list[dict[str, Any]]) -> Table:
 
 
 def _trimmed(table: Table) -> Table:
-    """Without columns that say nothing: all dashes, or the preset or variant where there is one."""
+    """Without columns of dashes, and without a preset or variant that never changes."""
     kept = []
     for place, name in enumerate(table.columns):
         values = {row[place] for row in table.rows}
@@ -168,8 +168,8 @@ def _names(row: dict[str, Any]) -> tuple[str, str, str]:
 
 
 def _score(row: dict[str, Any]) -> dict[str, Any] | None:
-    found: dict[str, Any] | None = row["normalised"] or row["return"]
-    return found
+    score: dict[str, Any] | None = row["normalised"] or row["return"]
+    return score
 
 
 def _gap(row: dict[str, Any], rival: str, column: str) -> dict[str, Any] | None:
@@ -178,27 +178,27 @@ def _gap(row: dict[str, Any], rival: str, column: str) -> dict[str, Any] | None:
         return None
     if column == "score":
         column = "normalised" if row["normalised"] else "return"
-    found: dict[str, Any] | None = against[column]
-    return found
+    gap: dict[str, Any] | None = against[column]
+    return gap
 
 
 def _worst(row: dict[str, Any]) -> str:
-    """The worst seed's steps, where there is something to solve; else its score."""
+    """The steps of the worst seed, or its score where there is nothing to solve."""
     if row["steps_to_solve"]:
         return _number(row["steps_to_solve"]["most"]) + " steps"
     score = _score(row)
     return "–" if score is None else _number(score["least"])
 
 
-def _explained(found: dict[str, float] | None) -> str:
-    """One figure where all parameters are told alike, else the mean and the best."""
-    if not found:
+def _explained(shares: dict[str, float] | None) -> str:
+    """One number where all parameters have the same R², else the mean and the best."""
+    if not shares:
         return "–"
-    values = list(found.values())
+    values = list(shares.values())
     if max(values) - min(values) < 5e-4:
         return f"{values[0]:.3f}"
-    best = max(found, key=lambda name: found[name])
-    return f"{sum(values) / len(values):.2f}, {best} {found[best]:.2f}"
+    best = max(shares, key=lambda name: shares[name])
+    return f"{sum(values) / len(values):.2f}, {best} {shares[best]:.2f}"
 
 
 def _number(value: float | None) -> str:
@@ -210,23 +210,24 @@ def _number(value: float | None) -> str:
 
 
 def _error(value: float) -> str:
-    """Two digits are enough of a standard error."""
+    """A standard error with two digits."""
     return f"{value:.2g}" if value < 100 else f"{value:.0f}" if value < 1e5 else f"{value:.1e}"
 
 
-def _percent(found: dict[str, Any] | None) -> str:
-    return "–" if found is None else f"{found['mean']:.1%}"
+def _percent(statistics: dict[str, Any] | None) -> str:
+    return "–" if statistics is None else f"{statistics['mean']:.1%}"
 
 
-def _with_error(found: dict[str, Any] | None) -> str:
-    if found is None:
+def _with_error(statistics: dict[str, Any] | None) -> str:
+    if statistics is None:
         return "–"
-    return _number(found["mean"]) + ("" if found["se"] is None else " ± " + _error(found["se"]))
+    error = statistics["se"]
+    return _number(statistics["mean"]) + ("" if error is None else " ± " + _error(error))
 
 
-def _interval(found: dict[str, Any] | None, name: str = "mean") -> str:
-    if found is None:
+def _interval(statistics: dict[str, Any] | None, name: str = "mean") -> str:
+    if statistics is None:
         return "–"
-    if found["low"] is None:
-        return f"{_number(found[name])} [–]"
-    return f"{_number(found[name])} [{_number(found['low'])}, {_number(found['high'])}]"
+    low, high = statistics["low"], statistics["high"]
+    between = "–" if low is None else f"{_number(low)}, {_number(high)}"
+    return f"{_number(statistics[name])} [{between}]"

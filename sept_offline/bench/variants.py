@@ -1,4 +1,4 @@
-"""What a cell may differ in: axes of the data, settings of the fit, and the names they go by."""
+"""Variants of a cell: settings of the data and of the fit under one name."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class DataSettings:
     probe_steps: int | None = None
     """Random first steps of an episode, where the recipe has fewer."""
     episodes: int | None = None
-    """So many of each instance; all where None."""
+    """Episodes per instance; all where None."""
     instances: int | None = None
-    """So many training instances, spread evenly over the list; all where None."""
+    """Training instances, spread evenly over the list; all where None."""
     propensities: Literal["exact", "estimated"] = "exact"
 
     def __post_init__(self) -> None:
@@ -55,7 +55,7 @@ class Variant:
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Of the fit, nested as in `FitConfig`."""
     test_instances: int | None = None
-    """Only the first so many of the split; all where None."""
+    """Number of test instances, from the start of the split; all where None."""
 
     def but(self, setting: str) -> Variant:
         """This variant with one `key=value` more, which its name tells."""
@@ -71,8 +71,8 @@ class Variant:
             settings = merge(settings, values)
             if key == "probe_steps":
                 data = merge_data(data, {key: value})
-        said = setting.replace(" ", "")
-        name = said if self.name == BASE else f"{self.name},{said}"
+        shown = setting.replace(" ", "")
+        name = shown if self.name == BASE else f"{self.name},{shown}"
         return replace(self, name=name, data=data, settings=settings)
 
 

@@ -17,4 +17,4 @@ def _stages(data: Dataset, config: FitConfig, seed: int) -> Generator[Stage, Non
     return Agent("avg", data.metadata.family or "", spaces_of(data), NoContext(), control)
 
 
-AVG = Method("avg", _stages, "One policy for all instances: the lower bound.")
+AVG = Method("avg", _stages, "One policy for all instances: the lower bound.", title="Avg")

@@ -57,4 +57,7 @@ BNN = Method(
     "A Bayesian model; the policy learns in fictional episodes during the test.",
     judged=False,
     stacks=False,
+    title="BNN",
+    moving_latent=True,
+    sections=("dynamics",),
 )

@@ -73,4 +73,7 @@ DPT = Method(
     "A Bayesian model's latent, inferred as it acts, given to the policy.",
     judged=False,
     stacks=False,
+    title="DPT",
+    moving_latent=True,
+    sections=("dynamics",),
 )

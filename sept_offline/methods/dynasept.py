@@ -142,5 +142,11 @@ def _stages(data: Dataset, config: FitConfig, seed: int) -> Generator[Stage, Non
 
 
 DYNASEPT = Method(
-    "dynasept", _stages, "Infers at every step, probes while in doubt: DynaSEPT.", segments=True
+    "dynasept",
+    _stages,
+    "Infers at every step, probes while in doubt: DynaSEPT.",
+    segments=True,
+    title="DynaSEPT",
+    ablation=True,
+    moving_latent=True,
 )

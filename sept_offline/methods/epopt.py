@@ -113,4 +113,9 @@ def _stages(data: Dataset, config: FitConfig, seed: int) -> Generator[Stage, Non
     return Agent("epopt", data.metadata.family or "", spaces_of(data), NoContext(), control)
 
 
-EPOPT = Method("epopt", _stages, "One policy, in the end trained on the worst episodes only.")
+EPOPT = Method(
+    "epopt",
+    _stages,
+    "One policy, in the end trained on the worst episodes only.",
+    title="EPOpt-adv",
+)

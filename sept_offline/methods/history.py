@@ -39,5 +39,9 @@ def _stages(data: Dataset, config: FitConfig, seed: int) -> Generator[Stage, Non
 
 
 HISTORY = Method(
-    "history", _stages, "One policy on the last observations and actions.", stacks=False
+    "history",
+    _stages,
+    "One policy on the last observations and actions.",
+    stacks=False,
+    title="History",
 )

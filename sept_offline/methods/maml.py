@@ -102,4 +102,5 @@ MAML = Method(
     segments=True,
     judged=False,
     double_dqn=True,
+    title="MAML",
 )

@@ -37,3 +37,13 @@ class Method:
     """Whether `probe.use` may leave out its probe."""
     double_dqn: bool = False
     """Whether its control is always DoubleDQN, whatever `control.algorithm` might be chosen."""
+    title: str = ""
+    """Its name in figures and tables, as the paper writes it; `name` where empty."""
+    ablation: bool = False
+    """Whether it is SEPT with one part changed; other methods are baselines."""
+    probe_reward: bool = False
+    """Whether training reports the reward of a probe."""
+    moving_latent: bool = False
+    """Whether its latent changes until the end of an episode."""
+    sections: tuple[str, ...] = ()
+    """Sections of `FitConfig`, beside its own, that not every method reads."""

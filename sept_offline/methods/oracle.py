@@ -50,4 +50,5 @@ ORACLE = Method(
     "One policy that is told the hidden parameters: the upper bound.",
     privileged=True,
     judged=False,
+    title="Oracle",
 )

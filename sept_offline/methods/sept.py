@@ -430,4 +430,6 @@ SEPT = Method(
     "Probe, infer a latent, control: Single Episode Policy Transfer.",
     segments=True,
     probe_optional=True,
+    title="SEPT",
+    probe_reward=True,
 )

@@ -205,4 +205,6 @@ SEPT_NP = Method(
     _stages,
     "SEPT without a probe: z from what control does at first.",
     segments=True,
+    title="SEPT-NP",
+    ablation=True,
 )

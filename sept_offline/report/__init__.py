@@ -1,5 +1,5 @@
-"""One self-contained page: what was logged, what was learned, and how the one episode went."""
+"""The report: one HTML page about what was logged, what was learned, and the test episodes."""
 
-from sept_offline.report.building import write_report
+from sept_offline.report.report import write_report
 
 __all__ = ["write_report"]

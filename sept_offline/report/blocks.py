@@ -1,7 +1,7 @@
-"""What a page is made of: sections of blocks, all plain text and numbers until the page is drawn.
+"""The parts of a page: an answer and sections of blocks, all plain text and numbers.
 
-Nothing here holds HTML. Names that come from a user's data travel as they are and are escaped in
-one place each: text by the template, chart labels by `charts.label`.
+Nothing here holds HTML. Names from a user's data are escaped in two places only: text by the
+template, chart labels by `charts.label`.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ class Note:
 
 @dataclass(frozen=True)
 class Facts:
-    """Names and values side by side, for what fits at a glance."""
+    """Names and values side by side."""
 
     items: Sequence[tuple[str, str]]
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of ready text; columns but the first are numbers unless `words` says otherwise."""
+    """Rows of text; all columns but the first hold numbers, unless `words` is set."""
 
     title: str
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
     note: str = ""
     folded: bool = False
-    """Whether it starts closed, as long ones do."""
+    """Whether it starts closed, as long tables do."""
     words: bool = False
 
 
@@ -51,7 +51,7 @@ class Chart:
 
 @dataclass(frozen=True)
 class Code:
-    """Commands, one a line."""
+    """Commands, one per line."""
 
     title: str
     lines: Sequence[str]
@@ -87,11 +87,31 @@ class Section:
 
 
 @dataclass(frozen=True)
+class Tile:
+    """A figure of the answer: what it is, and its value for each of `values` (name, value)."""
+
+    label: str
+    values: Sequence[tuple[str, str]]
+    note: str = ""
+    kind: str = ""
+    """"note", "warning" or "good"; empty for a plain figure."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One sentence and four figures, which stand before everything else."""
+
+    sentence: str
+    tiles: Sequence[Tile]
+
+
+@dataclass(frozen=True)
 class Page:
-    """All of it."""
+    """The whole page."""
 
     title: str
     subtitle: str
+    answer: Answer
     sections: Sequence[Section]
     methods: Sequence[tuple[str, str, str]]
-    """(method, its name, its colour) that the page's switches show and hide; few or none."""
+    """(method, title, colour) of each switch; empty where there is nothing to switch."""

@@ -1,97 +1,102 @@
-"""The one episode: reward against step, percent solved, a table of instances, and the viewer."""
+"""The section on test episodes: reward and percent solved by step, instances, and the viewer."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import stats
 
-from sept_offline.bench.figures.look import look
+from sept_offline.bench.cell import episode_rows
+from sept_offline.bench.figures.curves import cumulative_reward, percent_solved, step_paths
+from sept_offline.bench.figures.figure import Array, Line
+from sept_offline.bench.figures.rows import Row
+from sept_offline.bench.figures.styles import style_of
 from sept_offline.evaluation import Results
 from sept_offline.evaluation.results import EpisodeResult
 from sept_offline.report.blocks import Block, Chart, Note, Player, Section, Table
-from sept_offline.report.charts import Line, bars_chart, colour_of, dash_of, lines_chart
-from sept_offline.report.judged import judged
+from sept_offline.report.charts import bars_plot, lines_plot
 from sept_offline.report.scenes import playable
-from sept_offline.report.sources import Evaluated, Run, evaluated
-from sept_offline.report.text import count, figure, percent, with_error
+from sept_offline.report.sources import Evaluated, Run, comparable, evaluated
+from sept_offline.report.text import count, number, percent, with_error
+from sept_offline.report.verdicts import ope_estimates
 
 LEVEL = 0.95
 OPEN = 12
+"""Rows up to which a table starts open."""
+BARS = 40
+"""Most bars of a histogram."""
 SHADES = ("#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#882255", "#999933", "#44AA99")
-"""Of runs that share a method with one before them."""
-Array = NDArray[np.float64]
+"""Colours of runs that share a method with an earlier run."""
+STEP = "step of the test episode"
 
 
 def episodes(runs: Sequence[Run]) -> Section:
-    """Runs that were evaluated alike together in each chart, one table a run."""
+    """Comparable runs share their charts; each run has its own table."""
     blocks: list[Block] = []
-    there = evaluated(runs)
+    tested = evaluated(runs)
     for run in runs:
         if run.results is None:
             blocks.append(Note(f"{run.name}: {run.missing['results']}"))
     for run in runs:
-        blocks += judged(run)
-    blocks += _player([one.run for one in there])
-    alike = evaluated_alike(runs)
-    for (family, split, limit), own in alike.items():
-        where = f"{family}, {split}" if len(alike) > 1 else family
-        if len({key[:2] for key in alike}) < len(alike):
+        blocks += ope_estimates(run)
+    blocks += _player([run for run, _ in tested])
+    groups = comparable(runs)
+    for (family, split, limit), group in groups.items():
+        where = f"{family}, {split}" if len(groups) > 1 else family
+        if len({key[:2] for key in groups}) < len(groups):
             where += f", at most {limit} steps"
-        blocks += _charts(own, runs, f" ({where})", f"{family}-{split}-{limit}", limit)
-    for one in there:
-        blocks.append(_table(one, alone=len(there) == 1))
+        blocks += _charts(group, runs, f" ({where})", f"{family}-{split}-{limit}", limit)
+    for run, results in tested:
+        blocks.append(_table(run.name, results, alone=len(tested) == 1))
     return Section(
         "episodes",
         "The one episode",
-        "Each agent in the test instances: every episode begins from the same trained agent, there "
-        "is no second attempt, and no reward is shown to an agent that does not declare that it "
-        "needs it. An episode that ended during the probe counts as it ended.",
+        "Each agent in the test instances. Every episode starts from the same trained agent, "
+        "without a second attempt, and an agent sees rewards only if it declares that it needs "
+        "them. An episode that ended during the probe is counted too.",
         blocks,
     )
 
 
-def evaluated_alike(runs: Sequence[Run]) -> dict[tuple[str, str, int], list[Evaluated]]:
-    """Runs that can be compared: of one family and split, with the same limit of steps."""
-    groups: dict[tuple[str, str, int], list[Evaluated]] = {}
-    for one in evaluated(runs):
-        key = (one.results.family, one.results.instances, one.results.limit)
-        groups.setdefault(key, []).append(one)
-    return groups
+def run_colour(run: Run, runs: Sequence[Run]) -> str:
+    """The colour of the method for its first run on the page, a free one for later runs."""
+    repeated = [other.path for other in runs if _earlier(other, runs)]
+    if run.path not in repeated:
+        return style_of(run.method).colour
+    taken = {style_of(other.method).colour for other in runs}
+    free = [shade for shade in SHADES if shade not in taken] or list(SHADES)
+    return free[repeated.index(run.path) % len(free)]
+
+
+def _earlier(run: Run, runs: Sequence[Run]) -> bool:
+    """Whether another run of its method comes before it."""
+    return next(other.path for other in runs if other.method == run.method) != run.path
 
 
 def _charts(
-    own: Sequence[Evaluated], runs: Sequence[Run], where: str, name: str, limit: int
+    group: Sequence[Evaluated], runs: Sequence[Run], where: str, name: str, limit: int
 ) -> list[Block]:
     band = "Bands are 95 % intervals of the mean over instances, where there are several."
+    rewards = [_line(entry, runs, limit, cumulative_reward) for entry in group]
     blocks: list[Block] = [
         Chart(
             f"reward-{name}",
             f"Cumulative reward{where}",
-            f"After each step of the test episode; one that has ended keeps its last value. {band}",
-            lines_chart(
-                [_line(one, runs, limit, _cumulative) for one in own],
-                "step of the test episode",
-                "cumulative reward",
-            ),
+            f"After each step of the test episode; an ended episode keeps its last value. {band}",
+            lines_plot(rewards, STEP, "cumulative reward"),
         )
     ]
-    solving = [one for one in own if any(e.solved is not None for e in one.results.episodes)]
+    solving = [entry for entry in group if entry.results.summary()["solved"] is not None]
     if solving:
-        lines = [_line(one, runs, limit, _solved, (0.0, 100.0)) for one in solving]
+        solved = [_line(entry, runs, limit, percent_solved, (0.0, 100.0)) for entry in solving]
         blocks.append(
             Chart(
                 f"solved-{name}",
                 f"Solved{where}",
                 f"Percent of test episodes solved by each step. {band}",
-                lines_chart(
-                    lines,
-                    "step of the test episode",
-                    "solved, %",
-                    more={"yaxis": {"range": [-3, 103]}},
-                ),
+                lines_plot(solved, STEP, "solved, %", limits=(-3.0, 103.0)),
             )
         )
         blocks.append(_steps(solving, runs, where, name, limit))
@@ -99,16 +104,16 @@ def _charts(
 
 
 def _line(
-    one: Evaluated,
+    entry: Evaluated,
     runs: Sequence[Run],
     limit: int,
-    value: Callable[[EpisodeResult, int], Array],
+    value: Callable[[Row, int], Array],
     between: tuple[float, float] = (-np.inf, np.inf),
 ) -> Line:
-    groups: dict[str, list[Array]] = {}
-    for episode in one.results.episodes:
-        groups.setdefault(episode.instance, []).append(value(episode, limit))
-    paths = np.array([np.mean(own, axis=0) for own in groups.values()])
+    """The mean over instances and its t interval."""
+    run, results = entry
+    rows: list[dict[str, Any]] = [{"seed": 0} | row for row in episode_rows(results)]
+    (paths,) = step_paths(rows, limit, value)
     mean = paths.mean(axis=0)
     low = high = None
     if len(paths) > 1:
@@ -116,96 +121,64 @@ def _line(
         half = reach * paths.std(axis=0, ddof=1) / np.sqrt(len(paths))
         low, high = np.clip(mean - half, *between), np.clip(mean + half, *between)
     return Line(
-        one.run.name,
-        np.arange(limit + 1),
+        run.name,
+        np.arange(limit + 1, dtype=np.float64),
         mean,
         low,
         high,
-        colour=run_colour(one.run, runs),
-        dash=dash_of(look(one.run.method)),
-        method=one.run.name,
+        colour=run_colour(run, runs),
+        dash=style_of(run.method).dash,
+        method=run.name,
     )
-
-
-def run_colour(run: Run, runs: Sequence[Run]) -> str:
-    """The method's own colour for the first run of it on the page, one that is free for others."""
-    alike = [other.path for other in runs if other.method == run.method]
-    if alike[0] == run.path:
-        return colour_of(run.method)
-    taken = {colour_of(other.method) for other in runs}
-    free = [shade for shade in SHADES if shade not in taken] or list(SHADES)
-    others = [one.path for one in runs if _earlier(one, runs)]
-    return free[others.index(run.path) % len(free)]
-
-
-def _earlier(run: Run, runs: Sequence[Run]) -> bool:
-    """Whether another run of its method comes before it."""
-    return next(one.path for one in runs if one.method == run.method) != run.path
-
-
-def _cumulative(episode: EpisodeResult, limit: int) -> Array:
-    sums = np.concatenate([[0.0], episode.cumulative])[: limit + 1]
-    return np.pad(sums, (0, limit + 1 - len(sums)), mode="edge")
-
-
-def _solved(episode: EpisodeResult, limit: int) -> Array:
-    found = np.zeros(limit + 1)
-    if episode.solved and episode.steps_to_solve is not None:
-        found[episode.steps_to_solve :] = 100.0
-    return found
 
 
 def _steps(
     solving: Sequence[Evaluated], runs: Sequence[Run], where: str, name: str, limit: int
 ) -> Chart:
-    """How often an episode took so many steps."""
-    everyone = {
-        one.run.name: [
-            e.steps_to_solve for e in one.results.episodes if e.steps_to_solve is not None
-        ]
-        for one in solving
+    """How many steps the episodes took."""
+    steps = {
+        run.name: [e.steps_to_solve for e in results.episodes if e.steps_to_solve is not None]
+        for run, results in solving
     }
-    least = min(min(steps) for steps in everyone.values())
-    width = max(1, -(-(limit - least + 1) // 40))
+    least = min(min(taken) for taken in steps.values())
+    width = max(1, -(-(limit - least + 1) // BARS))
     edges = np.arange(least, limit + width + 1, width)
     names = [str(edge) if width == 1 else f"{edge}–{edge + width - 1}" for edge in edges[:-1]]
     shares = {
-        run: (np.histogram(steps, edges)[0] / len(steps)).tolist()
-        for run, steps in everyone.items()
+        run: (np.histogram(taken, edges)[0] / len(taken)).tolist() for run, taken in steps.items()
     }
-    colours = [run_colour(one.run, runs) for one in solving]
+    colours = [run_colour(run, runs) for run, _ in solving]
     return Chart(
         f"steps-{name}",
         f"Steps to solve{where}",
-        f"Share of test episodes that took so many steps, the probe's included; {limit} where one "
-        "was never solved.",
-        bars_chart(names, shares, "steps", "share", colours, methods=list(shares)),
+        f"Share of test episodes by number of steps, probe included; {limit} where an episode was "
+        "not solved.",
+        bars_plot(names, shares, "steps", "share", colours, methods=list(shares)),
     )
 
 
-def _table(one: Evaluated, alone: bool) -> Table:
-    results = one.results
-    groups: dict[str, list[EpisodeResult]] = {}
+def _table(name: str, results: Results, alone: bool) -> Table:
+    instances: dict[str, list[EpisodeResult]] = {}
     for episode in results.episodes:
-        groups.setdefault(episode.instance, []).append(episode)
+        instances.setdefault(episode.instance, []).append(episode)
     rows = [
         (
             instance,
-            count(len(own)),
-            figure(_mean([e.total for e in own])),
-            figure(_mean([e.steps_to_solve for e in own])),
-            percent(_mean([e.solved for e in own])),
-            figure(_mean([e.normalised for e in own])),
-            figure(_mean([e.uncertainty for e in own])),
-            figure(_mean([e.novelty for e in own])),
-            count(sum(e.flagged for e in own)),
+            count(len(played)),
+            number(_mean([e.total for e in played])),
+            number(_mean([e.steps_to_solve for e in played])),
+            percent(_mean([e.solved for e in played])),
+            number(_mean([e.normalised for e in played])),
+            number(_mean([e.uncertainty for e in played])),
+            number(_mean([e.novelty for e in played])),
+            count(sum(e.flagged for e in played)),
         )
-        for instance, own in groups.items()
+        for instance, played in instances.items()
     ]
     columns = ["instance", "episodes", "return", "steps", "solved", "share"]
     columns += ["uncertainty", "novelty", "flagged"]
     return Table(
-        f"Test instances{'' if alone else f': {one.run.name}'}",
+        f"Test instances{'' if alone else f': {name}'}",
         columns,
         rows,
         note=_summary(results),
@@ -221,35 +194,35 @@ def _summary(results: Results) -> str:
     for key, name in (
         ("steps_to_solve", "steps to solve"),
         ("return", "return"),
-        ("normalised", "share of the achievable"),
+        ("normalised", "share of the achievable return"),
     ):
         if summary[key] is not None:
-            parts.append(f"{name} {with_error(summary[key]['mean'], summary[key]['se'])}")
-    parts.append(f"{summary['act_microseconds']:.0f} µs an action")
+            parts.append(f"{name} {with_error(summary[key])}")
+    parts.append(f"{summary['act_microseconds']:.0f} µs per action")
     text = "; ".join(parts) + "."
     if any(episode.novelty is not None for episode in results.episodes):
-        text += " Novelty: below 0.01 an instance is flagged as unlike any that was logged."
+        text += " An instance with a novelty below 0.01 is flagged: it differs from those logged."
     return text
 
 
 def _player(runs: Sequence[Run]) -> list[Block]:
-    shown, left = playable(runs)
+    shown, left_out = playable(runs)
     if not shown:
-        ready = [run for run in runs if run.agent is not None]
-        if left:
+        if left_out:
             return [Note("The episodes are too long to be played here.")]
-        line = "The results hold no observations: evaluate again to see the episodes."
-        return [Note(line)] if ready else []
-    more = f" {count(left)} others are left out for the page's size." if left else ""
+        line = "The results hold no observations; evaluate again to play the episodes."
+        return [Note(line)] if any(run.agent is not None for run in runs) else []
+    more = f" {count(left_out)} other episodes are left out to limit the page's size."
     return [
         Player(
             "Watch an episode",
-            "Orange steps were chosen by the probe, blue ones by control." + more,
+            "Orange: steps chosen by the probe. Blue: steps chosen by control."
+            + (more if left_out else ""),
             shown,
         )
     ]
 
 
 def _mean(values: Sequence[float | bool | None]) -> float | None:
-    there = [float(value) for value in values if value is not None]
-    return sum(there) / len(there) if there else None
+    known = [float(value) for value in values if value is not None]
+    return sum(known) / len(known) if known else None

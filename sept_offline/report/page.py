@@ -1,4 +1,4 @@
-"""The page as one HTML file that asks for nothing: no network, no file beside it."""
+"""The page as one self-contained HTML file: it needs no network and no other file."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from sept_offline.report.blocks import Block, Chart, Note, Page, Player
 
 INSTALL = 'A report needs Plotly and Jinja: pip install "sept-offline[report]".'
 LIMIT = 5_000_000
-"""Bytes that a page may have: more is slow to open and refused by mail."""
+"""Most bytes of a page: a larger one is slow to open and too large for mail."""
 
 
 def check_installed() -> None:
-    """Refuse where the extra is missing."""
+    """Raise if the extra is not installed."""
     if find_spec("plotly") is None or find_spec("jinja2") is None:
         raise ConfigError(INSTALL)
 
 
 def render(page: Page) -> str:
-    """The same page gives the same text."""
+    """The HTML; the same page gives the same text."""
     check_installed()
     from jinja2 import Environment, StrictUndefined
 
@@ -48,7 +48,7 @@ def render(page: Page) -> str:
 
 
 def write(page: Page, out: Path) -> int:
-    """Write the whole file or nothing; its size in bytes. A large one goes without its viewer."""
+    """Write the file atomically; returns its size in bytes. Too large, it loses its viewer."""
     text = render(page)
     if len(text.encode()) > LIMIT and _players(page):
         text = render(_without_players(page))
@@ -65,8 +65,8 @@ def write(page: Page, out: Path) -> int:
 def _without_players(page: Page) -> Page:
     line = Note("The episodes would make the page too large: report fewer runs to play them.")
     sections = [
-        replace(part, blocks=[line if isinstance(one, Player) else one for one in part.blocks])
-        for part in page.sections
+        replace(s, blocks=[line if isinstance(block, Player) else block for block in s.blocks])
+        for s in page.sections
     ]
     return replace(page, sections=sections)
 
@@ -88,7 +88,7 @@ def _is(block: Block, kind: str) -> bool:
 
 
 def _embedded(value: Any) -> str:
-    """JSON that no text in it can end: every `<` is written as its number."""
+    """JSON that cannot close its script element: every `<` is escaped."""
     text = json.dumps(value, allow_nan=False, separators=(",", ":"), ensure_ascii=False)
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
@@ -97,9 +97,9 @@ def _embedded(value: Any) -> str:
 
 @functools.cache
 def _plotly() -> str:
-    """Plotly's script, as it ships in its package, at a third of its size; the browser unpacks it.
+    """Plotly's script from its package, compressed to a third; the browser unpacks it.
 
-    No time stamp, so that bytes repeat.
+    It has no time stamp, so that the bytes repeat.
     """
     content = (files("plotly") / "package_data" / "plotly.min.js").read_bytes()
     return base64.b64encode(gzip.compress(content, 9, mtime=0)).decode()

@@ -1,4 +1,4 @@
-"""The latent plane of a run: logged segments with their posterior spread, and the test episodes."""
+"""The latent plane of a run: logged segments with their posterior spread, and test episodes."""
 
 from __future__ import annotations
 
@@ -9,16 +9,28 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sept_offline.bench.figures.look import INSTANCES
+from sept_offline.bench.figures.figure import Array, Dots
 from sept_offline.bench.figures.plane import directions
+from sept_offline.bench.figures.styles import INSTANCES
 from sept_offline.report.blocks import Chart
-from sept_offline.report.charts import BLACK, GRID, INK, SURFACE, Figure, label, layout, numbers
+from sept_offline.report.charts import (
+    GRID,
+    INK,
+    SURFACE,
+    Plot,
+    Trace,
+    dots_trace,
+    ink,
+    label,
+    layout,
+    numbers,
+)
 from sept_offline.report.sources import Run
 from sept_offline.report.text import count, shortened
 
 SEGMENTS = 400
-"""Encoded segments in all, evenly many of each instance."""
-Array = NDArray[np.float64]
+"""Most encoded segments, the same number of each instance."""
+HOVER = "%{text}<br>%{x:.3g}, %{y:.3g}<extra></extra>"
 
 
 @dataclass(frozen=True)
@@ -31,9 +43,9 @@ class Cloud:
     instance: NDArray[np.int64]
     names: Sequence[str]
     hidden: dict[str, Array]
-    """Parameter → `[N]`; empty where it is not known."""
+    """Hidden parameter → `[N]`; empty where they are not known."""
     tested: Array
-    """`[M, 2]` of the test episodes."""
+    """Places `[M, 2]` of the test episodes."""
     tested_names: Sequence[str]
 
 
@@ -44,13 +56,13 @@ def plane_chart(run: Run, name: str) -> Chart | None:
         return None
     how = ", in its two widest directions" if cloud.axes[0] == "first PC" else ""
     tests = "; diamonds are the test episodes" if len(cloud.tested) else ""
-    choice = " The menu colours them by a hidden parameter instead." if cloud.hidden else ""
+    choice = " The menu colours them by a hidden parameter." if cloud.hidden else ""
     return Chart(
         name,
         "The latent plane",
-        f"Where {count(len(cloud.place))} logged initial segments lie in latent space{how}, with "
-        f"one standard deviation of the posterior{tests}.{choice}",
-        _figure(cloud),
+        f"Latents of {count(len(cloud.place))} logged initial segments{how}, with one standard "
+        f"deviation of the posterior{tests}.{choice}",
+        _plot(cloud),
     )
 
 
@@ -74,7 +86,7 @@ def _cloud(run: Run) -> Cloud | None:
     if run.data.hidden is not None:
         table = run.data.hidden.values[segments.instance[rows]]
         for column, name in enumerate(run.data.hidden.names):
-            # NaN is known of nobody, and what does not vary colours nothing.
+            # An unknown parameter is NaN; a constant one cannot colour anything.
             if np.isfinite(table[:, column]).all() and len(np.unique(table[:, column])) > 1:
                 hidden[name] = np.asarray(table[:, column], dtype=np.float64)
     return Cloud(
@@ -92,10 +104,10 @@ def _cloud(run: Run) -> Cloud | None:
 def _evenly(instance: NDArray[np.int64], each: int) -> NDArray[np.int64]:
     kept = []
     for code in np.unique(instance):
-        own = np.flatnonzero(instance == code)
-        kept.append(own[np.linspace(0, len(own) - 1, min(each, len(own))).astype(np.int64)])
-    found = np.concatenate(kept)
-    return found[:: -(-len(found) // SEGMENTS)]  # of thousands of instances, not even one each
+        rows = np.flatnonzero(instance == code)
+        kept.append(rows[np.linspace(0, len(rows) - 1, min(each, len(rows))).astype(np.int64)])
+    chosen = np.concatenate(kept)
+    return chosen[:: -(-len(chosen) // SEGMENTS)]  # thousands of instances: not even one each
 
 
 def _projected(
@@ -106,7 +118,7 @@ def _projected(
     if dim == 2:
         return ("z₁", "z₂"), mean, np.sqrt(variance), tested
     if dim == 1:
-        flat = [np.column_stack([one[:, 0], np.zeros(len(one))]) for one in (mean, tested)]
+        flat = [np.column_stack([z[:, 0], np.zeros(len(z))]) for z in (mean, tested)]
         spread = np.column_stack([np.sqrt(variance[:, 0]), np.zeros(len(mean))])
         return ("z", ""), flat[0], spread, flat[1]
     centre, two = mean.mean(axis=0), directions(mean).T
@@ -114,13 +126,13 @@ def _projected(
     return ("first PC", "second PC"), (mean - centre) @ two, spread, (tested - centre) @ two
 
 
-def _figure(cloud: Cloud) -> Figure:
+def _plot(cloud: Cloud) -> Plot:
     groups = [_by_instance(cloud)]
     groups += [[_by_value(cloud, name, values)] for name, values in cloud.hidden.items()]
     data = [trace for group in groups for trace in group]
     for trace in data[len(groups[0]) :]:
         trace["visible"] = False
-    extra: list[dict[str, Any]] = [_tests(cloud)] if len(cloud.tested) else []
+    extra: list[Trace] = [_tests(cloud)] if len(cloud.tested) else []
     menu = _menu(cloud, [len(group) for group in groups], len(extra)) if cloud.hidden else []
     more = {
         "updatemenus": menu,
@@ -132,68 +144,54 @@ def _figure(cloud: Cloud) -> Figure:
     return {"data": data + extra, "layout": layout(*cloud.axes, height=460, more=more)}
 
 
-def _by_instance(cloud: Cloud) -> list[dict[str, Any]]:
-    """A trace an instance while colours suffice, else one in which colour runs along them."""
+def _by_instance(cloud: Cloud) -> list[Trace]:
+    """A trace per instance while the colours last, else one on a colour scale."""
     codes = np.unique(cloud.instance)
     if len(codes) > len(INSTANCES):
         return [_by_value(cloud, "instance", cloud.instance.astype(np.float64))]
     traces = []
     for code, colour in zip(codes, INSTANCES, strict=False):
-        own = cloud.instance == code
-        ink = INK if colour == BLACK else colour
-        traces.append(_points(cloud, own, shortened(cloud.names[code]), {"color": ink}, ink))
+        name = shortened(cloud.names[code])
+        traces.append(_points(cloud, cloud.instance == code, name, ink(colour), colour=colour))
     return traces
 
 
-def _by_value(cloud: Cloud, name: str, values: Array) -> dict[str, Any]:
-    bar = {"title": {"text": label(name)}, "thickness": 12, "outlinewidth": 0}
-    marker = {"color": numbers(values), "colorscale": "Viridis", "showscale": True, "colorbar": bar}
+def _by_value(cloud: Cloud, name: str, values: Array) -> Trace:
     everything = np.ones(len(cloud.place), dtype=np.bool_)
-    return _points(cloud, everything, name, marker, GRID) | {"showlegend": False}
+    trace = _points(cloud, everything, name, GRID, values=values)
+    bar = {"title": {"text": label(name)}, "thickness": 12, "outlinewidth": 0}
+    trace["marker"] |= {"showscale": True, "colorbar": bar}
+    return trace | {"showlegend": False}
 
 
-def _points(
-    cloud: Cloud, own: NDArray[np.bool_], name: str, marker: dict[str, Any], line: str
-) -> dict[str, Any]:
+def _points(cloud: Cloud, rows: NDArray[np.bool_], name: str, bars: str, **colouring: Any) -> Trace:
+    """Logged segments and, in the colour `bars`, one standard deviation of each."""
+    notes = [cloud.names[code] for code in cloud.instance[rows]]
+    x, y = cloud.place[rows].T
     spread = {
         axis: {
             "type": "data",
-            "array": numbers(cloud.spread[own, column]),
-            "color": line,
+            "array": numbers(cloud.spread[rows, column]),
+            "color": bars,
             "thickness": 0.6,
             "width": 0,
         }
         for column, axis in enumerate(("error_x", "error_y"))
     }
-    return {
-        "type": "scatter",
-        "mode": "markers",
-        "name": label(name),
-        "x": numbers(cloud.place[own, 0]),
-        "y": numbers(cloud.place[own, 1]),
-        "text": [label(shortened(cloud.names[code])) for code in cloud.instance[own]],
-        "hovertemplate": "%{text}<br>%{x:.3g}, %{y:.3g}<extra></extra>",
-        "marker": {"size": 5, "opacity": 0.8, **marker},
-        **spread,
-    }
+    return dots_trace(Dots(name, x, y, notes, **colouring)) | {"hovertemplate": HOVER} | spread
 
 
-def _tests(cloud: Cloud) -> dict[str, Any]:
-    return {
-        "type": "scatter",
-        "mode": "markers",
-        "name": "test episodes",
-        "x": numbers(cloud.tested[:, 0]),
-        "y": numbers(cloud.tested[:, 1]),
-        "text": [label(name) for name in cloud.tested_names],
-        "hovertemplate": "%{text}<br>%{x:.3g}, %{y:.3g}<extra></extra>",
-        "marker": {
-            "symbol": "diamond-open",
-            "size": 9,
-            "color": INK,
-            "line": {"width": 1.2, "color": INK},
-        },
+def _tests(cloud: Cloud) -> Trace:
+    x, y = cloud.tested.T
+    trace = dots_trace(Dots("test episodes", x, y, ()))
+    marker = {
+        "symbol": "diamond-open",
+        "size": 9,
+        "color": INK,
+        "line": {"width": 1.2, "color": INK},
     }
+    names = [label(name) for name in cloud.tested_names]
+    return trace | {"text": names, "hovertemplate": HOVER, "marker": marker}
 
 
 def _menu(cloud: Cloud, sizes: list[int], extra: int) -> list[dict[str, Any]]:

@@ -1,7 +1,7 @@
-"""Test episodes as the viewer plays them, and the worlds that it can draw.
+"""Test episodes as the viewer plays them, and the scenes that it can draw.
 
-A family's `scene(hidden)` describes the world of an instance in one of these kinds; a family that
-has none is drawn as its columns over time.
+A family's `scene(hidden)` describes an instance as one of these kinds; a family without one is
+drawn as its columns over time.
 
     {"kind": "plane", "x": 0, "y": 1, "box": (x0, x1, y0, y1), "goal": (x0, x1, y0, y1),
      "walls": [{"line": (x, y, x, y), "from": step, "to": step}]}    columns 0 and 1 are a point
@@ -25,19 +25,20 @@ import numpy as np
 from sept_offline.agent import Agent
 from sept_offline.evaluation.results import EpisodeResult
 from sept_offline.family import Family
+from sept_offline.methods import METHODS
 from sept_offline.report.charts import numbers
 from sept_offline.report.sources import Run
 
 VALUES = 200_000
-"""Numbers that the episodes of a page may hold in all; of more, some are left out evenly."""
+"""Most numbers in all episodes of a page; of more episodes, an even selection is shown."""
 LARGEST = 40_000
-"""Numbers of one episode: a longer one is left out, for nobody would watch it step by step."""
+"""Most numbers in one episode; a longer one is left out."""
 COLUMNS: dict[str, Any] = {"kind": "columns"}
 Row = tuple[float, float, float, float]
 
 
 def playable(runs: Sequence[Run]) -> tuple[list[dict[str, Any]], int]:
-    """Episodes of all runs for the viewer, and how many were left out for want of room."""
+    """Episodes of all runs for the viewer, and how many were left out for lack of space."""
     known = [
         (run, run.agent, episode)
         for run in runs
@@ -45,8 +46,8 @@ def playable(runs: Sequence[Run]) -> tuple[list[dict[str, Any]], int]:
         for episode in run.results.episodes
         if episode.observations is not None
     ]
-    small = [one for one in known if _size(one[-1]) <= LARGEST]
-    share = min(1.0, VALUES / max(sum(_size(one[-1]) for one in small), 1))
+    small = [entry for entry in known if _size(entry[-1]) <= LARGEST]
+    share = min(1.0, VALUES / max(sum(_size(entry[-1]) for entry in small), 1))
     places = np.floor(np.arange(int(len(small) * share)) / share).astype(np.int64)
     shown = [episode_data(*small[place]) for place in places]
     return shown, len(known) - len(shown)
@@ -54,8 +55,7 @@ def playable(runs: Sequence[Run]) -> tuple[list[dict[str, Any]], int]:
 
 def _size(episode: EpisodeResult) -> int:
     """Numbers that it takes, with its actions, rewards, and some for its names."""
-    seen = episode.observations or ()
-    return sum(len(one) + 2 for one in seen) + 40
+    return sum(len(observation) + 2 for observation in episode.observations or ()) + 40
 
 
 def episode_data(run: Run, agent: Agent, episode: EpisodeResult) -> dict[str, Any]:
@@ -79,7 +79,7 @@ def episode_data(run: Run, agent: Agent, episode: EpisodeResult) -> dict[str, An
         "rewards": numbers(episode.rewards),
         "probe": probed,
         "known": max(probed, getattr(encoder, "steps", episode.steps)),
-        "moves": run.method in MOVING,
+        "moves": run.method in METHODS and METHODS[run.method].moving_latent,
         "latent": None if episode.latent is None else numbers(episode.latent),
         "novelty": None if episode.novelty is None else numbers([episode.novelty])[0],
         "flagged": episode.flagged,
@@ -88,16 +88,12 @@ def episode_data(run: Run, agent: Agent, episode: EpisodeResult) -> dict[str, An
     }
 
 
-MOVING = ("dynasept", "dpt", "bnn")
-"""Methods whose latent goes on changing: what the results hold is the last one."""
-
-
 def scene_of(run: Run, instance: str, dim: int) -> dict[str, Any]:
-    """The world of an instance, or plain columns where it is not known or not sound."""
+    """The scene of an instance; plain columns where it is not known or not valid."""
     family = run.family
     if family is None or family.scene is None or run.results is None:
         return COLUMNS
-    # The splits and the description are the user's: the page is drawn all the same.
+    # The user wrote the splits and the scene: whatever they raise, the page is still drawn.
     try:
         hiddens = dict(zip(*_split(family, run.results.instances), strict=True))
         return plain_scene(family.scene(hiddens[instance]), dim)
@@ -110,25 +106,25 @@ def _split(family: Family, split: str) -> tuple[list[str], list[dict[str, float]
 
 
 def plain_scene(scene: Mapping[str, Any], dim: int) -> dict[str, Any]:
-    """The same in plain JSON values; a ValueError, KeyError or TypeError if it cannot be drawn."""
+    """The scene in plain JSON values; ValueError, KeyError or TypeError if it cannot be drawn."""
     kind = scene["kind"]
     if kind == "plane":
-        found: dict[str, Any] = {"kind": kind, "box": _box(scene["box"])}
-        found |= {name: _column(scene[name], dim) for name in ("x", "y")}
+        plane: dict[str, Any] = {"kind": kind, "box": _box(scene["box"])}
+        plane |= {name: _column(scene[name], dim) for name in ("x", "y")}
         if scene.get("goal") is not None:
-            found["goal"] = _box(scene["goal"])
-        found["walls"] = [_wall(wall) for wall in scene.get("walls", ())]
-        return found
+            plane["goal"] = _box(scene["goal"])
+        plane["walls"] = [_wall(wall) for wall in scene.get("walls", ())]
+        return plane
     if kind == "links":
         lengths = [_number(value) for value in scene["lengths"]]
         angles = [_column(value, dim) for value in scene["angles"]]
         if len(lengths) != len(angles) or not sum(abs(length) for length in lengths):
             raise ValueError("each link has a length and an angle")
-        found = {"kind": kind, "lengths": lengths, "angles": angles}
-        return found | ({"goal": _number(scene["goal"])} if "goal" in scene else {})
+        links: dict[str, Any] = {"kind": kind, "lengths": lengths, "angles": angles}
+        return links | ({"goal": _number(scene["goal"])} if "goal" in scene else {})
     if kind == "doses":
         drugs = [str(name) for name in scene["drugs"]]
-        given = [[bool(one) for one in row] for row in scene["given"]]
+        given = [[bool(dose) for dose in row] for row in scene["given"]]
         if any(len(row) != len(drugs) for row in given):
             raise ValueError("each action gives or withholds each drug")
         return {"kind": kind, "drugs": drugs, "given": given}
@@ -136,11 +132,11 @@ def plain_scene(scene: Mapping[str, Any], dim: int) -> dict[str, Any]:
 
 
 def _wall(wall: Mapping[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {"line": _four(wall["line"])}
+    plain: dict[str, Any] = {"line": _four(wall["line"])}
     for name in ("from", "to"):
         if wall.get(name) is not None:
-            found[name] = operator.index(wall[name])
-    return found
+            plain[name] = operator.index(wall[name])
+    return plain
 
 
 def _box(values: Sequence[Any]) -> Row:
@@ -163,7 +159,7 @@ def _column(value: Any, dim: int) -> int:
 
 
 def _number(value: Any) -> float:
-    found = float(value)
-    if not math.isfinite(found):
+    plain = float(value)
+    if not math.isfinite(plain):
         raise ValueError("numbers must be finite")
-    return found
+    return plain

@@ -1,15 +1,17 @@
-"""What a report is made from: a run or a bench on disk, as far as it is there."""
+"""The sources of a report: runs and benches on disk, as far as they are complete."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from sept_offline.agent import Agent, load_agent
 from sept_offline.bench.figures.rows import Bench, read_bench
 from sept_offline.bench.store import TABLES
+from sept_offline.bench.summary import summarise_rows
 from sept_offline.data import Dataset, load_dataset
 from sept_offline.data.filesystems import Place, locate, place_kind
 from sept_offline.errors import DataError, FamilyError, SeptError
@@ -32,7 +34,7 @@ class Metric:
 
 @dataclass(frozen=True)
 class Judged:
-    """What logs said of an agent's worth, as `ope` left it."""
+    """The estimate of an agent's return from logs, as `ope` wrote it."""
 
     horizon: int
     episodes: int
@@ -47,17 +49,17 @@ class Judged:
 
 @dataclass(frozen=True)
 class Run:
-    """A run directory; what is missing is None, and `missing` says why, a line each."""
+    """A run directory; what is missing is None, and `missing` says why."""
 
     path: Path
     name: str
-    """What it is called on the page: its method, with its folder where two share one."""
+    """Its name on the page: the method, with the folder where two runs share a method."""
     record: dict[str, Any]
     metrics: dict[tuple[str, str], Metric]
     """(stage, metric) → values."""
     agent: Agent | None
     data: Dataset | None
-    """What it learned from: without the episodes that were held out."""
+    """The logs it learned from, without the episodes that were held out."""
     results: Results | None
     judged: Judged | None
     family: Family | None
@@ -70,9 +72,8 @@ class Run:
         return str(self.record["method"])
 
 
-@dataclass(frozen=True)
-class Evaluated:
-    """A run that has been evaluated."""
+class Evaluated(NamedTuple):
+    """A run that has been evaluated, and its results."""
 
     run: Run
     results: Results
@@ -83,12 +84,27 @@ def evaluated(runs: Sequence[Run]) -> list[Evaluated]:
     return [Evaluated(run, run.results) for run in runs if run.results is not None]
 
 
+def comparable(runs: Sequence[Run]) -> dict[tuple[str, str, int], list[Evaluated]]:
+    """Runs that can be compared: by family, split and limit of steps."""
+    groups: dict[tuple[str, str, int], list[Evaluated]] = {}
+    for entry in evaluated(runs):
+        results = entry.results
+        key = (results.family, results.instances, results.limit)
+        groups.setdefault(key, []).append(entry)
+    return groups
+
+
 @dataclass(frozen=True)
 class BenchFolder:
     """The folder of a bench."""
 
     path: Path
     rows: Bench
+
+    @cached_property
+    def summary(self) -> list[dict[str, Any]]:
+        """One record per family, preset, variant and method."""
+        return summarise_rows(self.rows.results, self.rows.cells, self.rows.latents)
 
 
 def read_sources(
@@ -110,7 +126,7 @@ def read_sources(
 
 
 def close(runs: Sequence[Run]) -> None:
-    """Let go of the logs."""
+    """Close the logs."""
     for run in runs:
         if run.data is not None:
             run.data.close()
@@ -129,7 +145,7 @@ def _bench(path: Path) -> BenchFolder:
 
 
 def read_run(path: Path, dataset: str | Place | None = None) -> Run:
-    """A run as far as it is there and sound; only `run.json` must be."""
+    """A run as far as it is complete and valid; only `run.json` is required."""
     record = read_record(path)
     missing: dict[str, str] = {}
     agent = _agent(path, missing)
@@ -139,8 +155,8 @@ def read_run(path: Path, dataset: str | Place | None = None) -> Run:
         missing["results"] = (
             f"No test episodes: sept-offline evaluate {shown_path(path)} runs them."
             if family is not None
-            else "No test episodes, for there is no simulator of these logs; sept-offline ope says "
-            "what the agent would have earned."
+            else "No test episodes: there is no simulator of these logs. sept-offline ope says "
+            "which return the logs suggest."
         )
     return Run(
         path=path,
@@ -159,7 +175,7 @@ def read_run(path: Path, dataset: str | Place | None = None) -> Run:
 def _agent(path: Path, missing: dict[str, str]) -> Agent | None:
     if not (path / "agent").is_dir():
         missing["agent"] = (
-            f"It is not finished: sept-offline fit … --resume -o {shown_path(path)} ends it."
+            f"It is not finished: sept-offline fit … --resume -o {shown_path(path)} continues it."
         )
         return None
     try:
@@ -170,60 +186,59 @@ def _agent(path: Path, missing: dict[str, str]) -> Agent | None:
 
 
 def _results(path: Path, missing: dict[str, str]) -> Results | None:
-    """The last evaluation; one of no episodes is none."""
+    """The last evaluation; None if it has no episodes."""
     if not (path / EVALUATED).is_file():
         return None
     try:
-        found = load_results(path / EVALUATED)
+        results = load_results(path / EVALUATED)
     except SeptError as problem:
         missing["results"] = f"Its test episodes cannot be read: {problem}"
         return None
-    if not found.episodes:
+    if not results.episodes:
         missing["results"] = "Its last evaluation holds no episodes."
         return None
-    return found
+    return results
 
 
 def _judged(path: Path, missing: dict[str, str]) -> Judged | None:
-    """What `ope` said last; one that is not whole is none."""
+    """The last estimate of `ope`; None if it is not complete."""
     if not (path / JUDGED).is_file():
         return None
     try:
-        found = read_sealed(path / JUDGED, DataError)
+        record = read_sealed(path / JUDGED, DataError)
         estimators = {
-            str(name): Estimate(**{key: float(value) for key, value in one.items()})
-            for name, one in found["estimators"].items()
+            str(name): Estimate(**{key: float(value) for key, value in estimate.items()})
+            for name, estimate in record["estimators"].items()
         }
-        estimators[found["headline"]]
+        estimators[record["headline"]]
         return Judged(
-            horizon=int(found["horizon"]),
-            episodes=int(found["episodes"]),
-            instances=int(found["instances"]),
-            judged_on=str(found["judged_on"]),
-            logged_return=float(found["logged_return"]),
+            horizon=int(record["horizon"]),
+            episodes=int(record["episodes"]),
+            instances=int(record["instances"]),
+            judged_on=str(record["judged_on"]),
+            logged_return=float(record["logged_return"]),
             estimators=estimators,
-            headline=str(found["headline"]),
-            verdict=str(found["verdict"]),
-            reasons=tuple(map(str, found["reasons"])),
+            headline=str(record["headline"]),
+            verdict=str(record["verdict"]),
+            reasons=tuple(map(str, record["reasons"])),
         )
     except (DataError, LookupError, TypeError, AttributeError, ValueError, OverflowError):
-        missing["judged"] = f"{shown_path(path / JUDGED)} does not hold an answer of ope."
+        missing["judged"] = f"{shown_path(path / JUDGED)} is not an estimate of ope."
         return None
 
 
 def _logs(
     path: Path, record: dict[str, Any], given: str | Place | None, missing: dict[str, str]
 ) -> Dataset | None:
-    """The very logs it learned from: where they were, beside the run, or where it is said."""
-    said = str(record.get("dataset", ""))
-    where = locate(said)
-    # What a file names is opened only if it is local: an address would be called, with the user's
-    # keys. One that the user gives is another matter.
+    """The logs it learned from: at their old place, beside the run, or at `given`."""
+    where = locate(str(record.get("dataset", "")))
+    # A path from a file is opened only if it is local: an address would be called with the user's
+    # keys. An address that the user gives is opened.
     places: list[Place] = [where, path.parent / where.name] if isinstance(where, Path) else []
     places += [locate(given)] if given is not None else []
     reason = f"Its logs are not at {shown_path(str(where))}; --dataset PATH says where they are."
     if not places:
-        reason = f"Its logs are at {where}, which is not opened unless you name it: --dataset."
+        reason = f"Its logs are at {where}, which is not opened unless you name it with --dataset."
     for place in places:
         try:
             if place_kind(place) == "nothing":
@@ -243,7 +258,7 @@ def _logs(
 
 
 def _family(record: dict[str, Any], results: Results | None) -> Family | None:
-    """The simulator, where there is one that is known here: of the results, else of the logs."""
+    """The family of the results, else of the logs; None if it is not known here."""
     name = results.family if results is not None else record.get("family")
     if not name:
         return None
@@ -256,30 +271,30 @@ def _family(record: dict[str, Any], results: Results | None) -> Family | None:
 def _metrics(
     path: Path, record: dict[str, Any], missing: dict[str, str]
 ) -> dict[tuple[str, str], Metric]:
-    found: dict[tuple[str, str], Metric] = {}
+    metrics: dict[tuple[str, str], Metric] = {}
     if not (path / METRICS).exists() and "metrics" not in record:
-        return found
+        return metrics
     try:
         rows = read_metrics(path / METRICS, record.get("metrics"))
     except DataError as problem:
         missing["metrics"] = f"Its training cannot be shown: {problem}"
-        return found
-    for stage, update, metric, value, _ in rows:
-        own = found.setdefault((stage, metric), Metric([], []))
-        own.updates.append(int(update))
-        own.values.append(float(value))
-    return found
+        return metrics
+    for stage, update, name, value, _ in rows:
+        metric = metrics.setdefault((stage, name), Metric([], []))
+        metric.updates.append(int(update))
+        metric.values.append(float(value))
+    return metrics
 
 
 def _named(runs: list[Run]) -> list[Run]:
-    """Runs whose method another one shares are told apart by their folder, then by their path."""
+    """Runs of the same method get their folder in the name, or their path where that repeats."""
     methods = [run.method for run in runs]
     folders = [(run.method, run.path.name) for run in runs]
-    found = []
+    named = []
     for run in runs:
         name = run.method
         if methods.count(run.method) > 1:
             alone = folders.count((run.method, run.path.name)) == 1
             name = f"{run.method} ({run.path.name if alone else shown_path(run.path)})"
-        found.append(replace(run, name=name))
-    return found
+        named.append(replace(run, name=name))
+    return named

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 LONGEST = 28
-"""Characters of a name in a chart; all of it is in the table."""
+"""Most characters of a name in a chart; tables show all of it."""
 
 
 def count(value: int) -> str:
@@ -16,8 +17,8 @@ def count(value: int) -> str:
     return f"{value:,}"
 
 
-def figure(value: float | None) -> str:
-    """Four digits at least, a true minus, a dash where there is none."""
+def number(value: float | None) -> str:
+    """At least four digits and a true minus; a dash where there is no number."""
     if value is None or not math.isfinite(value):
         return "–"
     text = f"{value:,.0f}" if 1e4 <= abs(value) < 1e7 else f"{value:,.4g}"
@@ -32,22 +33,23 @@ def percent(share: float | None) -> str:
     return f"{text} %"
 
 
-def with_error(mean: float | None, error: float | None) -> str:
-    """13.4 ± 0.06."""
-    if mean is None:
+def with_error(statistics: Mapping[str, Any] | None) -> str:
+    """13.4 ± 0.06, from a `mean` and its standard error `se`."""
+    if statistics is None:
         return "–"
-    return figure(mean) + ("" if error is None else f" ± {_two(error)}")
+    error = statistics["se"]
+    return number(statistics["mean"]) + ("" if error is None else f" ± {_two(error)}")
 
 
 def interval(mean: float, low: float | None, high: float | None) -> str:
     """−26.6 [−31.1, −22.7]."""
-    between = "–" if low is None or high is None else f"{figure(low)}, {figure(high)}"
-    return f"{figure(mean)} [{between}]"
+    between = "–" if low is None or high is None else f"{number(low)}, {number(high)}"
+    return f"{number(mean)} [{between}]"
 
 
-def plural(number: int, noun: str) -> str:
+def plural(size: int, noun: str) -> str:
     """1 step, 2 steps."""
-    return f"{count(number)} {noun}{'' if number == 1 else 's'}"
+    return f"{count(size)} {noun}{'' if size == 1 else 's'}"
 
 
 def shortened(name: str) -> str:
@@ -56,14 +58,14 @@ def shortened(name: str) -> str:
 
 
 def distinct(names: Sequence[str]) -> list[str]:
-    """The names, short enough for a chart; those that are alike then are numbered."""
+    """The names, short enough for a chart; equal ones are numbered."""
     short = [shortened(name) for name in names]
     seen: dict[str, int] = {}
-    found = []
+    numbered = []
     for name in short:
         seen[name] = seen.get(name, 0) + 1
-        found.append(f"{name} ({seen[name]})" if short.count(name) > 1 else name)
-    return found
+        numbered.append(f"{name} ({seen[name]})" if short.count(name) > 1 else name)
+    return numbered
 
 
 def shown_path(path: Path | str) -> str:
@@ -73,5 +75,11 @@ def shown_path(path: Path | str) -> str:
     return f"~{text[len(home) :]}" if text == home or text.startswith(f"{home}{os.sep}") else text
 
 
+def short(value: float) -> str:
+    """Three digits and a true minus."""
+    return f"{value:.3g}".replace("-", "−")
+
+
 def _two(value: float) -> str:
-    return f"{value:,.0f}" if value >= 100 else f"{value:.2g}"
+    """Two digits, or the whole number."""
+    return f"{value:,.0f}" if 100 <= value < 1e7 else f"{value:.2g}"

@@ -6,8 +6,8 @@ import itertools
 import json
 from typing import Any
 
-from sept_offline.bench.figures.look import LOOKS
 from sept_offline.bench.figures.rows import Bench
+from sept_offline.bench.figures.styles import STYLES
 from sept_offline.bench.store import TABLES
 
 VARIED = {
@@ -46,7 +46,7 @@ def episode(instance: str, rewards: list[float], solved: bool | None, limit: int
 def made_up(family: str, variants: dict[str, tuple[str, ...]] | None = None) -> Bench:
     """Every method at the base with two seeds; sept and avg along every axis with one."""
     bench = Bench([], [], [], [])
-    cells = [(method, "base", seed) for method in LOOKS for seed in range(2)]
+    cells = [(method, "base", seed) for method in STYLES for seed in range(2)]
     for axis, values in (variants or {}).items():
         cells += [(m, f"{axis}={value}", 0) for value in values for m in ("sept", "avg")]
     for number, (method, variant, seed) in enumerate(cells):

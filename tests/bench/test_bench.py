@@ -187,13 +187,13 @@ def test_logs_of_a_family_that_has_changed_are_refused(
 def test_cells_that_are_not_alike_are_told(whole: Path) -> None:
     cells = read_table(whole, "cells")
     assert unlike(cells) == []
-    assert "Not alike" not in (whole / "tables.md").read_text()
+    assert "Not comparable" not in (whole / "tables.md").read_text()
     other = cells[0] | {"split": "train", "content_hash": "f" * 64}
     other["versions"] = json.dumps({"sept-offline": "0.0.1"})
     version, split, logs = unlike([other, *cells[1:]])
     assert "versions (0.0.1, " in version and "(test, train)" in split
     assert "one data seed (" in logs and f", {other['data_seed']})" in logs
-    assert "**Not alike:** coin" in markdown([], [version])
+    assert "**Not comparable:** coin" in markdown([], [version])
 
 
 def test_logs_of_another_recipe_are_refused(whole: Path, tmp_path: Path) -> None:

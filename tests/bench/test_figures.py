@@ -17,10 +17,10 @@ import pytest
 
 from sept_offline.bench import make_plan, run_bench
 from sept_offline.bench.figures import INSTALL, can_draw, draw_figures
-from sept_offline.bench.figures.canvas import save, style
 from sept_offline.bench.figures.catalogue import Missing, Picture, catalogue
-from sept_offline.bench.figures.look import ABLATIONS, BASELINES, LOOKS, look
+from sept_offline.bench.figures.paper import save, style
 from sept_offline.bench.figures.rows import Bench, Row, read_bench
+from sept_offline.bench.figures.styles import ABLATIONS, BASELINES, STYLES, style_of
 from sept_offline.bench.store import TABLES, read_table
 from sept_offline.methods import METHODS
 from tests.bench.coins import COIN, SMALL
@@ -33,10 +33,10 @@ PIXELS = round(8 / 2.54 * 300)
 
 
 def test_every_method_has_a_colour_and_a_name_of_its_own() -> None:
-    assert set(METHODS) <= set(LOOKS) and {*BASELINES, *ABLATIONS} == set(LOOKS)
-    assert len({own.colour for own in LOOKS.values()}) == len(LOOKS)
-    assert len({own.name for own in LOOKS.values()}) == len(LOOKS)
-    assert look("somebody's").name == "somebody's"
+    assert set(METHODS) <= set(STYLES) and {*BASELINES, *ABLATIONS} == set(STYLES)
+    assert len({own.colour for own in STYLES.values()}) == len(STYLES)
+    assert len({own.title for own in STYLES.values()}) == len(STYLES)
+    assert style_of("somebody's").title == "somebody's"
 
 
 # Viénot, Brettel and Mollon's planes of sight without one kind of cone, in linear RGB.
@@ -61,7 +61,7 @@ def test_methods_of_one_figure_are_told_apart_by_all_kinds_of_sight(
         f = np.where(xyz > 0.008856, np.cbrt(xyz), 7.787 * xyz + 16 / 116)
         return np.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
 
-    for one, other in itertools.combinations([LOOKS[method] for method in group], 2):
+    for one, other in itertools.combinations([STYLES[method] for method in group], 2):
         distance = float(np.linalg.norm(lab(one.colour) - lab(other.colour)))
         assert distance > 20 or (one.dash != other.dash and distance > 5), (one, other, distance)
 

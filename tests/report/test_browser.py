@@ -60,6 +60,17 @@ def test_the_page_of_a_run(watched: Watched, run_page: Path) -> None:
     assert watched.requests == [run_page.as_uri()]
 
 
+def test_the_answer_is_seen_first(watched: Watched) -> None:
+    """One sentence and four figures side by side, above everything that one can click."""
+    page = watched.page
+    assert page.locator("#answer .sentence").inner_text().startswith("sept solved")
+    tiles = page.locator("#answer .tile")
+    boxes = [tiles.nth(place).bounding_box() for place in range(tiles.count())]
+    assert len(boxes) == 4 and len({box["y"] for box in boxes}) == 1
+    bottom = max(box["y"] + box["height"] for box in boxes)
+    assert bottom < page.locator("nav").bounding_box()["y"] < 900
+
+
 def test_no_button_sends_a_chart_away(watched: Watched) -> None:
     page = watched.page
     buttons = page.locator('[data-chart="plane-0"] .modebar-btn').evaluate_all(

@@ -17,15 +17,17 @@ from click.testing import CliRunner
 
 import sept_offline as so
 from sept_offline.bench.figures.rows import read_bench
+from sept_offline.bench.summary import summarise_bench
 from sept_offline.cli.main import cli
 from sept_offline.cli.reporting import report
 from sept_offline.config import parse_settings
 from sept_offline.errors import ConfigError, DataError
 from sept_offline.methods import resolve_config
 from sept_offline.report import write_report
-from sept_offline.report.made import bench_commands, commands
 from sept_offline.report.page import LIMIT
+from sept_offline.report.provenance import bench_commands, commands
 from sept_offline.report.sources import BenchFolder, close, read_run
+from sept_offline.report.text import number, percent, with_error
 from sept_offline.seals import read_sealed, write_json
 from tests.report.browser import ATTACK, FEW
 
@@ -63,6 +65,76 @@ def both(navigation: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture(scope="session")
 def benched(large_bench: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
     return page(tmp_path_factory.mktemp("benched"), large_bench)
+
+
+def answer(text: str) -> tuple[str, dict[str, list[str]]]:
+    """The sentence at the top, and the lines of each of the four figures by its label."""
+    shown = visible(text)
+    assert shown.index('id="answer"') < min(shown.index("<nav"), shown.index("<section"))
+    found = re.search(r'<div id="answer">(.*?)</dl>', shown, flags=re.DOTALL)
+    assert found
+    sentence = re.search(r'<p class="sentence">(.*?)</p>', found[1])
+    assert sentence
+    tiles = {}
+    for tile in re.findall(r'<div class="tile.*?</div>', found[1], flags=re.DOTALL):
+        lines = [re.sub("<.*?>", "", line) for line in re.findall(r"<d[td].*?</d[td]>", tile)]
+        tiles[lines[0]] = lines[1:]
+    assert len(tiles) == 4
+    return html.unescape(sentence[1]), tiles
+
+
+def test_the_answer_is_that_of_the_results(navigation: Path, both: str) -> None:
+    sept, avg = (so.load_results(navigation / m / "results.parquet") for m in ("sept", "avg"))
+    own, other = sept.summary(), avg.summary()
+    gap = own["steps_to_solve"]["mean"] - other["steps_to_solve"]["mean"]
+    words = f"{abs(gap):.3g} {'more' if gap > 0 else 'fewer'} than avg"
+    sentence, tiles = answer(both)
+    assert sentence == (
+        f"sept solved {percent(own['solved'])} of 10 test episodes of navigation2d, in "
+        f"{number(own['steps_to_solve']['mean'])} steps on average: {words}."
+    )
+    assert tiles["Solved"][0] == percent(own["solved"])
+    assert tiles["Steps to solve"][0] == with_error(own["steps_to_solve"])
+    (against, note) = tiles["Against avg and oracle"]
+    assert against.startswith("avg ") and against.endswith(" steps") and "95 %" in note
+    assert tiles["Warnings"] == ["none"] or int(tiles["Warnings"][0]) > 0
+
+
+def test_the_answer_of_a_bench_has_a_line_per_family(large_bench: Path, benched: str) -> None:
+    rows = {
+        row["family"]: row
+        for row in summarise_bench(large_bench)
+        if (row["method"], row["preset"], row["variant"]) == ("sept", "default", "base")
+    }
+    assert len(rows) == 3
+    sentence, tiles = answer(benched)
+    assert sentence.startswith("sept solved 100 % of the test episodes of acrobot")
+    for family, row in rows.items():
+        (line,) = [x for x in tiles["Solved, or score"] if x.startswith(f"{family} ")]
+        assert line == f"{family} {percent(row['solved']['mean'])}"
+        (line,) = [x for x in tiles["Steps to solve, or return"] if x.startswith(f"{family} ")]
+        assert line == f"{family} {row['steps_to_solve']['mean']:.3g} steps"
+        gaps = [row["against"][rival]["steps_to_solve"]["mean"] for rival in ("avg", "oracle")]
+        (line,) = [x for x in tiles["Against avg and oracle"] if x.startswith(f"{family} ")]
+        signed = " · ".join(f"{gap:+.3g}".replace("-", "−") for gap in gaps)
+        assert line == f"{family} {signed}"
+
+
+def test_the_answer_says_what_is_missing(navigation: Path, attacked: Path, tmp_path: Path) -> None:
+    _, tiles = answer(page(tmp_path, navigation / "sept"))
+    assert tiles["Against avg and oracle"] == ["–", "no run of avg or oracle is given"]
+    sentence, tiles = answer(page(tmp_path, attacked / "run"))
+    assert sentence == "sept earned a mean return of 2 in 1 test episode of wards."
+    assert tiles["Score"] == ["–", "no reference return is known"] and tiles["Return"][0] == "2"
+    bare = tmp_path / "bare"
+    shutil.copytree(navigation / "sept", bare)
+    (bare / "results.parquet").unlink()
+    sentence, tiles = answer(page(tmp_path, bare))
+    assert sentence == "sept has no test episodes yet." and tiles["Solved"][0] == "–"
+    before = tiles["Warnings"]
+    (bare / "agent" / "agent.json").write_text("{")
+    _, tiles = answer(page(tmp_path, bare))
+    assert tiles["Warnings"] == ["1" if before == ["none"] else str(int(before[0]) + 1)]
 
 
 def test_a_run_is_shown_from_its_logs_to_its_episodes(both: str) -> None:
@@ -244,7 +316,7 @@ def test_what_was_held_out_is_not_shown_as_learned_from(navigation: Path, tmp_pa
     run = tmp_path / "held"
     so.fit(navigation / "logs.h5", "avg", FEW, seed=0, hold_out=0.5, out=run)
     text = visible(page(tmp_path, run))
-    assert "Without the 50 % that fit --hold-out kept back." in text
+    assert "Without the 50 % of episodes held out by fit --hold-out." in text
     assert re.search(r"<dt>episodes</dt><dd>30</dd>", text)
     found = read_run(run)
     assert "--hold-out 0.5" in commands(found)[0]
@@ -257,6 +329,7 @@ def test_the_verdict_comes_first(navigation: Path, tmp_path: Path) -> None:
     text = visible(page(tmp_path, run))
     assert f"avg: {agent.record['verdict']}." in text
     assert text.index('id="verdict"') < text.index('id="logged"')
+    assert answer(text)[1]["Verdict"][0] == agent.record["verdict"]
     for reason in agent.record["reasons"]:
         assert html.escape(reason) in text
 
@@ -288,13 +361,20 @@ def test_what_ope_said_is_shown(navigation: Path, tmp_path: Path) -> None:
     assert read_sealed(run / "ope.json", DataError) == said
     shown = visible(page(tmp_path, run))
     assert f"from logs alone: {said['verdict']}" in shown
+    assert answer(shown)[0].startswith("avg solved")  # test episodes count for more
     assert "doubly robust, self-normalised" in shown
     assert "the agent learned from the episodes it is judged on" in shown
     odd = ({"headline": "none"}, {"horizon": None}, {"logged_return": "much"}, {"estimators": [1]})
     for damage in ("{", "[]", *(json.dumps(said | one) for one in odd)):
         (run / "ope.json").write_text(damage)
-        assert "ope.json does not hold an answer of ope" in visible(page(tmp_path, run))
+        assert "ope.json is not an estimate of ope" in visible(page(tmp_path, run))
     assert "from logs alone" not in visible(page(tmp_path, navigation / "avg"))
+    (run / "ope.json").write_text(json.dumps(said))
+    (run / "results.parquet").unlink()
+    sentence, tiles = answer(page(tmp_path, run))
+    estimate = number(said["estimators"][said["headline"]]["mean"])
+    assert f"from logs alone its return is estimated at {estimate}" in sentence
+    assert tiles["Return, from logs"][0] == estimate
 
 
 def test_a_page_that_grows_too_large_loses_its_viewer_first(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from sept_offline.bench.figures.canvas import FORMATS, INSTALL, can_draw, check_matplotlib
 from sept_offline.bench.figures.catalogue import Missing, Picture, catalogue
+from sept_offline.bench.figures.paper import FORMATS, INSTALL, can_draw, check_matplotlib
 from sept_offline.bench.figures.rows import read_bench
 from sept_offline.bench.store import UNSAFE
 from sept_offline.files import refuse_links, write_text
@@ -19,7 +19,7 @@ INDEX = "figures.md"
 
 @dataclass(frozen=True)
 class Drawn:
-    """The names of the figures that are on disk now, and of those that had no data."""
+    """The names of the figures on disk, and the figures that had no data."""
 
     names: tuple[str, ...]
     missing: tuple[Missing, ...]
@@ -27,31 +27,31 @@ class Drawn:
 
     @property
     def left_out(self) -> str:
-        """One line on those that had none; empty where all were drawn."""
+        """One line about figures without data; empty where all were drawn."""
         kinds: dict[str, list[str]] = {}
-        for one in self.missing:
-            kinds.setdefault(one.kind, []).append(one.family)
+        for figure in self.missing:
+            kinds.setdefault(figure.kind, []).append(figure.family)
         names = ", ".join(
             kind if self.families <= set(where) else f"{kind} ({', '.join(where)})"
             for kind, where in kinds.items()
         )
-        return f"Not drawn, for want of data: {names}." if names else ""
+        return f"Not drawn for lack of data: {names}." if names else ""
 
 
 def draw_figures(out: Path) -> Drawn:
     """Draw all that the tables in `out` have data for, into OUT/figures, and index them."""
     check_matplotlib()
     refuse_links(out, [FOLDER])
-    from sept_offline.bench.figures.canvas import save, style
+    from sept_offline.bench.figures.paper import save, style
 
     pictures, missing = [], []
     bench = read_bench(out)
-    for found in catalogue(bench):
-        if isinstance(found, Missing):
-            missing.append(found)
+    for entry in catalogue(bench):
+        if isinstance(entry, Missing):
+            missing.append(entry)
         else:
-            # Named after what stands in the tables: a name is never a path.
-            pictures.append(replace(found, name=UNSAFE.sub("_", found.name)))
+            # Tables name the families: a name must not become a path.
+            pictures.append(replace(entry, name=UNSAFE.sub("_", entry.name)))
     with style():
         for picture in pictures:
             save(picture.draw(), out / FOLDER / picture.name)
@@ -72,7 +72,7 @@ def index(pictures: list[Picture], missing: list[Missing]) -> str:
             "",
         ]
     if missing:
-        lines += ["Not drawn, for want of data:", ""]
-        lines += [f"- {one.kind}-{one.family}: needs {one.wants}" for one in missing]
+        lines += ["Not drawn for lack of data:", ""]
+        lines += [f"- {figure.kind}-{figure.family}: needs {figure.wants}" for figure in missing]
         lines.append("")
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""What a bench varied, value by value, with the base at the value that it has itself."""
+"""Settings that a bench varied: the score at each value, the base among them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sept_offline.bench.figures.look import ordered
+import numpy as np
+
+from sept_offline.bench.figures.figure import Figure, Intervals, Panel, Scale
 from sept_offline.bench.figures.rows import Bench, Study, by_method, settings_of
+from sept_offline.bench.figures.styles import ordered, style_of
 from sept_offline.bench.statistics import complete, crossed_interval, grid
 from sept_offline.bench.variants import quick_variant
 from sept_offline.collect import load_recipe
@@ -16,11 +19,15 @@ from sept_offline.errors import SeptError
 from sept_offline.family import known_family
 
 UNKNOWN = "the recipe's"
+WIDE = 25.0
+"""Ratio of the largest value to the smallest above which an axis is logarithmic."""
+DODGE = 0.07
+"""Between methods at the same word, in distances of two words."""
 
 
 @dataclass(frozen=True)
 class Point:
-    """A method at a value of an axis: its mean, and its interval over its seeds; one has none."""
+    """A method at a value of an axis: its mean and its interval, which a single seed lacks."""
 
     method: str
     value: str
@@ -47,8 +54,8 @@ class Axis:
 
     def of(self, method: str) -> list[Point]:
         """The points of a method, along the axis."""
-        own = [point for point in self.points if point.method == method]
-        return sorted(own, key=lambda point: self.values.index(point.value))
+        points = [point for point in self.points if point.method == method]
+        return sorted(points, key=lambda point: self.values.index(point.value))
 
     @property
     def methods(self) -> list[str]:
@@ -58,13 +65,14 @@ class Axis:
 
 def varied(study: Study) -> dict[str, dict[str, str]]:
     """The variants that are the base with one setting more: by axis, then by value."""
-    base, found = settings_of(study.base), dict[str, dict[str, str]]()
+    base = settings_of(study.base)
+    variants: dict[str, dict[str, str]] = {}
     for variant in sorted({row["variant"] for row in study.rows.cells}):
         settings = settings_of(variant)
         if len(settings) == len(base) + 1 and settings[:-1] == base and "=" in settings[-1]:
             name, _, value = settings[-1].partition("=")
-            found.setdefault(name, {}).setdefault(plain(value), variant)
-    return found
+            variants.setdefault(name, {}).setdefault(plain(value), variant)
+    return variants
 
 
 def make_axis(study: Study, name: str, column: str) -> Axis | None:
@@ -76,15 +84,50 @@ def make_axis(study: Study, name: str, column: str) -> Axis | None:
         for point in _points(study.at(variant), value, column, base=False)
     ]
     methods = {point.method for point in points}
-    for own in _points(study.at(study.base), base, column, base=True):
-        twin = next((p for p in points if (p.method, p.value) == (own.method, base)), None)
-        if own.method not in methods or (twin is not None and twin.seeds > own.seeds):
+    for at_base in _points(study.at(study.base), base, column, base=True):
+        twin = next((p for p in points if (p.method, p.value) == (at_base.method, base)), None)
+        if at_base.method not in methods or (twin is not None and twin.seeds > at_base.seeds):
             continue
-        points = [point for point in points if point is not twin] + [own]
+        points = [point for point in points if point is not twin] + [at_base]
     values = _in_order({point.value for point in points}, base)
     if len(values) < 2:
         return None
     return Axis(name, values, base, tuple(points))
+
+
+def axis_figure(title: str, axis: Axis, label: str, across: str) -> Figure:
+    """A line per method along the axis, with intervals; the points of the base are hollow."""
+    places = {value: float(place) for place, value in enumerate(axis.values)}
+    limits: tuple[float, float] | None = (-0.5, len(places) - 0.5)
+    log = False
+    if axis.numeric:
+        places, limits = {value: float(value) for value in axis.values}, None
+        smallest, largest = places[axis.values[0]], places[axis.values[-1]]
+        log = smallest > 0 and largest > WIDE * smallest
+    marks = []
+    for rank, method in enumerate(axis.methods):
+        style, points = style_of(method), axis.of(method)
+        aside = 0.0 if axis.numeric else DODGE * (rank - (len(axis.methods) - 1) / 2)
+        bounds = [(point.low, point.high) for point in points]
+        low, high = np.array(bounds, dtype=np.float64).T  # None becomes NaN
+        marks.append(
+            Intervals(
+                style.title,
+                np.array([places[point.value] + aside for point in points]),
+                np.array([point.mean for point in points]),
+                low,
+                high,
+                hollow=[point.base for point in points],
+                notes=[f"{point.value}, {point.seeds} seeds" for point in points],
+                colour=style.colour,
+                dash=style.dash,
+                method=method,
+                joined=axis.numeric,
+            )
+        )
+    ticks = [(place, value) for value, place in places.items()]
+    panel = Panel(marks, Scale(across, ticks, limits, log), Scale(label))
+    return Figure(title, [panel], legend=[mark.name for mark in marks])
 
 
 def score_of(study: Study) -> str:
@@ -95,9 +138,9 @@ def score_of(study: Study) -> str:
 
 def base_value(study: Study, name: str) -> str:
     """The value that the base has of an axis itself, as one would write it to vary it."""
-    said = dict(text.split("=", 1) for text in settings_of(study.base) if "=" in text)
-    if name in said:
-        return plain(said[name])
+    settings = dict(text.split("=", 1) for text in settings_of(study.base) if "=" in text)
+    if name in settings:
+        return plain(settings[name])
     rows = study.at(study.base)
     if name == "behaviour":
         return _behaviour(study)
@@ -126,13 +169,13 @@ def plain(text: str) -> str:
 
 
 def _points(rows: Bench, value: str, column: str, *, base: bool) -> list[Point]:
-    found = []
-    for method, own in by_method(rows.results).items():
-        there = complete(grid(own, column)[2])
-        if there.size:
-            low, high = crossed_interval(there) or (None, None)
-            found.append(Point(method, value, base, float(there.mean()), low, high, len(there)))
-    return found
+    points = []
+    for method, episodes in by_method(rows.results).items():
+        scores = complete(grid(episodes, column)[2])
+        if scores.size:
+            low, high = crossed_interval(scores) or (None, None)
+            points.append(Point(method, value, base, float(scores.mean()), low, high, len(scores)))
+    return points
 
 
 def _in_order(values: set[str], base: str) -> tuple[str, ...]:

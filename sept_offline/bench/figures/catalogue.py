@@ -1,4 +1,4 @@
-"""Every figure that a bench can have: what is drawn from which rows, and what it says."""
+"""Every figure that a bench can have: its rows, its caption, and its description."""
 
 from __future__ import annotations
 
@@ -9,28 +9,35 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sept_offline.bench.figures import captions
-from sept_offline.bench.figures.axes import make_axis, score_of, varied
-from sept_offline.bench.figures.content import AlongAxis, ByHidden, ByInstance, Content, Curves
+from sept_offline.bench.figures.axes import axis_figure, make_axis, score_of, varied
 from sept_offline.bench.figures.curves import (
-    Array,
     Curve,
     cumulative_reward,
+    curves_figure,
     in_order,
     percent_solved,
     step_curve,
 )
-from sept_offline.bench.figures.drawing import draw
-from sept_offline.bench.figures.look import ABLATIONS, BASELINES, look
-from sept_offline.bench.figures.plane import base_plane, beta_planes, explained
+from sept_offline.bench.figures.figure import Array, Figure
+from sept_offline.bench.figures.paper import draw
+from sept_offline.bench.figures.plane import (
+    base_plane,
+    beta_planes,
+    explained,
+    hidden_figure,
+    instances_figure,
+)
 from sept_offline.bench.figures.rows import Bench, Row, Study, by_method, studies
+from sept_offline.bench.figures.styles import ABLATIONS, BASELINES, style_of
 from sept_offline.bench.figures.training import PROBED, probe_rewards, watched_curves
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure as Sheet
 
 SWITCH = "navigation2d-switch"
 SWITCHED = ("dynasept", "sept", "avg", "oracle")
 BETA_FAMILY = "acrobot"
+STEP = "step of the test episode"
 GROUPS = {"baselines": BASELINES, "ablations": ABLATIONS}
 AXES = {
     "probe_steps": "Tₚ, steps of the probe",
@@ -40,33 +47,33 @@ AXES = {
     "instances": "training instances",
     "propensities": "propensities",
 }
-"""Axes that every bench is asked for, and what they are called; others are drawn if varied."""
+"""Axes that every bench should vary, and their labels; others are drawn if varied."""
 OTHERS = {"latent.beta": "β"}
 RETURNS = ("probe_steps", "latent.dim")
-"""Along these the paper shows the cumulative reward."""
+"""Axes along which the paper shows the cumulative reward."""
 COLUMNS = {"return": "cumulative reward", "normalised": "share of the achievable"}
 PANELS = 4
-"""Hidden parameters shown, those that z tells best."""
+"""Most hidden parameters shown: those that a line in z predicts best."""
 HIDDEN_LEAST = 3
-"""Values of a hidden parameter from which on a scale of colours says more than instances do."""
+"""Fewest values of a hidden parameter for which it gets a panel of its own."""
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure that has its data: the name of its files, its caption, and what it shows."""
+    """A figure that has its data: the name of its files, its caption, and the figure itself."""
 
     name: str
     caption: str
-    content: Content
+    figure: Figure
 
-    def draw(self) -> Figure:
+    def draw(self) -> Sheet:
         """On paper; needs matplotlib."""
-        return draw(self.content)
+        return draw(self.figure)
 
 
 @dataclass(frozen=True)
 class Missing:
-    """A figure that has none of its data in a family, and what would give it some."""
+    """A figure without data in a family, and what it needs."""
 
     kind: str
     family: str
@@ -78,9 +85,9 @@ def catalogue(bench: Bench) -> list[Picture | Missing]:
     found: list[Picture | Missing] = []
     known = studies(bench)
     for study in known:
-        own = [*_episodes(study), *_learning(study), *_planes(study), *_axes(study)]
-        # Other presets are rarely laid over everything: what they lack is no gap.
-        found += [one for one in own if study.first or isinstance(one, Picture)]
+        figures = [*_episodes(study), *_learning(study), *_planes(study), *_axes(study)]
+        # Other presets rarely run everything, so what they lack is not reported.
+        found += [entry for entry in figures if study.first or isinstance(entry, Picture)]
     if SWITCH not in {study.family for study in known}:
         found.append(Missing("switch", SWITCH, f"the family {SWITCH}"))
     if BETA_FAMILY not in {study.family for study in known}:
@@ -90,8 +97,8 @@ def catalogue(bench: Bench) -> list[Picture | Missing]:
 
 def _episodes(study: Study) -> Iterator[Picture | Missing]:
     for group, methods in GROUPS.items():
-        own = [method for method in methods if method != "sept" or group == "baselines"]
-        yield from _steps(study, group, methods, own)
+        needed = [method for method in methods if method != "sept" or group == "baselines"]
+        yield from _steps(study, group, methods, needed)
     if study.family == SWITCH:
         yield from _steps(study, "switch", SWITCHED, ("dynasept",))
 
@@ -102,7 +109,7 @@ def _steps(
     """Cumulative reward and percent solved against the step, if one of `needed` is there."""
     rows = study.at(study.base)
     limit = max((cell["limit"] for cell in rows.cells), default=0)
-    episodes = {m: own for m, own in by_method(rows.results).items() if m in methods}
+    episodes = {m: played for m, played in by_method(rows.results).items() if m in methods}
     if not set(episodes) & set(needed):
         wants = f"cells of {', '.join(needed)}"
         yield Missing(f"reward-{group}", study.family, wants)
@@ -114,11 +121,9 @@ def _steps(
         f"{study.title}: cumulative reward against the step of the test episode; one that has "
         f"ended keeps its last value. At step {limit}: {captions.ends(curves)}. Lines are means, "
         f"{captions.BAND}. {captions.seeds_of(curves)}{beside}",
-        Curves(
-            [("cumulative reward", curves)], title=study.title, across="step of the test episode"
-        ),
+        curves_figure(study.title, [("cumulative reward", curves)], STEP),
     )
-    if not any(row["solved"] is not None for own in episodes.values() for row in own):
+    if not any(row["solved"] is not None for played in episodes.values() for row in played):
         return
     solved = _curves(episodes, limit, percent_solved)
     yield Picture(
@@ -126,31 +131,31 @@ def _steps(
         f"{study.title}: percent of test episodes solved by each step. At step {limit}: "
         f"{captions.ends(solved, ' %')}. Lines are means, {captions.BAND}. "
         f"{captions.seeds_of(solved)}{beside}",
-        Curves([("solved, %", solved)], title=study.title, across="step of the test episode"),
+        curves_figure(study.title, [("solved, %", solved)], STEP),
     )
 
 
 def _curves(
     episodes: dict[str, list[Row]], limit: int, value: Callable[[Row, int], Array]
 ) -> list[Curve]:
-    found = [step_curve(method, rows, limit, value) for method, rows in episodes.items()]
-    return in_order(curve for curve in found if curve is not None)
+    curves = [step_curve(method, rows, limit, value) for method, rows in episodes.items()]
+    return in_order(curve for curve in curves if curve is not None)
 
 
 def _learning(study: Study) -> Iterator[Picture | Missing]:
     rows = study.at(study.base).training
     watched = watched_curves(rows)
     if watched:
-        said = "; ".join(f"{metric.label} ({metric.stage} stage)" for metric, _ in watched)
+        labels = "; ".join(f"{metric.label} ({metric.stage} stage)" for metric, _ in watched)
         yield Picture(
             f"training-{study.name}",
-            f"{study.title}: training, from top to bottom {said}. Lines are means over seeds, "
-            f"{captions.SPREAD}. {captions.seeds_of([c for _, own in watched for c in own])}",
-            Curves(
+            f"{study.title}: training, from top to bottom {labels}. Lines are means over seeds, "
+            f"{captions.SPREAD}. {captions.seeds_of([c for _, curves in watched for c in curves])}",
+            curves_figure(
+                study.title,
                 [(metric.label, curves) for metric, curves in watched],
-                title=study.title,
-                across="update of the stage",
-                height=3.2,
+                "update of the stage",
+                panel_height=3.2,
             ),
         )
     else:
@@ -162,12 +167,12 @@ def _learning(study: Study) -> Iterator[Picture | Missing]:
             f"{study.title}: the probe's reward while it is trained, each in its own unit; "
             f"{_rises(rewards)}. Lines are means over seeds, {captions.SPREAD}. "
             f"{captions.seeds_of(rewards)}{captions.absent(PROBED, [c.method for c in rewards])}",
-            Curves(
-                [(f"{look(curve.method).name}'s reward", [curve]) for curve in rewards],
-                title=study.title,
-                across="update of the probe",
-                named=False,
-                height=3.2,
+            curves_figure(
+                study.title,
+                [(f"{style_of(curve.method).title}'s reward", [curve]) for curve in rewards],
+                "update of the probe",
+                legend=False,
+                panel_height=3.2,
             ),
         )
     else:
@@ -178,7 +183,7 @@ def _rises(curves: Sequence[Curve]) -> str:
     words = []
     for curve in curves:
         first, last = captions.value(curve.mean[0]), captions.value(curve.mean[-1])
-        words.append(f"{look(curve.method).name} from {first} to {last}")
+        words.append(f"{style_of(curve.method).title} from {first} to {last}")
     return ", ".join(words)
 
 
@@ -196,32 +201,32 @@ def _planes(study: Study) -> Iterator[Picture | Missing]:
     yield Picture(
         name,
         f"{study.title}: SEPT's latent ({how}) of training segments, coloured by instance "
-        f"({count} of them); {values}. Seed {base.seed} alone, for a plane is a seed's own.",
-        ByInstance(planes, study.title),
+        f"({count} of them); {values}. Seed {base.seed} only: every seed learns its own plane.",
+        instances_figure(study.title, planes),
     )
     if study.family == BETA_FAMILY and not several:
         yield Missing("latent-beta", study.family, "variants latent.beta=…")
-    told = {
+    predicted = {
         names: share
         for names, share in explained(base).items()
         if len(np.unique(base.hidden[names[0]])) >= HIDDEN_LEAST
     }
-    shown = dict(list(told.items())[:PANELS])
+    shown = dict(list(predicted.items())[:PANELS])
     if shown:
-        said = ", ".join(f"{' and '.join(names)} {share:.2f}" for names, share in shown.items())
+        best = ", ".join(f"{' and '.join(names)} {share:.2f}" for names, share in shown.items())
         yield Picture(
             f"latent-hidden-{study.name}",
             f"{study.title}: the same latents coloured by hidden parameters, which training never "
-            f"saw; R² of a line in z: {said}, the best of {len(told)}. Seed {base.seed} alone.",
-            ByHidden(base, shown, study.title),
+            f"saw; R² of a line in z: {best}, the best of {len(predicted)}. Seed {base.seed} only.",
+            hidden_figure(study.title, base, shown),
         )
 
 
 def _axes(study: Study) -> Iterator[Picture | Missing]:
-    there = varied(study)
-    for name in [*AXES, *sorted(set(there) - set(AXES))]:
+    variants = varied(study)
+    for name in [*AXES, *sorted(set(variants) - set(AXES))]:
         column = "return" if name in RETURNS else score_of(study)
-        axis = make_axis(study, name, column) if name in there else None
+        axis = make_axis(study, name, column) if name in variants else None
         kind = f"against-{name.replace('_', '-').replace('.', '-')}"
         if axis is None:
             yield Missing(kind, study.family, f"variants {name}=…")
@@ -234,5 +239,5 @@ def _axes(study: Study) -> Iterator[Picture | Missing]:
             f"{kind}-{study.name}",
             f"{study.title}: {label} against {across}. Highest: {captions.best(axis)}. The hollow "
             f"points are the base, at {axis.base}; {captions.BARS}. {captions.seeds(counts)}",
-            AlongAxis(axis, study.title, label, across),
+            axis_figure(study.title, axis, label, across),
         )

@@ -6,18 +6,16 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from sept_offline.bench.figures.look import ordered
+from sept_offline.bench.figures.figure import Array, Figure, Line, Panel, Scale
 from sept_offline.bench.figures.rows import Row
+from sept_offline.bench.figures.styles import ordered, style_of
 from sept_offline.bench.statistics import crossed_band
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Curve:
-    """A line and its band: x, mean, low and high `[T]`, over so many seeds; one may have none."""
+    """Mean and band of a method: x, mean, low and high `[T]`; a single seed may have no band."""
 
     method: str
     x: Array
@@ -28,13 +26,54 @@ class Curve:
 
 
 def in_order(curves: Iterable[Curve]) -> list[Curve]:
-    """As all figures name the methods."""
-    found = {curve.method: curve for curve in curves}
-    return [found[method] for method in ordered(found)]
+    """The curves in the order in which all figures name the methods."""
+    by_method = {curve.method: curve for curve in curves}
+    return [by_method[method] for method in ordered(by_method)]
+
+
+def curves_figure(
+    title: str,
+    panels: Sequence[tuple[str, Sequence[Curve]]],
+    across: str,
+    *,
+    legend: bool = True,
+    panel_height: float = 5.0,
+) -> Figure:
+    """One panel below another, each a label and its curves; `across` is under the last."""
+    shown = ordered(curve.method for _, curves in panels for curve in curves)
+    last = len(panels) - 1
+    return Figure(
+        title,
+        [
+            Panel(
+                [_line(curve) for curve in in_order(curves)],
+                Scale(across if place == last else ""),
+                Scale(label),
+            )
+            for place, (label, curves) in enumerate(panels)
+        ],
+        legend=[style_of(method).title for method in shown] if legend else (),
+        panel_height=panel_height,
+    )
+
+
+def _line(curve: Curve) -> Line:
+    style = style_of(curve.method)
+    return Line(
+        style.title,
+        curve.x,
+        curve.mean,
+        curve.low,
+        curve.high,
+        style.colour,
+        style.dash,
+        curve.method,
+        strong=curve.method == "sept",
+    )
 
 
 def cumulative_reward(row: Row, limit: int) -> Array:
-    """`[limit + 1]`, after so many steps; an episode that has ended keeps its last value."""
+    """`[limit + 1]`: the reward after each step; an ended episode keeps its last value."""
     sums = np.cumsum([0.0, *row["reward"]], dtype=np.float64)[: limit + 1]
     return np.pad(sums, (0, limit + 1 - len(sums)), mode="edge")
 
@@ -61,15 +100,15 @@ def step_curve(
 
 def step_paths(rows: Sequence[Row], limit: int, value: Callable[[Row, int], Array]) -> Array:
     """`[S, I, limit + 1]` of the instances that every seed has, episodes of one averaged first."""
-    found: dict[tuple[int, str], list[Array]] = {}
+    paths: dict[tuple[int, str], list[Array]] = {}
     for row in rows:
-        found.setdefault((row["seed"], row["instance"]), []).append(value(row, limit))
-    seeds = sorted({seed for seed, _ in found})
-    instances = sorted({instance for _, instance in found})
-    shared = [name for name in instances if all((seed, name) in found for seed in seeds)]
+        paths.setdefault((row["seed"], row["instance"]), []).append(value(row, limit))
+    seeds = sorted({seed for seed, _ in paths})
+    instances = sorted({instance for _, instance in paths})
+    shared = [name for name in instances if all((seed, name) in paths for seed in seeds)]
     if not shared:
         return np.empty((len(seeds), 0, limit + 1))
     return np.array(
-        [[np.mean(found[seed, name], axis=0) for name in shared] for seed in seeds],
+        [[np.mean(paths[seed, name], axis=0) for name in shared] for seed in seeds],
         dtype=np.float64,
     )

@@ -51,12 +51,12 @@ class Study:
     @cached_property
     def _by_variant(self) -> dict[str, Bench]:
         """All rows, gone through once: there are many of them, and many figures."""
-        found: dict[str, Bench] = {}
+        variants: dict[str, Bench] = {}
         for field in fields(Bench):
             for row in getattr(self.rows, field.name):
-                own = found.setdefault(row["variant"], Bench([], [], [], []))
-                getattr(own, field.name).append(row)
-        return found
+                rows = variants.setdefault(row["variant"], Bench([], [], [], []))
+                getattr(rows, field.name).append(row)
+        return variants
 
     @property
     def name(self) -> str:
@@ -77,18 +77,18 @@ def read_bench(out: Path) -> Bench:
 
 
 def settings_of(variant: str) -> tuple[str, ...]:
-    """What is laid over nothing, one after another; the base has none."""
+    """The settings that make a variant, in order; the base has none."""
     return () if variant == BASE else tuple(COMMA.split(variant))
 
 
 def studies(bench: Bench) -> list[Study]:
-    """A study a family and preset; its base is the variant with the fewest settings."""
+    """A study per family and preset; its base is the variant with the fewest settings."""
     found = []
     for family in sorted({row["family"] for row in bench.cells}):
-        own = bench.part(family=family)
-        presets = {row["preset"] for row in own.cells}
+        whole = bench.part(family=family)
+        presets = {row["preset"] for row in whole.cells}
         for place, preset in enumerate(sorted(presets, key=lambda name: (name != "default", name))):
-            rows = own.part(preset=preset)
+            rows = whole.part(preset=preset)
             variants = {row["variant"] for row in rows.cells}
             base = min(variants, key=lambda name: (len(settings_of(name)), name))
             found.append(Study(family, preset, base, rows, first=place == 0))

@@ -9,11 +9,13 @@ import numpy as np
 
 from sept_offline.bench.figures.curves import Curve
 from sept_offline.bench.figures.rows import Row, by_method
+from sept_offline.bench.figures.styles import STYLES
+from sept_offline.methods import METHODS
 
 
 @dataclass(frozen=True)
 class Metric:
-    """A metric of a stage and how an axis calls it."""
+    """A metric of a stage and its label on an axis."""
 
     stage: str
     name: str
@@ -28,21 +30,21 @@ WATCHED = (
     Metric("dynamics", "unexplained", "unexplained"),
     Metric("control", "max_q", "mean max Q"),
 )
-"""What tells of each stage whether it has learned; log-likelihood where there is no ELBO."""
-PROBED = ("sept", "totalvar", "maxent")
+"""What shows whether a stage has learned; log-likelihood where there is no ELBO."""
+PROBED = tuple(name for name in STYLES if METHODS[name].probe_reward)
 
 
 def metric_curves(
     rows: Iterable[Row], stages: Sequence[str], metric: str, methods: Sequence[str] | None = None
 ) -> list[Curve]:
-    """A curve a method, at the updates that all its seeds have; the band is from least to most."""
-    own = [row for row in rows if row["metric"] == metric and row["stage"] in stages]
+    """A curve per method at the updates that all seeds have; the band is their range."""
+    logged = [row for row in rows if row["metric"] == metric and row["stage"] in stages]
     curves = []
-    for method, found in by_method(own).items():
+    for method, points in by_method(logged).items():
         if methods is not None and method not in methods:
             continue
-        seeds = sorted({row["seed"] for row in found})
-        values = {(row["seed"], row["update"]): float(row["value"]) for row in found}
+        seeds = sorted({row["seed"] for row in points})
+        values = {(row["seed"], row["update"]): float(row["value"]) for row in points}
         updates = sorted({update for _, update in values})
         shared = [update for update in updates if all((seed, update) in values for seed in seeds)]
         if not shared:
@@ -56,21 +58,15 @@ def metric_curves(
 
 def watched_curves(rows: Sequence[Row]) -> list[tuple[Metric, list[Curve]]]:
     """The watched metrics that there are."""
-    found = [(metric, metric_curves(rows, [metric.stage], metric.name)) for metric in WATCHED]
-    bounded = {
-        curve.method for metric, curves in found if metric.name == "elbo" for curve in curves
-    }
-    return [
-        (metric, kept)
-        for metric, curves in found
-        if (
-            kept := [
-                curve
-                for curve in curves
-                if metric.name != "log_likelihood" or curve.method not in bounded
-            ]
-        )
-    ]
+    watched = [(metric, metric_curves(rows, [metric.stage], metric.name)) for metric in WATCHED]
+    bounded = {c.method for metric, curves in watched if metric.name == "elbo" for c in curves}
+    shown = []
+    for metric, curves in watched:
+        if metric.name == "log_likelihood":
+            curves = [curve for curve in curves if curve.method not in bounded]
+        if curves:
+            shown.append((metric, curves))
+    return shown
 
 
 def probe_rewards(rows: Sequence[Row]) -> list[Curve]:

@@ -211,7 +211,7 @@ class EpisodePlayer {
       const name = episode.action_names[episode.actions[done]] ?? String(episode.actions[done]);
       parts.push(`${done < episode.probe ? "probe" : "control"} chose ${name}`, `reward ${short(episode.rewards[done])}`);
     }
-    parts.push(`so far ${short(paid)}`);
+    parts.push(`return so far ${short(paid)}`);
     if (episode.latent && this.step >= (episode.moves ? last : episode.known)) {
       parts.push(`z = (${episode.latent.map(short).join(", ")})`);
       if (episode.novelty !== null) parts.push(`novelty ${short(episode.novelty)}${episode.flagged ? ", flagged" : ""}`);

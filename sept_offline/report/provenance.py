@@ -1,4 +1,4 @@
-"""How it was made: settings, hashes, versions, and the commands that repeat it."""
+"""The section on how it was made: settings, hashes, versions, commands that repeat it."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from sept_offline.report.sources import BenchFolder, Run
 from sept_offline.report.text import shown_path
 
 QUICK = quick_variant().name
-TITLE = "To repeat it, into a folder of its own"
+TITLE = "Commands that repeat it in a new folder"
 
 
-def made(runs: Sequence[Run], benches: Sequence[BenchFolder]) -> Section:
-    """A part a run and a part a bench."""
+def provenance(runs: Sequence[Run], benches: Sequence[BenchFolder]) -> Section:
+    """One part per run and per bench."""
     blocks: list[Block] = []
     several = len(runs) + len(benches) > 1
     for run in runs:
@@ -35,7 +35,7 @@ def made(runs: Sequence[Run], benches: Sequence[BenchFolder]) -> Section:
     return Section(
         "made",
         "How it was made",
-        "Same seed, same versions, same machine: the same bytes.",
+        "The same seed, versions and machine give the same bytes.",
         blocks,
     )
 
@@ -48,10 +48,10 @@ def _run(run: Run) -> list[Block]:
         ("preset", str(record.get("preset", "–"))),
         ("seed", str(record["seed"])),
         ("logs", shown_path(str(record.get("dataset", "–")))),
-        ("content of the logs", str(record.get("content_hash", "–"))),
+        ("content hash of the logs", str(record.get("content_hash", "–"))),
     ]
     if run.data is not None and run.data.metadata.plan:
-        facts.append(("plan of the collection", run.data.metadata.plan))
+        facts.append(("collection plan", run.data.metadata.plan))
     if run.results is not None:
         facts.append(("evaluated", f"{run.results.instances}, seed {run.results.seed}"))
     return [
@@ -65,7 +65,7 @@ def _run(run: Run) -> list[Block]:
 
 
 def commands(run: Run) -> list[str]:
-    """Fit, evaluate, report, as they would be typed; every setting that is not the preset's."""
+    """Fit, evaluate and report as typed, with every setting that differs from the preset."""
     record, again = run.record, f"{shown_path(run.path)}-again"
     logs = str(record.get("dataset", "")) if run.data is None else str(run.data.path)
     fit = ["sept-offline", "fit", shown_path(logs), "--method", run.method]
@@ -75,7 +75,7 @@ def commands(run: Run) -> list[str]:
     held = record.get("held_out")
     if held:
         fit += ["--hold-out", str(held["share"])]
-    found = [[*fit, "-o", again]]
+    lines = [[*fit, "-o", again]]
     results = run.results
     if results is not None:
         each = max(episode.episode for episode in results.episodes) + 1
@@ -83,18 +83,18 @@ def commands(run: Run) -> list[str]:
         evaluate += ["--episodes-per-instance", str(each), "--seed", str(results.seed)]
         if run.family is None or run.family.test_steps != results.limit:
             evaluate += ["--max-steps", str(results.limit)]
-        own = run.agent.record.get("family_object") if run.agent is not None else None
+        spec = run.agent.record.get("family_object") if run.agent is not None else None
         if results.family != record.get("family"):
             evaluate += ["--family", results.family]
-        elif own:
-            evaluate += ["--family", str(own)]
-        found.append(evaluate)
-    found.append(["sept-offline", "report", again, "-o", "report.html"])
-    return [typed(words) for words in found]
+        elif spec:
+            evaluate += ["--family", str(spec)]
+        lines.append(evaluate)
+    lines.append(["sept-offline", "report", again, "-o", "report.html"])
+    return [typed(words) for words in lines]
 
 
 def typed(words: Sequence[str]) -> str:
-    """A command line; a quoted ~ would not be home any more."""
+    """A command line; ~ stays unquoted, so that a shell expands it."""
     return " ".join(
         f"~/{shlex.quote(word[2:])}" if word.startswith("~/") else shlex.quote(word)
         for word in words
@@ -102,28 +102,28 @@ def typed(words: Sequence[str]) -> str:
 
 
 def _changed(run: Run) -> dict[str, Any]:
-    """Settings that differ from what the preset says for these logs; all where that is unknown."""
-    own = flat(run.record["config"])
+    """Settings that differ from the preset's for these logs; all if the logs are missing."""
+    settings = flat(run.record["config"])
     if run.data is None:
-        return own
+        return settings
     try:
         usual = to_plain(resolve_config(run.data, str(run.record.get("preset", "default"))))
     except SeptError:
-        return own
+        return settings
     expected = flat(usual)
     missing = object()
-    return {name: value for name, value in own.items() if expected.get(name, missing) != value}
+    return {name: value for name, value in settings.items() if expected.get(name, missing) != value}
 
 
 def flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """{"latent": {"dim": 2}} as {"latent.dim": 2}."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for name, value in settings.items():
         if isinstance(value, Mapping):
-            found |= flat(value, f"{prefix}{name}.")
+            values |= flat(value, f"{prefix}{name}.")
         else:
-            found[f"{prefix}{name}"] = value
-    return found
+            values[f"{prefix}{name}"] = value
+    return values
 
 
 def _written(value: Any, inside: bool = False) -> str:
@@ -133,7 +133,7 @@ def _written(value: Any, inside: bool = False) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, list | tuple):
-        return "[" + ", ".join(_written(one, inside=True) for one in value) + "]"
+        return "[" + ", ".join(_written(entry, inside=True) for entry in value) + "]"
     return json.dumps(value) if inside and isinstance(value, str) else str(value)
 
 
@@ -163,7 +163,7 @@ def _bench(bench: BenchFolder) -> list[Block]:
 
 
 def _bench_settings(bench: BenchFolder) -> list[Block]:
-    """Of each family and preset, at its base; methods that differ are told together."""
+    """Settings of each family and preset at its base, with the values of all methods."""
     return [
         _table(
             f"Settings: {study.title}",
@@ -174,17 +174,17 @@ def _bench_settings(bench: BenchFolder) -> list[Block]:
     ]
 
 
-def _several(found: Iterable[Mapping[str, Any]]) -> list[tuple[str, str]]:
+def _several(records: Iterable[Mapping[str, Any]]) -> list[tuple[str, str]]:
     """Each name with all the values it has."""
     values: dict[str, dict[str, None]] = {}
-    for one in found:
-        for name, value in one.items():
+    for record in records:
+        for name, value in record.items():
             values.setdefault(name, {})[_written(value)] = None
-    return [(name, "; ".join(own)) for name, own in values.items()]
+    return [(name, "; ".join(written)) for name, written in values.items()]
 
 
 def bench_commands(bench: BenchFolder) -> list[str]:
-    """One for all methods of a family, preset and variant that have as many seeds and episodes."""
+    """One command per family, preset and variant for all methods with equal seeds and episodes."""
     bases = {(study.family, study.preset): study.base for study in studies(bench.rows)}
     cells: dict[tuple[str, str, str, str], list[Row]] = {}
     for row in bench.rows.cells:
@@ -211,7 +211,7 @@ def bench_commands(bench: BenchFolder) -> list[str]:
 
 
 def _laid_over(variant: str, base: str) -> list[str]:
-    """The options that make a variant: what its base has is set, what comes after it is varied."""
+    """The options that make a variant: `--set` what the base has, `--vary` the rest."""
     shared, settings = settings_of(base), settings_of(variant)
     words = ["--quick"] if QUICK in settings else []
     for text in settings:

@@ -1,4 +1,4 @@
-"""What was learned: the latent plane, the probe beside the behaviour, control against its bound."""
+"""The section on what was learned: the latent, the probe and control of each run."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sept_offline.agent import Agent
+from sept_offline.bench.figures.figure import BLACK, Dash, Line
 from sept_offline.report.blocks import Block, Chart, Facts, Heading, Note, Section
 from sept_offline.report.charts import (
-    INK,
     MUTED,
-    Line,
-    bars_chart,
+    Plot,
+    bars_plot,
     label,
     line_traces,
-    lines_chart,
+    lines_plot,
     merged,
 )
 from sept_offline.report.plane import plane_chart
 from sept_offline.report.sources import Metric, Run
-from sept_offline.report.text import count, distinct, figure, plural
+from sept_offline.report.text import count, distinct, number, plural
 
 STATES = 400
-"""Logged first states on which the probe is asked for its probabilities."""
+"""Most logged segments on which the probe and the behaviour are compared."""
 BLUE, ORANGE = "#0072B2", "#E69F00"
 
 
-def learned(runs: Sequence[Run]) -> Section:
-    """A part a run."""
+def stages(runs: Sequence[Run]) -> Section:
+    """One part per run."""
     blocks: list[Block] = []
     for place, run in enumerate(runs):
         if len(runs) > 1:
@@ -39,8 +39,8 @@ def learned(runs: Sequence[Run]) -> Section:
     return Section(
         "learned",
         "What was learned",
-        "From the logs alone: a latent for each instance, a probe that makes it tell, and a "
-        "control that listens to it.",
+        "From the logs alone: a latent for each instance, a probe that reveals it, and a control "
+        "policy that uses it.",
         blocks,
     )
 
@@ -61,7 +61,7 @@ def _run(run: Run, place: str) -> list[Block]:
     if "metrics" in run.missing:
         blocks.append(Note(run.missing["metrics"], "warning"))
     elif len(blocks) < 2 and not run.metrics:
-        blocks.append(Note("The run has kept no metrics."))
+        blocks.append(Note("The run has no metrics."))
     return blocks
 
 
@@ -70,13 +70,13 @@ def _facts(method: str, agent: Agent) -> Facts:
     items = [
         ("method", method),
         ("needs beside observations", ", ".join(sorted(agent.needs)) or "nothing"),
-        ("learns in its episode", "yes" if agent.learns else "no"),
+        ("learns during the episode", "yes" if agent.learns else "no"),
         ("probe", plural(agent.probe_steps, "step") if agent.probe_steps else "none"),
-        ("observations read side by side", count(agent.stack)),
+        ("stacked observations", count(agent.stack)),
     ]
-    found = record.get("identification")
-    if isinstance(found, Mapping) and "neighbours" in found:
-        share, chance = float(found["neighbours"]), float(found.get("chance", 0.0))
+    scores = record.get("identification")
+    if isinstance(scores, Mapping) and "neighbours" in scores:
+        share, chance = float(scores["neighbours"]), float(scores.get("chance", 0.0))
         items.append(("identification", f"{share:.3g} (chance: {chance:.2g})"))
     if record.get("behaviour_estimated"):
         items.append(("behaviour's probabilities", "estimated"))
@@ -88,26 +88,30 @@ def _latent(run: Run, place: str) -> Chart | None:
         "ELBO": run.metrics.get(("latent", "elbo")),
         "log-likelihood": run.metrics.get(("latent", "log_likelihood")),
     }
-    told = run.metrics.get(("latent", "identification"))
+    identification = run.metrics.get(("latent", "identification"))
     lines = [
-        Line(name, own.updates, own.values, colour=colour)
-        for (name, own), colour in zip(curves.items(), (BLUE, ORANGE), strict=True)
-        if own is not None
+        _line(name, metric, colour)
+        for (name, metric), colour in zip(curves.items(), (BLUE, ORANGE), strict=True)
+        if metric is not None
     ]
     if not lines:
         return None
-    chart = lines_chart(lines, "update", "nats")
-    if told is not None:
-        right = Line("identification", told.updates, told.values, colour=INK, dash="dot")
-        chart = _on_the_right(chart, right, {"range": [0, 1.04]})
-    said = "The log-likelihood of what was logged"
+    chart = lines_plot(lines, "update", "nats")
+    caption = "Log-likelihood of the logged transitions."
     if curves["ELBO"] is not None:
-        said = "The bound on the log-likelihood of what was logged"
-    if told is not None:
-        said += (
-            "; identification, on the right: share of held-out segments matched to their instance"
+        caption = "Lower bound on the log-likelihood of the logged transitions."
+    if identification is not None:
+        right = _line("identification", identification, BLACK, "dotted")
+        chart = _with_right_axis(chart, right, {"range": [0, 1.04]})
+        caption += (
+            " Right: identification, the share of held-out segments matched to their instance."
         )
-    return Chart(f"latent-{place}", "The latent while it is learned", f"{said}.", chart)
+    return Chart(f"latent-{place}", "Training of the latent", caption, chart)
+
+
+def _line(name: str, metric: Metric, colour: str, dash: Dash = "solid") -> Line:
+    updates, values = np.array(metric.updates, np.float64), np.array(metric.values, np.float64)
+    return Line(name, updates, values, colour=colour, dash=dash)
 
 
 def _probe(run: Run, place: str) -> Chart | None:
@@ -141,16 +145,16 @@ def _probe(run: Run, place: str) -> Chart | None:
         f"probe-{place}",
         "The probe beside the behaviour",
         f"Mean probability of each action in the states of {count(len(rows))} logged initial "
-        "segments: the probe's, and the behaviour's, by its frequencies where its probabilities "
-        "are not known.",
-        bars_chart(names, shown, "action", "probability", [ORANGE, MUTED]),
+        "segments, for the probe and for the behaviour. Where the behaviour's probabilities were "
+        "not logged, its action frequencies are shown.",
+        bars_plot(names, shown, "action", "probability", [ORANGE, MUTED]),
     )
 
 
 def _behaviour(
     segments: Any, rows: NDArray[np.int64], time: int, actions: int
 ) -> NDArray[np.float64]:
-    """The behaviour's mean probabilities at a step, or its frequencies where they are not known."""
+    """Mean probabilities of the behaviour at a step; action frequencies where not logged."""
     known = segments.propensities
     if known is not None and np.isfinite(known[rows, time]).all():
         return np.asarray(known[rows, time].mean(axis=0), dtype=np.float64)
@@ -163,54 +167,50 @@ def _training(run: Run, place: str) -> list[Block]:
     reward, ess = run.metrics.get(("probe", "reward")), run.metrics.get(("probe", "ess_share"))
     reward = reward or run.metrics.get(("latent", "reward"))
     if reward is not None:
-        chart = lines_chart(
-            [Line("reward", reward.updates, reward.values, colour=ORANGE)], "update", "reward"
-        )
+        chart = lines_plot([_line("reward", reward, ORANGE)], "update", "reward")
+        caption = "Its importance-weighted reward."
         if ess is not None:
-            share = Line("ESS / segments", ess.updates, ess.values, colour=BLUE, dash="dot")
-            chart = _on_the_right(chart, share, {"range": [0, 1.04]})
+            share = _line("ESS / segments", ess, BLUE, "dotted")
+            chart = _with_right_axis(chart, share, {"range": [0, 1.04]})
+            caption += (
+                " Right: effective sample size of the weights as a share of the segments; "
+                f"{number(ess.values[-1])} at the end."
+            )
         blocks.append(
             Chart(
                 f"probe-training-{place}",
-                "The probe while it is learned",
-                "Its importance-weighted reward, and on the right the effective sample size of the "
-                "weights as a share of the segments"
-                + (f"; at the end {figure(ess.values[-1])}." if ess else "."),
+                "Training of the probe",
+                caption,
                 chart,
             )
         )
     q, bound = run.metrics.get(("control", "max_q")), run.metrics.get(("control", "max_q_bound"))
     if q is not None:
-        lines = [Line("mean max Q", q.updates, q.values, colour=BLUE)]
+        lines = [_line("mean max Q", q, BLUE)]
+        caption = "Mean of max Q over logged states."
         if bound is not None:
-            lines.append(_level("bound", bound))
-        above = bound is not None and q.values[-1] > bound.values[-1]
-        chart = lines_chart(lines, "update", "mean max Q, scaled")
+            lines.append(_line("bound", bound, MUTED, "dashed"))
+            caption = "Mean of max Q over logged states, and the largest value rewards allow."
+        chart = lines_plot(lines, "update", "mean max Q, scaled")
         loss = run.metrics.get(("control", "loss"))
         if loss is not None:
-            right = Line("loss", loss.updates, loss.values, colour=ORANGE, dash="dot")
-            chart = _on_the_right(chart, right)
+            chart = _with_right_axis(chart, _line("loss", loss, ORANGE, "dotted"))
+            caption += " Right: the loss."
+        if bound is not None and q.values[-1] > bound.values[-1]:
+            caption += " Q ended above the bound: it is too optimistic."
         blocks.append(
             Chart(
                 f"control-{place}",
                 "Control",
-                "The mean of max Q over logged states against the greatest value that rewards "
-                "allow; the loss on the right."
-                + (" It ended above the bound: Q is too optimistic." if above else ""),
+                caption,
                 chart,
             )
         )
     return blocks
 
 
-def _level(name: str, metric: Metric) -> Line:
-    return Line(name, metric.updates, metric.values, colour=MUTED, dash="dash")
-
-
-def _on_the_right(
-    chart: dict[str, Any], line: Line, scale: dict[str, Any] | None = None
-) -> dict[str, Any]:
-    """One more line with a scale of its own."""
+def _with_right_axis(chart: Plot, line: Line, scale: dict[str, Any] | None = None) -> Plot:
+    """The chart with one more line, which has its own scale on the right."""
     more = {
         "yaxis2": {
             "overlaying": "y",
@@ -227,6 +227,9 @@ def _on_the_right(
         "margin": {"r": 56},
     }
     return {
-        "data": [*chart["data"], *line_traces(line, {"yaxis": "y2"})],
+        "data": [
+            *({**trace, "showlegend": True} for trace in chart["data"]),
+            *(trace | {"yaxis": "y2"} for trace in line_traces(line)),
+        ],
         "layout": merged(chart["layout"], more),
     }
