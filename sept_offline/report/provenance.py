@@ -11,7 +11,7 @@ from sept_offline.bench.figures.rows import Row, settings_of, studies
 from sept_offline.bench.variants import quick_variant
 from sept_offline.config import to_plain
 from sept_offline.errors import SeptError
-from sept_offline.methods import resolve_config
+from sept_offline.methods import METHODS, resolve_config
 from sept_offline.report.blocks import Block, Code, Facts, Heading, Section, Table
 from sept_offline.report.sources import BenchFolder, Run
 from sept_offline.report.text import shown_path
@@ -107,7 +107,9 @@ def _changed(run: Run) -> dict[str, Any]:
     if run.data is None:
         return settings
     try:
-        usual = to_plain(resolve_config(run.data, str(run.record.get("preset", "default"))))
+        preset, method = str(run.record.get("preset", "default")), METHODS.get(run.method)
+        stacks = method is None or method.stacks
+        usual = to_plain(resolve_config(run.data, preset, stacks=stacks))
     except SeptError:
         return settings
     expected = flat(usual)
