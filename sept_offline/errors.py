@@ -21,7 +21,7 @@ class ConfigError(SeptError):
     """A setting is unknown, of the wrong type, or out of range."""
 
 
-class AgentError(SeptError):
+class AgentError(SeptError, ValueError):
     """An agent on disk is damaged, or an agent was used against its declaration."""
 
 

@@ -10,13 +10,14 @@ import pytest
 import torch
 from torch import nn
 
-from sept_offline.agent.encoder import encoder_from_arrays, flat_features
+from sept_offline.agent.encoder import encoder_from_arrays, step_features
 from sept_offline.agent.networks import (
     MLP,
     Constrained,
     Ensemble,
     Standardiser,
     network_from_arrays,
+    plain_networks,
 )
 from sept_offline.agent.novelty import Novelty, posterior_elbo, segment_elbo
 from sept_offline.errors import AgentError
@@ -47,12 +48,16 @@ def test_mlp_equals_torch(norm: bool, norm_first: bool, activation: str, sizes: 
         pair = (layer_norm.weight.detach().numpy(), layer_norm.bias.detach().numpy())
         norms.append(pair if norm else None)
     network = MLP(layers, norms, activation, norm_first)
+    with plain_networks():
+        plain = MLP(layers, norms, activation, norm_first)
     rows = torch.randn(20, sizes[0], generator=draws)
     expected = nn.Sequential(*modules)(rows).detach().numpy()
     np.testing.assert_allclose(network(rows.numpy()), expected, atol=2e-4, rtol=1e-4)
     for row, value in zip(rows.numpy(), expected, strict=True):
         np.testing.assert_allclose(network.row(row), value, atol=2e-4, rtol=1e-4)
         np.testing.assert_array_equal(network(row), network.row(row))
+        np.testing.assert_allclose(plain.row(row), value, atol=2e-4, rtol=1e-4)
+        np.testing.assert_array_equal(plain(row), plain.row(row))
     again = network_from_arrays(network.to_arrays("a.b"), "a.b")
     np.testing.assert_array_equal(again(rows.numpy()), network(rows.numpy()))
 
@@ -105,9 +110,9 @@ def test_an_lstm_encoder_of_an_earlier_version_reads_pairs(builders: ModuleType)
         encoder_from_arrays(encoder.to_arrays("e"), description | {"changes": "yes"}, "e")
 
 
-def test_flat_features_by_hand() -> None:
+def test_step_features_by_hand() -> None:
     observations = np.array([[[1.0, 2.0], [2.0, 4.0], [2.0, 1.0]]])
-    features = flat_features(
+    features = step_features(
         observations,
         np.array([[1, 0]]),
         2,
@@ -116,7 +121,7 @@ def test_flat_features_by_hand() -> None:
     )
     first = [0, 0.5, 0, 1, 1, 1, 0, 0, 1, 1]
     second = [1, 1.5, 1, 0, 0, -1.5, 0, -1.5, 0, 0]
-    np.testing.assert_allclose(features[0], first + second)
+    np.testing.assert_allclose(features[0], [first, second])
 
 
 def test_decoder_log_prob_equals_torch(builders: ModuleType) -> None:
