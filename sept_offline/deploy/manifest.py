@@ -57,12 +57,11 @@ MODULES = (
 )
 """The library's own modules that act, in an export for NumPy alone: what `agent/exported` needs."""
 SHIPPED = {f"modules/{name}.py": name for name in MODULES}
-FILES = {
-    "onnx": {f"{name}.onnx" for name in GRAPHS},
-    "numpy": {"runtime.py", "weights.npz", *SHIPPED},
-}
+FILES = {"onnx": {f"{name}.onnx" for name in GRAPHS}, "numpy": {"runtime.py", "weights.npz"}}
+MODULE = re.compile(r"modules/([a-z_]+/)*[a-z_]+\.py")
+"""A module of an export, which may be of another version and have others than these."""
 OURS = re.compile(
-    "|".join(map(re.escape, (MANIFEST, *FILES["onnx"], *FILES["numpy"])))
+    "|".join(map(re.escape, (MANIFEST, *FILES["onnx"], *FILES["numpy"], *SHIPPED)))
     + r"|modules/(agent/(contexts/)?)?"
 )
 """The files and folders of an export; a folder that holds others is not replaced."""
@@ -154,17 +153,17 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     """The manifest of an export, whose files are checked against it, each by its own name."""
     found = read_sealed(folder / MANIFEST, AgentError)
     form, files = found.get("form"), found.get("files")
-    known = isinstance(form, str) and form in FILES
-    if not known or found.get("format") not in range(1, FORMATS[form] + 1):
+    if not isinstance(form, str) or found.get("format") not in range(1, FORMATS.get(form, 0) + 1):
         raise AgentError(f"{folder} holds no exported agent that can be read here.")
-    if not isinstance(files, dict) or not files or not set(files) <= FILES[form]:
+    if not isinstance(files, dict) or not files:
+        raise AgentError(f"{folder / MANIFEST} names no files; it is damaged.")
+    named = {name for name in files if form != "numpy" or not MODULE.fullmatch(name)}
+    if not named <= FILES[form]:
         raise AgentError(f"{folder / MANIFEST} names files that no export has; it is damaged.")
     for name, checksum in files.items():
         if sha256(read_whole(folder / name, AgentError)) != checksum:
             raise AgentError(f"{folder / name} does not match its checksum: it is damaged.")
-    # a runtime of format 1 is one file
-    whole = FILES["numpy"] if found["format"] > 1 else {"runtime.py", "weights.npz"}
-    if form == "numpy" and set(files) != whole:
+    if form == "numpy" and named != FILES[form]:
         raise AgentError(f"{folder / MANIFEST} lacks files of an export; it is damaged.")
     if form == "onnx":
         _check_graphs(folder, found, files)

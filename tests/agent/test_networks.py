@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 from types import ModuleType
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 import torch
 from torch import nn
 
+import sept_offline.agent
 from sept_offline.agent.encoder import encoder_from_arrays, step_features
 from sept_offline.agent.networks import (
     MLP,
@@ -60,6 +62,23 @@ def test_mlp_equals_torch(norm: bool, norm_first: bool, activation: str, sizes: 
         np.testing.assert_array_equal(plain(row), plain.row(row))
     again = network_from_arrays(network.to_arrays("a.b"), "a.b")
     np.testing.assert_array_equal(again(rows.numpy()), network(rows.numpy()))
+
+
+@pytest.mark.parametrize("method", ["sept", "refined", "pooled", "avg"])
+def test_agents_act_without_numba(
+    builders: ModuleType, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = np.random.default_rng(8).normal(size=(30, builders.DIM)).astype(np.float32)
+    compiled = builders.make_agent(method).begin(seed=3)
+    expected = [compiled.act(row) for row in rows]
+    monkeypatch.setitem(sys.modules, "numba", None)
+    monkeypatch.delitem(sys.modules, "sept_offline.agent.kernels")
+    monkeypatch.delattr(sept_offline.agent, "kernels", raising=False)
+    plain = builders.make_agent(method).begin(seed=3)
+    assert [plain.act(row) for row in rows] == expected
+    assert "sept_offline.agent.kernels" not in sys.modules
+    if compiled.latent is not None:
+        np.testing.assert_allclose(plain.latent, compiled.latent, atol=1e-5)
 
 
 def test_inputs_are_left_as_they_were(builders: ModuleType) -> None:
