@@ -22,7 +22,10 @@ class ConfigError(SeptError):
 
 
 class AgentError(SeptError, ValueError):
-    """An agent on disk is damaged, or an agent was used against its declaration."""
+    """An agent on disk is damaged, or an agent was used against its declaration.
+
+    A ValueError too: programs around an export catch it as one.
+    """
 
 
 class HarnessError(SeptError):

@@ -328,7 +328,7 @@ def test_the_runtime_checks_what_it_is_given(builders: ModuleType, tmp_path: Pat
     for mask in ([True, True], [False] * 3, [0.5, 1.0, 1.0], [2, 0, 0], "abc", [[True], 1, 0]):
         with pytest.raises(runtime.AgentError):
             episode.act(np.zeros(4), mask)
-    assert episode.steps == 0
+    assert episode.steps == 0 and issubclass(runtime.AgentError, ValueError)
     hosted = load_export(export(agent, tmp_path / "graphs", observations=50).path).begin()
     for observation in (np.zeros(3), [0, 0, np.nan, 0], "abc", [[0], 0, 0, 0]):
         with pytest.raises(AgentError):
