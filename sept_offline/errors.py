@@ -21,8 +21,11 @@ class ConfigError(SeptError):
     """A setting is unknown, of the wrong type, or out of range."""
 
 
-class AgentError(SeptError):
-    """An agent on disk is damaged, or an agent was used against its declaration."""
+class AgentError(SeptError, ValueError):
+    """An agent on disk is damaged, or an agent was used against its declaration.
+
+    A ValueError too: programs around an export catch it as one.
+    """
 
 
 class HarnessError(SeptError):

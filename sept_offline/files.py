@@ -143,11 +143,30 @@ def unlock_file(path: Path, handle: IO[str]) -> None:
     handle.close()
 
 
-def is_ours(entry: Path, ours: re.Pattern[str]) -> bool:
-    """Whether an entry of a folder is a file that we make there, or an unfinished one."""
+def is_ours(entry: Path, ours: re.Pattern[str], inside: str = "") -> bool:
+    """Whether an entry of a folder is a file that we make there, or an unfinished one.
+
+    `inside` is where in the folder the entry lies, as in "modules/", and part of its name.
+    """
     begun = TEMPORARY.fullmatch(entry.name)
-    named = ours.fullmatch(entry.name) or (begun and ours.fullmatch(begun["name"]))
+    named = ours.fullmatch(inside + entry.name) or (
+        begun and ours.fullmatch(inside + begun["name"])
+    )
     return bool(named) and (entry.is_symlink() or not entry.is_dir())
+
+
+def is_our_folder(entry: Path, ours: re.Pattern[str], inside: str = "") -> bool:
+    """Whether an entry is a folder that we make inside a folder: its name ends in a slash."""
+    return bool(ours.fullmatch(f"{inside}{entry.name}/")) and not entry.is_symlink()
+
+
+def foreign(folder: Path, ours: re.Pattern[str], inside: str = "") -> Iterator[str]:
+    """The names of what lies in a folder and was not made by us."""
+    for entry in sorted(folder.iterdir()):
+        if entry.is_dir() and is_our_folder(entry, ours, inside):
+            yield from foreign(entry, ours, f"{inside}{entry.name}/")
+        elif not is_ours(entry, ours, inside):
+            yield inside + entry.name
 
 
 def refuse_foreign(folder: Path, ours: re.Pattern[str], error: type[SeptError] = DataError) -> None:
@@ -156,26 +175,31 @@ def refuse_foreign(folder: Path, ours: re.Pattern[str], error: type[SeptError] =
         if folder.exists():
             raise error(f"{folder} is a file that sept-offline did not make; move it away.")
         return
-    for entry in sorted(folder.iterdir()):
-        if not is_ours(entry, ours):
-            raise error(
-                f"{folder} holds {entry.name}, which sept-offline did not make, and nothing of it "
-                "is deleted; move it away, or choose another place."
-            )
+    for name in foreign(folder, ours):
+        raise error(
+            f"{folder} holds {name}, which sept-offline did not make, and nothing of it "
+            "is deleted; move it away, or choose another place."
+        )
 
 
-def remove_ours(folder: Path, ours: re.Pattern[str], last: str | None = None) -> None:
+def remove_ours(
+    folder: Path, ours: re.Pattern[str], last: str | None = None, inside: str = ""
+) -> None:
     """Delete the files that are ours, `last` after the others, and the folder if it is empty then.
 
     Whatever else is in it stays, and so does what cannot be deleted.
     """
     if folder.is_symlink() or not folder.is_dir():
         return
-    entries = [entry for entry in folder.iterdir() if is_ours(entry, ours)]
+    entries = list(folder.iterdir())
+    for entry in entries:
+        if is_our_folder(entry, ours, inside):
+            remove_ours(entry, ours, inside=f"{inside}{entry.name}/")
+    files = [entry for entry in entries if is_ours(entry, ours, inside)]
     # Python's own copy of a module of ours that has been imported from there.
     remove_ours(folder / "__pycache__", re.compile(r".+\.pyc"))
     with contextlib.suppress(OSError):
-        for entry in sorted(entries, key=lambda entry: entry.name == last):
+        for entry in sorted(files, key=lambda entry: entry.name == last):
             entry.unlink(missing_ok=True)
         folder.rmdir()
 
@@ -188,6 +212,7 @@ def replace_folder(
 ) -> None:
     """Put a folder of whole files in the place of an older one, at once or not at all.
 
+    A name of `contents` may lie in folders, as "modules/a.py"; `ours` then matches "modules/" too.
     `check` is shown the folder before it is put there, and gives files that are written last.
     """
     place = behind_links(target)
@@ -201,7 +226,6 @@ def replace_folder(
             _fill(staged, contents)
             if check is not None:
                 _fill(staged, check(staged))
-            sync_directory(staged)
             _swap(staged, place)
             sync_directory(place.parent)
         finally:
@@ -235,10 +259,15 @@ def _beside(target: Path) -> Path:
 
 def _fill(folder: Path, contents: Mapping[str, bytes]) -> None:
     for name, content in contents.items():
-        with (folder / name).open("wb") as file:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
+    for nested in {parent for name in contents for parent in (folder / name).parents}:
+        if nested.is_relative_to(folder):
+            sync_directory(nested)
 
 
 def _swap(staged: Path, place: Path) -> None:

@@ -6,7 +6,7 @@ import os
 import stat
 from pathlib import Path
 
-from sept_offline.errors import ConfigError, SeptError
+from .errors import ConfigError, SeptError
 
 VARIABLE = "SEPT_OFFLINE_LIMIT_MB"
 DEFAULT_MB = 256

@@ -54,10 +54,20 @@ def imported(path: Path) -> set[str]:
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            names.add(node.module)
-            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            module = node.module or ""
+            if node.level:
+                package = path.relative_to(ROOT).parts[: -node.level]
+                module = ".".join((*package, *filter(None, [node.module])))
+            names.add(module)
+            names |= {f"{module}.{alias.name}" for alias in node.names}
     return names
+
+
+def test_relative_imports_are_seen() -> None:
+    found = imported(ROOT / "sept_offline" / "agent" / "contexts" / "refined.py")
+    assert {"sept_offline.seeding", "sept_offline.agent.encoder"} <= found
+    assert "sept_offline.agent.contexts.base.Tracker" in found
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(ROOT)))

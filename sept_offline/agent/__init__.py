@@ -1,8 +1,7 @@
 """What is deployed: small networks that act, without torch, d3rlpy or a simulator."""
 
-from sept_offline.agent.agent import Agent, Spaces
-from sept_offline.agent.contexts import (
-    AdaptedContext,
+from .agent import Agent, Spaces
+from .contexts import (
     HiddenContext,
     HistoryContext,
     NoContext,
@@ -11,11 +10,12 @@ from sept_offline.agent.contexts import (
     UnprobedContext,
     WindowContext,
 )
-from sept_offline.agent.control import Control
-from sept_offline.agent.episode import AgentEpisode, BatchEpisode
-from sept_offline.agent.novelty import InstancePrior, Novelty, segment_elbo
-from sept_offline.agent.probes import NetworkProbe, TableProbe, UniformProbe
-from sept_offline.agent.store import load_agent, save_agent
+from .contexts.adapted import AdaptedContext
+from .control import Control
+from .episode import AgentEpisode, BatchEpisode
+from .novelty import InstancePrior, Novelty, segment_elbo
+from .probes import NetworkProbe, TableProbe, UniformProbe
+from .store import load_agent, save_agent
 
 __all__ = [
     "AdaptedContext",

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sept_offline.agent.contexts import Context
-from sept_offline.agent.control import Control
-from sept_offline.agent.networks import Array
-from sept_offline.errors import AgentError
-from sept_offline.family import Hidden
-from sept_offline.stacking import LONGEST, Stack
+from ..errors import AgentError
+from ..stacking import LONGEST, Stack
+from .contexts import Context
+from .control import Control
+from .networks import Array
 
 if TYPE_CHECKING:
-    from sept_offline.agent.episode import AgentEpisode, BatchEpisode
+    from ..family import Hidden
+    from .episode import AgentEpisode, BatchEpisode
 
 
 TOLERANCE = 0.05
@@ -145,7 +145,7 @@ class Agent:
 
     def begin(self, seed: int = 0, hidden: Hidden | None = None) -> AgentEpisode:
         """The state of one new episode; `hidden` only for an agent that declares it."""
-        from sept_offline.agent.episode import AgentEpisode
+        from .episode import AgentEpisode
 
         return AgentEpisode(self, seed, hidden)
 
@@ -153,6 +153,6 @@ class Agent:
         self, seeds: Sequence[int], hidden: Sequence[Hidden] | None = None
     ) -> BatchEpisode:
         """As many new episodes as there are seeds, which act together; `hidden` one for each."""
-        from sept_offline.agent.episode import BatchEpisode
+        from .episode import BatchEpisode
 
         return BatchEpisode(self, seeds, hidden)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sept_offline.agent.networks import Array, Network, Standardiser
-from sept_offline.errors import AgentError
+from ..errors import AgentError
+from .networks import Array, Network, Standardiser
 
 NEARLY_TIED = np.float32(3e-5)
 """Values this close, relative to their size, may be ordered by rounding alone."""

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sept_offline.agent.encoder import one_hot
-from sept_offline.agent.networks import MLP, Array, Arrays, Standardiser
-from sept_offline.agent.reading import count, field, pair
-from sept_offline.errors import AgentError
-from sept_offline.limits import MOST_ACTIONS
+from ..errors import AgentError
+from ..limits import MOST_ACTIONS
+from .encoder import one_hot
+from .networks import MLP, Array, Arrays, Standardiser
+from .reading import count, field, pair
 
 LOG_TWO_PI = float(np.log(2 * np.pi))
 

@@ -9,10 +9,10 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from sept_offline.agent.networks import MLP, Array, Arrays, Standardiser, take
-from sept_offline.agent.reading import count, field, pair
-from sept_offline.errors import AgentError
-from sept_offline.limits import MOST_ACTIONS
+from ..errors import AgentError
+from ..limits import MOST_ACTIONS
+from .networks import MLP, Array, Arrays, Standardiser, take
+from .reading import count, field, pair
 
 DIRECTIONS = ("forward", "backward")
 LstmWeights = tuple[Array, Array, Array, Array]
@@ -47,26 +47,24 @@ def one_hot(actions: NDArray[Any], num_actions: int) -> Array:
     return np.asarray(np.eye(num_actions, dtype=np.float32)[actions])
 
 
-def flat_features(
+def step_features(
     observations: NDArray[Any],
     actions: NDArray[Any],
     num_actions: int,
     observation_scaler: Standardiser,
     delta_scaler: Standardiser,
 ) -> Array:
-    """What the flat encoder reads, `[n, T · (2d + A + A·d)]`, step after step.
+    """Each step as (s, a, Δs, a⊗Δs), `[n, T, 2d + A + A·d]`.
 
-    A step is (s, a, Δs, a⊗Δs): s and Δs = s′ − s standardised, a one-hot, and a⊗Δs holds the change
-    of column j under action a at position a·d + j.
+    s and Δs = s′ − s are standardised, a is one-hot, and a⊗Δs holds the change of column j under
+    action a at position a·d + j.
     """
     raw = np.asarray(observations, dtype=np.float32)
-    count, steps = actions.shape
     state = observation_scaler(raw[:, :-1])
     delta = delta_scaler(raw[:, 1:] - raw[:, :-1])
     taken = one_hot(actions, num_actions)
-    crossed = (taken[..., :, None] * delta[..., None, :]).reshape(count, steps, -1)
-    features = np.concatenate([state, taken, delta, crossed], axis=2)
-    return np.ascontiguousarray(features.reshape(count, -1), dtype=np.float32)
+    crossed = (taken[..., :, None] * delta[..., None, :]).reshape(*actions.shape, -1)
+    return np.concatenate([state, taken, delta, crossed], axis=2)
 
 
 def _check_segments(
@@ -80,11 +78,117 @@ def _check_segments(
         )
 
 
-class FlatEncoder:
-    """An MLP on all steps' features at once (`flat_features`), to mean and log-variance.
+class _StepsEncoder:
+    """What encoders on the features of steps (`step_features`) have in common.
 
-    `observation_scaler` and `delta_scaler` have d columns; `network` takes T·(2d + A + A·d) inputs
-    and gives 2k outputs. Log-variances are clipped to `log_var_range`.
+    `observation_scaler` and `delta_scaler` have d columns. Log-variances are clipped to
+    `log_var_range`.
+    """
+
+    kind: str
+
+    def __init__(
+        self,
+        observation_scaler: Standardiser,
+        delta_scaler: Standardiser,
+        num_actions: int,
+        steps: int,
+        log_var_range: tuple[float, float],
+    ) -> None:
+        self.observation_scaler, self.delta_scaler = observation_scaler, delta_scaler
+        self.num_actions, self.steps, self.log_var_range = num_actions, steps, log_var_range
+        self.observation_dim = dim = observation_scaler.dim
+        self.step_dim = 2 * dim + num_actions + num_actions * dim
+        if delta_scaler.dim != dim:
+            raise AgentError(
+                f"An encoder of {dim} columns needs as many scales of their changes, "
+                f"found {delta_scaler.dim}."
+            )
+
+    def _check_network(self, network: MLP, inputs: int) -> None:
+        if network.input_dim != inputs or network.output_dim % 2:
+            raise AgentError(
+                f"A {self.kind} encoder of {self.steps} steps, {self.observation_dim} columns and "
+                f"{self.num_actions} actions needs {inputs} inputs and an even number of outputs, "
+                f"found {network.input_dim} and {network.output_dim}."
+            )
+
+    def _features(self, observations: NDArray[Any], actions: NDArray[Any]) -> Array:
+        _check_segments(observations, actions, self.steps, self.observation_dim)
+        return step_features(
+            observations, actions, self.num_actions, self.observation_scaler, self.delta_scaler
+        )
+
+    def _scaler_arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
+        return {
+            **self.observation_scaler.to_arrays(f"{prefix}.observation"),
+            **self.delta_scaler.to_arrays(f"{prefix}.delta"),
+        }
+
+    def describe(self) -> dict[str, Any]:
+        """Kind, actions, steps and the range of log-variances."""
+        return _describe(self)
+
+
+class PooledEncoder(_StepsEncoder):
+    """One network for every step, the mean over steps, then a head to mean and log-variance.
+
+    `each` takes the features of a step, 2d + A + A·d inputs; its outputs go through a ReLU and are
+    averaged over the T steps. `head` takes that average and gives 2k outputs.
+    """
+
+    kind = "pooled"
+
+    def __init__(
+        self,
+        each: MLP,
+        head: MLP,
+        observation_scaler: Standardiser,
+        delta_scaler: Standardiser,
+        num_actions: int,
+        steps: int,
+        log_var_range: tuple[float, float] = (-10.0, 4.0),
+    ) -> None:
+        super().__init__(observation_scaler, delta_scaler, num_actions, steps, log_var_range)
+        self.each, self.head, self.latent_dim = each, head, head.output_dim // 2
+        if each.input_dim != self.step_dim:
+            raise AgentError(
+                f"A pooled encoder of {self.observation_dim} columns and {num_actions} actions "
+                f"reads {self.step_dim} inputs of each step, found {each.input_dim}."
+            )
+        self._check_network(head, each.output_dim)
+
+    def encode(self, observations: NDArray[Any], actions: NDArray[Any]) -> tuple[Array, Array]:
+        """Mean and log-variance, `[n, k]` each, of `observations[n, T+1, d]`, `actions[n, T]`."""
+        features = self._features(observations, actions)
+        read = np.maximum(self.each(features.reshape(-1, self.step_dim)), np.float32(0))
+        pooled = read.reshape(len(features), self.steps, -1).mean(axis=1)
+        return _halves(self.head(pooled), self.log_var_range)
+
+    def to_arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
+        """Weights and scalers, under `prefix`."""
+        networks = self.each.to_arrays(f"{prefix}.each") | self.head.to_arrays(f"{prefix}.head")
+        return networks | self._scaler_arrays(prefix)
+
+    @classmethod
+    def from_arrays(
+        cls, arrays: Arrays, description: Mapping[str, Any], prefix: str
+    ) -> PooledEncoder:
+        """The encoder that `to_arrays(prefix)` and `describe()` wrote."""
+        return cls(
+            MLP.from_arrays(arrays, f"{prefix}.each"),
+            MLP.from_arrays(arrays, f"{prefix}.head"),
+            Standardiser.from_arrays(arrays, f"{prefix}.observation"),
+            Standardiser.from_arrays(arrays, f"{prefix}.delta"),
+            *_described(description),
+        )
+
+
+class FlatEncoder(_StepsEncoder):
+    """One network on all steps' features side by side, to mean and log-variance.
+
+    `network` takes T·(2d + A + A·d) inputs and gives 2k outputs. Agents of earlier versions have
+    such an encoder; nothing writes a new one.
     """
 
     kind = "flat"
@@ -98,39 +202,19 @@ class FlatEncoder:
         steps: int,
         log_var_range: tuple[float, float] = (-10.0, 4.0),
     ) -> None:
-        self.network, self.num_actions, self.steps = network, num_actions, steps
-        self.observation_scaler, self.delta_scaler = observation_scaler, delta_scaler
-        self.log_var_range = log_var_range
-        self.observation_dim = observation_scaler.dim
-        self.latent_dim = network.output_dim // 2
-        dim = self.observation_dim
-        inputs = steps * (2 * dim + num_actions + num_actions * dim)
-        if delta_scaler.dim != dim or network.input_dim != inputs or network.output_dim % 2:
-            raise AgentError(
-                f"A flat encoder of {steps} steps, {dim} columns and {num_actions} actions needs "
-                f"{inputs} inputs and an even number of outputs, "
-                f"found {network.input_dim} and {network.output_dim}."
-            )
+        super().__init__(observation_scaler, delta_scaler, num_actions, steps, log_var_range)
+        self.network, self.latent_dim = network, network.output_dim // 2
+        self._check_network(network, steps * self.step_dim)
 
     def encode(self, observations: NDArray[Any], actions: NDArray[Any]) -> tuple[Array, Array]:
         """Mean and log-variance, `[n, k]` each, of `observations[n, T+1, d]`, `actions[n, T]`."""
-        _check_segments(observations, actions, self.steps, self.observation_dim)
-        features = flat_features(
-            observations, actions, self.num_actions, self.observation_scaler, self.delta_scaler
-        )
-        return _halves(self.network(features), self.log_var_range)
+        features = self._features(observations, actions)
+        output = self.network(features.reshape(len(features), -1))
+        return _halves(output, self.log_var_range)
 
     def to_arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
         """Weights and scalers, under `prefix`."""
-        return {
-            **self.network.to_arrays(f"{prefix}.network"),
-            **self.observation_scaler.to_arrays(f"{prefix}.observation"),
-            **self.delta_scaler.to_arrays(f"{prefix}.delta"),
-        }
-
-    def describe(self) -> dict[str, Any]:
-        """Kind, actions, steps and the range of log-variances."""
-        return _describe(self)
+        return self.network.to_arrays(f"{prefix}.network") | self._scaler_arrays(prefix)
 
     @classmethod
     def from_arrays(
@@ -380,8 +464,9 @@ def posterior(weighted: Array, precision: Array) -> tuple[Array, Array]:
 
 
 LSTM_PARTS = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
-AnyEncoder = FlatEncoder | LstmEncoder | TransitionEncoder
+AnyEncoder = PooledEncoder | FlatEncoder | LstmEncoder | TransitionEncoder
 ENCODERS: dict[str, type[AnyEncoder]] = {
+    PooledEncoder.kind: PooledEncoder,
     FlatEncoder.kind: FlatEncoder,
     LstmEncoder.kind: LstmEncoder,
     TransitionEncoder.kind: TransitionEncoder,
@@ -401,7 +486,7 @@ def _halves(output: Array, log_var_range: tuple[float, float]) -> tuple[Array, A
     return output[:, :size].copy(), np.clip(output[:, size:], *log_var_range).astype(np.float32)
 
 
-def _describe(encoder: FlatEncoder | LstmEncoder) -> dict[str, Any]:
+def _describe(encoder: _StepsEncoder | LstmEncoder) -> dict[str, Any]:
     return {
         "kind": encoder.kind,
         "num_actions": encoder.num_actions,

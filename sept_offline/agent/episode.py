@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sept_offline.agent.agent import Agent
-from sept_offline.agent.control import Control
-from sept_offline.agent.networks import Array
-from sept_offline.errors import AgentError
-from sept_offline.family import Hidden
+from ..errors import AgentError
+from .agent import Agent
+from .control import Control
+from .networks import Array
+
+if TYPE_CHECKING:
+    from ..family import Hidden
 
 
 class AgentEpisode:
@@ -330,7 +332,10 @@ def _check_mask(
     mask: NDArray[Any], shape: tuple[int, ...], going: NDArray[np.bool_] | None = None
 ) -> NDArray[np.bool_]:
     """`mask` as booleans of `shape`; every row, or every `going` one, must allow something."""
-    given = np.asarray(mask)
+    try:
+        given = np.asarray(mask)
+    except ValueError as error:
+        raise AgentError(f"A mask must be a row of true or false, found {mask!r:.80}.") from error
     flags = given.dtype == bool or (given.dtype.kind in "iu" and np.isin(given, (0, 1)).all())
     if given.shape != shape or not flags:
         raise AgentError(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from sept_offline.agent.networks import MLP, Array
-from sept_offline.errors import AgentError
+from ..errors import AgentError
+from .networks import MLP, Array
 
 
 def td_step(

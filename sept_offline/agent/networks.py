@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sept_offline.errors import AgentError
+from ..errors import AgentError
 
 Array = NDArray[np.float32]
 Arrays = Mapping[str, NDArray[Any]]
 
 NORM_EPSILON = np.float32(1e-5)
 ACTIVATIONS = ("relu", "tanh")
+
+_compiling: ContextVar[bool] = ContextVar("compiling", default=True)
+
+
+@contextmanager
+def plain_networks() -> Iterator[None]:
+    """Networks made in this block compute single rows in NumPy even where numba is installed."""
+    token = _compiling.set(False)
+    try:
+        yield
+    finally:
+        _compiling.reset(token)
 
 
 class Network(Protocol):
@@ -132,6 +146,7 @@ class MLP:
         self.input_dim = int(self.layers[0][0].shape[1])
         self.output_dim = int(self.layers[-1][0].shape[0])
         self._relu = activation == "relu"
+        self._compiled = _compiling.get()
         # made when first needed: most networks only ever see batches
         self._packed: tuple[Array, NDArray[np.int64]] | None = None
         self._forward: Callable[..., Array]
@@ -161,31 +176,45 @@ class MLP:
         """`x[n, input_dim]` to `[n, output_dim]`; a single row `[input_dim]` to `[output_dim]`."""
         if x.ndim == 1:
             return self.row(x)
-        value = np.asarray(x, dtype=np.float32)
+        return self._through(np.asarray(x, dtype=np.float32))
+
+    def _through(self, value: Array) -> Array:
+        """A batch, or one row, through all layers in NumPy."""
+        normalise = _normalise_row if value.ndim == 1 else _normalise_rows
         for (weight, bias), norm in zip(self._transposed[:-1], self.norms, strict=True):
             value = value @ weight
             value += bias
             if norm is not None and self.norm_first:
-                value = _normalise_rows(value, *norm)
+                value = normalise(value, *norm)
             value = self._activate(value)
             if norm is not None and not self.norm_first:
-                value = _normalise_rows(value, *norm)
+                value = normalise(value, *norm)
         weight, bias = self._transposed[-1]
         output: Array = value @ weight
         output += bias
         return output
 
     def row(self, x: Array) -> Array:
-        """The same for one row `x[input_dim]`, in compiled code."""
-        if self._packed is None:
-            from sept_offline.agent.kernels import forward, pack
-
-            self._forward = forward
-            self._packed = pack(self.layers, self.norms, self.norm_first)
-        weights, plan = self._packed
+        """The same for one row `x[input_dim]`: in compiled code, or in NumPy without numba."""
+        packed = self._packed or self._pack()
+        if packed is None:
+            return self._through(np.asarray(x, dtype=np.float32))
+        weights, plan = packed
         row = np.ascontiguousarray(x, dtype=np.float32)
         output: Array = self._forward(row, weights, plan, self._relu)
         return output
+
+    def _pack(self) -> tuple[Array, NDArray[np.int64]] | None:
+        """The weights as compiled code reads them; None where rows are computed in NumPy."""
+        if self._compiled:
+            try:
+                from .kernels import forward, pack
+            except ImportError:
+                self._compiled = False
+                return None
+            self._forward = forward
+            self._packed = pack(self.layers, self.norms, self.norm_first)
+        return self._packed
 
     def _activate(self, value: Array) -> Array:
         if self._relu:
@@ -230,6 +259,15 @@ def _normalise_rows(value: Array, gamma: Array, beta: Array) -> Array:
     value -= value.mean(axis=1, keepdims=True)
     variance = np.einsum("ij,ij->i", value, value) / np.float32(value.shape[1])
     value *= (np.float32(1) / np.sqrt(variance + NORM_EPSILON))[:, None]
+    value *= gamma
+    value += beta
+    return value
+
+
+def _normalise_row(value: Array, gamma: Array, beta: Array) -> Array:
+    size = np.float32(len(value))
+    value -= np.add.reduce(value) / size
+    value *= np.float32(1) / np.sqrt(value.dot(value) / size + NORM_EPSILON)
     value *= gamma
     value += beta
     return value

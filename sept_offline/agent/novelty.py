@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sept_offline.agent.decoder import TransitionDecoder
-from sept_offline.agent.encoder import SegmentEncoder
-from sept_offline.agent.networks import Array, Arrays, take
-from sept_offline.agent.reading import field
-from sept_offline.errors import AgentError
+from ..errors import AgentError
+from .decoder import TransitionDecoder
+from .encoder import SegmentEncoder
+from .networks import Array, Arrays, take
+from .reading import field
 
 FLAGGED_BELOW = 0.01
 """An instance is flagged when its segment is less likely than the first percentile."""

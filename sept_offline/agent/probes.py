@@ -7,10 +7,10 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from sept_offline.agent.networks import MLP, Array, Arrays, Standardiser, softmax, take
-from sept_offline.agent.reading import count, field
-from sept_offline.errors import AgentError
-from sept_offline.limits import MOST_ACTIONS
+from ..errors import AgentError
+from ..limits import MOST_ACTIONS
+from .networks import MLP, Array, Arrays, Standardiser, softmax, take
+from .reading import count, field
 
 
 class Probe(Protocol):

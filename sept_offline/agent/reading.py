@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from sept_offline.errors import AgentError
-from sept_offline.limits import LONGEST_SEGMENT
+from ..errors import AgentError
+from ..limits import LONGEST_SEGMENT
 
 Value = TypeVar("Value")
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sept_offline.agent.reading import field
-from sept_offline.errors import AgentError
+from ..errors import AgentError
+from .reading import field
 
 Rewards = NDArray[np.float64]
 

@@ -13,20 +13,17 @@ import safetensors.numpy
 from numpy.typing import NDArray
 from safetensors import SafetensorError
 
-from sept_offline import __version__
-from sept_offline.agent.agent import Agent, Spaces
-from sept_offline.agent.contexts import context_from_arrays
-from sept_offline.agent.control import Control
-from sept_offline.agent.networks import Standardiser, network_from_arrays, take
-from sept_offline.agent.reading import field, strings
-from sept_offline.errors import AgentError
-from sept_offline.files import refuse_foreign, replace_folder
-from sept_offline.limits import read_whole
-from sept_offline.seals import JSON_BYTES, parse_json, sealed_json, unsealed
+from .. import __version__
+from ..errors import AgentError
+from ..files import refuse_foreign, replace_folder
+from ..limits import read_whole
+from ..seals import JSON_BYTES, parse_json, sealed_json, unsealed
+from .agent import Agent
+from .assembly import LEARNED_FROM, agent_arrays, assemble
+from .reading import field
 
 FORMAT = 1
 DESCRIPTION, WEIGHTS = "agent.json", "weights.safetensors"
-LEARNED_FROM = "record.learned_from"
 OURS = re.compile(r"agent\.json|weights\.safetensors")
 """The files of an agent's folder; one that holds others is not replaced."""
 
@@ -58,27 +55,13 @@ def load_agent(path: str | Path) -> Agent:
     description = _read_description(folder / DESCRIPTION)
     arrays = _read_weights(folder / WEIGHTS, field(description, "weights_sha256", str))
     try:
-        return _assemble(description, arrays)
+        return assemble(description, arrays)
     except AgentError as error:
         raise AgentError(f"{folder}: {error}") from error
     except (ValueError, TypeError, KeyError, IndexError, OverflowError) as error:
         raise AgentError(
             f"{folder}: the agent is not put together as expected: {error}."
         ) from error
-
-
-def agent_arrays(agent: Agent) -> dict[str, NDArray[Any]]:
-    """All an agent acts by in numbers, by the names under which it is written."""
-    arrays = {
-        "spaces.low": np.asarray(agent.spaces.low, dtype=np.float32),
-        "spaces.high": np.asarray(agent.spaces.high, dtype=np.float32),
-        **agent.context.to_arrays("context"),
-    }
-    for name, control in (("control", agent.control), ("fallback", agent.fallback)):
-        if control is not None:
-            arrays |= control.scaler.to_arrays(f"{name}.scaler")
-            arrays |= control.network.to_arrays(f"{name}.network")
-    return arrays
 
 
 def _describe(agent: Agent, weights: bytes) -> dict[str, Any]:
@@ -134,47 +117,3 @@ def _read_weights(path: Path, sha256: str) -> dict[str, NDArray[Any]]:
         return dict(safetensors.numpy.load(content))
     except (SafetensorError, KeyError, ValueError, TypeError) as error:
         raise AgentError(f"{path} is not a safetensors file: {error}.") from error
-
-
-def _assemble(description: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Agent:
-    spaces = Spaces(
-        strings(description, "observation_names"),
-        strings(description, "action_names"),
-        take(arrays, "spaces.low", 1),
-        take(arrays, "spaces.high", 1),
-    )
-    agent = Agent(
-        method=field(description, "method", str),
-        family=field(description, "family", str),
-        spaces=spaces,
-        context=context_from_arrays(arrays, field(description, "context", dict), "context"),
-        control=_control(arrays, "control"),
-        fallback=_control(arrays, "fallback") if field(description, "fallback", bool) else None,
-        record=field(description, "record", dict),
-        learned_from=_learned_from(arrays),
-        # agents of earlier versions stack nothing
-        stack=field({"stack": 1} | description, "stack", int),
-    )
-    if sorted(agent.needs) != list(strings(description, "needs")):
-        raise AgentError(f"It declares the needs {description['needs']}, its parts have others.")
-    # agents of earlier versions never learn, and do not say so
-    if agent.learns != description.get("learns", False):
-        raise AgentError("It declares otherwise than its parts whether it learns in its episode.")
-    if agent.probe_steps != field(description, "probe_steps", int):
-        raise AgentError("It declares another number of probe steps than its encoder reads.")
-    return agent
-
-
-def _learned_from(arrays: dict[str, NDArray[Any]]) -> NDArray[np.uint64] | None:
-    """The digests, which agents of earlier versions do not have."""
-    digests = arrays.get(LEARNED_FROM)
-    if digests is not None and (digests.dtype != np.uint64 or digests.ndim != 1):
-        raise AgentError(f"Its weights hold {LEARNED_FROM!r} as {digests.dtype}, expected uint64.")
-    return digests
-
-
-def _control(arrays: dict[str, NDArray[Any]], name: str) -> Control:
-    return Control(
-        Standardiser.from_arrays(arrays, f"{name}.scaler"),
-        network_from_arrays(arrays, f"{name}.network"),
-    )

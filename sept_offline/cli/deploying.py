@@ -16,7 +16,7 @@ from sept_offline.cli.places import check_dataset, check_run
 @click.command()
 @click.argument("run", type=FOLDER)
 @click.option("-o", "--out", type=FOLDER, required=True, help="The folder to write: agent.onnx.")
-@click.option("--numpy", "as_numpy", is_flag=True, help="Weights and a runtime of one file.")
+@click.option("--numpy", "as_numpy", is_flag=True, help="Weights and code that need NumPy alone.")
 @click.option(
     "--verify", type=DATASET, help="Logs (a dataset) on whose observations to compare actions."
 )

@@ -1,4 +1,4 @@
-"""An agent out of Python's hands: ONNX graphs, a runtime of one file, and lines of JSON."""
+"""An agent out of Python's hands: ONNX graphs, modules for NumPy alone, and lines of JSON."""
 
 from sept_offline.deploy.exporting import Exported, export, load_export
 from sept_offline.deploy.lines import Lines

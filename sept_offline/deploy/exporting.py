@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 
 from sept_offline.agent import Agent, load_agent
-from sept_offline.agent.store import agent_arrays
+from sept_offline.agent.assembly import agent_arrays
+from sept_offline.agent.exported import WEIGHTS, ExportedAgent, read_weights
 from sept_offline.data import Dataset, load_dataset
-from sept_offline.deploy import runtime
 from sept_offline.deploy.manifest import (
     MANIFEST,
     OURS,
+    SHIPPED,
     check_exportable,
     describe,
     is_export,
@@ -32,6 +33,7 @@ from sept_offline.seals import sealed_json
 
 FORMS = ("onnx", "numpy")
 OBSERVATIONS = 10_000
+LIBRARY = Path(__file__).parents[1]
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,7 @@ def export(
     observations: int = OBSERVATIONS,
     seed: int = 0,
 ) -> Exported:
-    """Write `agent` as the folder `out`: ONNX graphs, or weights with a runtime of one file.
+    """Write `agent` as the folder `out`: ONNX graphs, or weights and the modules that act by them.
 
     It is led beside the library along `observations` observations of the episodes of `verify_on`,
     or drawn from the training data's range; an action that differs is an error.
@@ -94,8 +96,9 @@ def _numpy(agent: Agent) -> tuple[dict[str, bytes], dict[str, Any]]:
     weights = io.BytesIO()
     np.savez(weights, **agent_arrays(agent))  # type: ignore[arg-type]  # names are no options
     contents = {
-        "runtime.py": Path(runtime.__file__).read_bytes(),
-        "weights.npz": weights.getvalue(),
+        "runtime.py": Path(__file__).with_name("runtime.py").read_bytes(),
+        WEIGHTS: weights.getvalue(),
+        **{file: (LIBRARY / f"{name}.py").read_bytes() for file, name in SHIPPED.items()},
     }
     files = {name: sha256(content) for name, content in contents.items()}
     return contents, describe(agent, "numpy") | {"files": files}
@@ -108,8 +111,8 @@ def _sealed(manifest: dict[str, Any]) -> bytes:
 def load_export(folder: str | Path) -> Any:
     """An export as something that acts: `begin(seed, hidden)` gives episodes with `act`.
 
-    Every file of it is checked first; nothing that lies in the folder is run, the copy of the
-    runtime included.
+    Every file of it is checked first; nothing that lies in the folder is run, its modules
+    included: the library's own act instead.
     """
     place = Path(folder)
     if not is_export(place):
@@ -118,7 +121,7 @@ def load_export(folder: str | Path) -> Any:
     try:
         found: Any
         if manifest["form"] == "numpy":
-            found = runtime.Agent(manifest, runtime.read_weights(place / "weights.npz"))
+            found = ExportedAgent(manifest, read_weights(place / WEIGHTS))
         else:
             from sept_offline.deploy.onnx_agent import OnnxAgent
 

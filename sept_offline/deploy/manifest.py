@@ -12,40 +12,64 @@ import numpy as np
 from sept_offline import __version__
 from sept_offline.agent import (
     Agent,
-    HiddenContext,
     HistoryContext,
-    NoContext,
     RefinedContext,
     SegmentContext,
     UnprobedContext,
     WindowContext,
 )
+from sept_offline.agent.contexts import FORWARD
 from sept_offline.errors import AgentError, ConfigError
-from sept_offline.files import is_ours
+from sept_offline.files import foreign
 from sept_offline.limits import read_whole
 from sept_offline.seals import read_json, read_sealed
 
-FORMAT = 1
+FORMATS = {"onnx": 1, "numpy": 2}
+"""What is written of each form; exports of all formats up to it are read."""
 MANIFEST = "manifest.json"
 GRAPHS = ("probe", "encoder", "novelty", "control", "fallback")
-FILES = {"onnx": tuple(f"{name}.onnx" for name in GRAPHS), "numpy": ("runtime.py", "weights.npz")}
-OURS = re.compile(rf"manifest\.json|runtime\.py|weights\.npz|({'|'.join(GRAPHS)})\.onnx")
-"""The files of an export; a folder that holds others is not replaced."""
-PLAIN = (
-    NoContext,
-    HiddenContext,
-    HistoryContext,
-    RefinedContext,
-    SegmentContext,
-    UnprobedContext,
-    WindowContext,
+MODULES = (
+    "errors",
+    "limits",
+    "seeding",
+    "stacking",
+    "agent/agent",
+    "agent/assembly",
+    "agent/control",
+    "agent/decoder",
+    "agent/encoder",
+    "agent/episode",
+    "agent/exported",
+    "agent/networks",
+    "agent/novelty",
+    "agent/probes",
+    "agent/reading",
+    "agent/contexts/__init__",
+    "agent/contexts/base",
+    "agent/contexts/encoded",
+    "agent/contexts/hidden",
+    "agent/contexts/history",
+    "agent/contexts/none",
+    "agent/contexts/refined",
+    "agent/contexts/segment",
+    "agent/contexts/unprobed",
+    "agent/contexts/window",
 )
-"""The contexts that are a forward pass: those of other agents learn during the episode."""
+"""The library's own modules that act, in an export for NumPy alone: what `agent/exported` needs."""
+SHIPPED = {f"modules/{name}.py": name for name in MODULES}
+FILES = {"onnx": {f"{name}.onnx" for name in GRAPHS}, "numpy": {"runtime.py", "weights.npz"}}
+MODULE = re.compile(r"modules/([a-z_]+/)*[a-z_]+\.py")
+"""A module of an export, which may be of another version and have others than these."""
+OURS = re.compile(
+    "|".join(map(re.escape, (MANIFEST, *FILES["onnx"], *FILES["numpy"], *SHIPPED)))
+    + r"|modules/(agent/(contexts/)?)?"
+)
+"""The files and folders of an export; a folder that holds others is not replaced."""
 
 
 def check_exportable(agent: Agent) -> None:
     """Raise for an agent that acts by more than forward passes of its networks."""
-    if agent.learns or not isinstance(agent.context, PLAIN):
+    if agent.learns or not isinstance(agent.context, tuple(FORWARD.values())):
         raise AgentError(
             f"An agent of the method {agent.method} learns or infers by gradient steps in its "
             "episode and cannot be exported; serve it with sept-offline act."
@@ -60,7 +84,7 @@ def describe(agent: Agent, form: str) -> dict[str, Any]:
     if form == "onnx":
         described |= _initial(agent)
     return {
-        "format": FORMAT,
+        "format": FORMATS[form],
         "form": form,
         "library": __version__,
         "method": agent.method,
@@ -116,11 +140,11 @@ def refuse_other(folder: Path) -> None:
         return
     if not is_export(folder):
         raise ConfigError(f"{folder} is there and holds no export; give another place.")
-    for entry in sorted(folder.iterdir()):
-        # Python leaves its own copy of runtime.py where that has been imported.
-        if not is_ours(entry, OURS) and entry.name != "__pycache__":
+    for name in foreign(folder, OURS):
+        # Python leaves its own copy of a module where that has been imported.
+        if Path(name).name != "__pycache__":
             raise ConfigError(
-                f"{folder} holds {entry.name} beside an older export, and nothing of yours is "
+                f"{folder} holds {name} beside an older export, and nothing of yours is "
                 "deleted; move it away, or give another place."
             )
 
@@ -129,14 +153,17 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     """The manifest of an export, whose files are checked against it, each by its own name."""
     found = read_sealed(folder / MANIFEST, AgentError)
     form, files = found.get("form"), found.get("files")
-    if found.get("format") != FORMAT or not isinstance(form, str) or form not in FILES:
+    if not isinstance(form, str) or found.get("format") not in range(1, FORMATS.get(form, 0) + 1):
         raise AgentError(f"{folder} holds no exported agent that can be read here.")
-    if not isinstance(files, dict) or not files or not set(files) <= set(FILES[form]):
+    if not isinstance(files, dict) or not files:
+        raise AgentError(f"{folder / MANIFEST} names no files; it is damaged.")
+    named = {name for name in files if form != "numpy" or not MODULE.fullmatch(name)}
+    if not named <= FILES[form]:
         raise AgentError(f"{folder / MANIFEST} names files that no export has; it is damaged.")
     for name, checksum in files.items():
         if sha256(read_whole(folder / name, AgentError)) != checksum:
             raise AgentError(f"{folder / name} does not match its checksum: it is damaged.")
-    if form == "numpy" and set(files) != set(FILES[form]):
+    if form == "numpy" and named != FILES[form]:
         raise AgentError(f"{folder / MANIFEST} lacks files of an export; it is damaged.")
     if form == "onnx":
         _check_graphs(folder, found, files)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sept_offline.agent.reading import count, field
 from sept_offline.deploy.manifest import read_manifest
 from sept_offline.deploy.optional import onnxruntime
-from sept_offline.deploy.runtime import check_context, probe_stream
 from sept_offline.errors import AgentError
 from sept_offline.family import Hidden
-from sept_offline.limits import limit_bytes, read_whole
+from sept_offline.limits import LONGEST_REFINED, LONGEST_SEGMENT, limit_bytes, read_whole
+from sept_offline.seeding import generator
 from sept_offline.stacking import LONGEST, Stack
 
 Array = NDArray[Any]
@@ -26,8 +28,8 @@ class OnnxAgent:
 
     def __init__(self, folder: str | Path, manifest: dict[str, Any] | None = None) -> None:
         self.manifest = manifest or read_manifest(Path(folder))
-        self.context = self.manifest["context"]
-        check_context(self.context)
+        self.context = field(self.manifest, "context", dict)
+        _check_context(self.context)
         # exports of earlier versions stack nothing
         self.stack = int(self.manifest.get("stack", 1))
         if not 1 <= self.stack <= LONGEST:
@@ -72,6 +74,21 @@ class OnnxAgent:
         return OnnxEpisode(self, seed, hidden)
 
 
+def _check_context(context: dict[str, Any]) -> None:
+    """Refuse numbers by which no episode can be laid out."""
+    encoder = context.get("encoder", {})
+    for record, name, most in (
+        (context, "steps", LONGEST_SEGMENT),
+        (context, "refine_steps", LONGEST_REFINED),
+        (encoder, "steps", LONGEST_SEGMENT),
+    ):
+        if name in record:
+            count(record, name, most)
+    scale = field({"uncertainty_scale": 1.0} | context, "uncertainty_scale", float)
+    if not 0 < scale < math.inf:
+        raise AgentError(f"The export's uncertainty_scale is {scale}; it is damaged.")
+
+
 def _limit_memory(runtime: Any) -> None:
     """Let all graphs of this process together take 1 GB, or what the limit has been raised to.
 
@@ -109,7 +126,7 @@ class OnnxEpisode:
         self.uncertainty: float | None = described.get("uncertainty")
         self._kind = described["kind"]
         self._actions = len(manifest["action_names"])
-        self._rng = probe_stream(seed)
+        self._rng = generator(seed, "agent", "probe")
         self._context = np.array([described.get("start", [])], dtype=np.float32)
         self._largest = np.array([described.get("largest", [])], dtype=np.float32)
         nothing = np.array([described.get("nothing", [])], dtype=np.float32)

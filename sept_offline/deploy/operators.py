@@ -5,7 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from sept_offline.agent.decoder import TransitionDecoder
-from sept_offline.agent.encoder import FlatEncoder, LstmEncoder, TransitionEncoder
+from sept_offline.agent.encoder import (
+    FlatEncoder,
+    LstmEncoder,
+    PooledEncoder,
+    TransitionEncoder,
+)
 from sept_offline.agent.networks import MLP, Constrained, Ensemble, Standardiser
 from sept_offline.deploy.graph import Graph
 from sept_offline.errors import AgentError
@@ -73,7 +78,9 @@ def encoded(graph: Graph, segment: Segment, encoder: object) -> tuple[str, str]:
     """Mean and log-variance, `[n, k]` each."""
     if isinstance(encoder, TransitionEncoder):
         return posterior(graph, *evidence(graph, segment, encoder))
-    if isinstance(encoder, FlatEncoder):
+    if isinstance(encoder, PooledEncoder):
+        output = _pooled(graph, segment, encoder)
+    elif isinstance(encoder, FlatEncoder):
         output = _flat(graph, segment, encoder)
     elif isinstance(encoder, LstmEncoder):
         output = _lstm(graph, segment, encoder)
@@ -114,13 +121,25 @@ def posterior(graph: Graph, weighted: str, precision: str) -> tuple[str, str]:
     return graph.op("Div", weighted, whole), graph.op("Neg", graph.op("Log", whole))
 
 
-def _flat(graph: Graph, segment: Segment, encoder: FlatEncoder) -> str:
+def _steps(graph: Graph, segment: Segment, encoder: PooledEncoder | FlatEncoder) -> str:
+    """The features of each step, `[n, T, 2d + A + A·d]`."""
     state = standardised(graph, segment.before, encoder.observation_scaler)
     delta = standardised(graph, segment.change, encoder.delta_scaler)
     crossed = graph.op("Mul", graph.unsqueeze(segment.taken, 3), graph.unsqueeze(delta, 2))
     crossed = graph.reshape(crossed, 0, 0, segment.num_actions * encoder.observation_dim)
-    read = graph.op("Concat", state, segment.taken, delta, crossed, axis=2)
-    return layers(graph, graph.reshape(read, 0, encoder.network.input_dim), encoder.network)
+    return graph.op("Concat", state, segment.taken, delta, crossed, axis=2)
+
+
+def _pooled(graph: Graph, segment: Segment, encoder: PooledEncoder) -> str:
+    rows = graph.reshape(_steps(graph, segment, encoder), -1, encoder.step_dim)
+    read = graph.op("Relu", layers(graph, rows, encoder.each))
+    by_step = graph.reshape(read, -1, segment.steps, encoder.each.output_dim)
+    return layers(graph, graph.mean(by_step, 1), encoder.head)
+
+
+def _flat(graph: Graph, segment: Segment, encoder: FlatEncoder) -> str:
+    row = graph.reshape(_steps(graph, segment, encoder), 0, encoder.network.input_dim)
+    return layers(graph, row, encoder.network)
 
 
 def _lstm(graph: Graph, segment: Segment, encoder: LstmEncoder) -> str:

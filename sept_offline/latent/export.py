@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from sept_offline.agent.decoder import TransitionDecoder
-from sept_offline.agent.encoder import FlatEncoder, LstmEncoder, LstmWeights, TransitionEncoder
+from sept_offline.agent.encoder import LstmEncoder, LstmWeights, PooledEncoder, TransitionEncoder
 from sept_offline.agent.networks import MLP, Standardiser
 from sept_offline.latent.networks import (
     LOG_PRECISION,
@@ -37,25 +37,15 @@ def _standardiser(network: nn.Module, name: str) -> Standardiser:
     )
 
 
-def flat_encoder(network: WindowNetwork) -> FlatEncoder:
-    """The encoder of the window objective.
-
-    Reading each step alike and averaging is a flat network whose first layers are block-diagonal,
-    one block a step; the average is folded into the first pooled layer.
-    """
-    steps = network.steps
-    layers = [
-        (np.kron(np.eye(steps, dtype=np.float32), array(weight)), np.tile(array(bias), steps))
-        for weight, bias in layers_of(network.each)
-    ]
-    (first, bias), *rest = [(array(w), array(b)) for w, b in layers_of(network.pooled)]
-    layers.append((np.tile(first / np.float32(steps), (1, steps)), bias))
-    return FlatEncoder(
-        MLP([*layers, *rest]),
+def pooled_encoder(network: WindowNetwork) -> PooledEncoder:
+    """The encoder of the window objective."""
+    return PooledEncoder(
+        perceptron_to_numpy(network.each),
+        perceptron_to_numpy(network.pooled),
         _standardiser(network, "segment_state"),
         _standardiser(network, "segment_change"),
         num_actions=network.num_actions,
-        steps=steps,
+        steps=network.steps,
         log_var_range=POSTERIOR_LOG_VARIANCE,
     )
 

@@ -14,8 +14,8 @@ from sept_offline.agent.decoder import TransitionDecoder
 from sept_offline.agent.encoder import AnyEncoder
 from sept_offline.latent.arrays import Doubles, Floats, Integers, SegmentsLike
 from sept_offline.latent.export import (
-    flat_encoder,
     lstm_encoder,
+    pooled_encoder,
     residual_decoder,
     transition_decoder,
     transition_encoder,
@@ -85,7 +85,7 @@ class LatentModel:
         if isinstance(self.network, TransitionNetwork):
             return transition_encoder(self.network)
         if isinstance(self.network, WindowNetwork):
-            return flat_encoder(self.network)
+            return pooled_encoder(self.network)
         return lstm_encoder(self.network)
 
     @property

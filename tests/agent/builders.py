@@ -28,6 +28,7 @@ from sept_offline.agent.encoder import (
     FlatEncoder,
     LstmEncoder,
     LstmWeights,
+    PooledEncoder,
     TransitionEncoder,
 )
 from sept_offline.agent.networks import MLP, Ensemble, Standardiser
@@ -58,6 +59,12 @@ def flat_encoder(rng: np.random.Generator, steps: int = STEPS, dim: int = DIM) -
     inputs = steps * (2 * dim + ACTIONS + ACTIONS * dim)
     network = mlp(rng, [inputs, 16, 2 * LATENT])
     return FlatEncoder(network, scaler(rng, dim), scaler(rng, dim), ACTIONS, steps)
+
+
+def pooled_encoder(rng: np.random.Generator, steps: int = STEPS, dim: int = DIM) -> PooledEncoder:
+    each = mlp(rng, [2 * dim + ACTIONS + ACTIONS * dim, 16, 12])
+    head = mlp(rng, [12, 16, 2 * LATENT])
+    return PooledEncoder(each, head, scaler(rng, dim), scaler(rng, dim), ACTIONS, steps)
 
 
 def transition_encoder(rng: np.random.Generator, dim: int = DIM) -> TransitionEncoder:
@@ -117,6 +124,8 @@ def make_agent(
             encoder = transition_encoder(rng, dim)
         elif method == "sept":
             encoder = flat_encoder(rng, dim=dim)
+        elif method in ("pooled", "dynasept"):
+            encoder = pooled_encoder(rng, dim=dim)
         else:
             encoder = lstm_encoder(rng, dim=dim, changes=method == "changes")
         dynamics = decoder(rng, dim, residual=method in REFINED)

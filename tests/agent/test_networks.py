@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 from types import ModuleType
 
 import numpy as np
@@ -10,13 +11,15 @@ import pytest
 import torch
 from torch import nn
 
-from sept_offline.agent.encoder import encoder_from_arrays, flat_features
+import sept_offline.agent
+from sept_offline.agent.encoder import encoder_from_arrays, step_features
 from sept_offline.agent.networks import (
     MLP,
     Constrained,
     Ensemble,
     Standardiser,
     network_from_arrays,
+    plain_networks,
 )
 from sept_offline.agent.novelty import Novelty, posterior_elbo, segment_elbo
 from sept_offline.errors import AgentError
@@ -47,14 +50,35 @@ def test_mlp_equals_torch(norm: bool, norm_first: bool, activation: str, sizes: 
         pair = (layer_norm.weight.detach().numpy(), layer_norm.bias.detach().numpy())
         norms.append(pair if norm else None)
     network = MLP(layers, norms, activation, norm_first)
+    with plain_networks():
+        plain = MLP(layers, norms, activation, norm_first)
     rows = torch.randn(20, sizes[0], generator=draws)
     expected = nn.Sequential(*modules)(rows).detach().numpy()
     np.testing.assert_allclose(network(rows.numpy()), expected, atol=2e-4, rtol=1e-4)
     for row, value in zip(rows.numpy(), expected, strict=True):
         np.testing.assert_allclose(network.row(row), value, atol=2e-4, rtol=1e-4)
         np.testing.assert_array_equal(network(row), network.row(row))
+        np.testing.assert_allclose(plain.row(row), value, atol=2e-4, rtol=1e-4)
+        np.testing.assert_array_equal(plain(row), plain.row(row))
     again = network_from_arrays(network.to_arrays("a.b"), "a.b")
     np.testing.assert_array_equal(again(rows.numpy()), network(rows.numpy()))
+
+
+@pytest.mark.parametrize("method", ["sept", "refined", "pooled", "avg"])
+def test_agents_act_without_numba(
+    builders: ModuleType, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = np.random.default_rng(8).normal(size=(30, builders.DIM)).astype(np.float32)
+    compiled = builders.make_agent(method).begin(seed=3)
+    expected = [compiled.act(row) for row in rows]
+    monkeypatch.setitem(sys.modules, "numba", None)
+    monkeypatch.delitem(sys.modules, "sept_offline.agent.kernels")
+    monkeypatch.delattr(sept_offline.agent, "kernels", raising=False)
+    plain = builders.make_agent(method).begin(seed=3)
+    assert [plain.act(row) for row in rows] == expected
+    assert "sept_offline.agent.kernels" not in sys.modules
+    if compiled.latent is not None:
+        np.testing.assert_allclose(plain.latent, compiled.latent, atol=1e-5)
 
 
 def test_inputs_are_left_as_they_were(builders: ModuleType) -> None:
@@ -105,9 +129,9 @@ def test_an_lstm_encoder_of_an_earlier_version_reads_pairs(builders: ModuleType)
         encoder_from_arrays(encoder.to_arrays("e"), description | {"changes": "yes"}, "e")
 
 
-def test_flat_features_by_hand() -> None:
+def test_step_features_by_hand() -> None:
     observations = np.array([[[1.0, 2.0], [2.0, 4.0], [2.0, 1.0]]])
-    features = flat_features(
+    features = step_features(
         observations,
         np.array([[1, 0]]),
         2,
@@ -116,7 +140,7 @@ def test_flat_features_by_hand() -> None:
     )
     first = [0, 0.5, 0, 1, 1, 1, 0, 0, 1, 1]
     second = [1, 1.5, 1, 0, 0, -1.5, 0, -1.5, 0, 0]
-    np.testing.assert_allclose(features[0], first + second)
+    np.testing.assert_allclose(features[0], [first, second])
 
 
 def test_decoder_log_prob_equals_torch(builders: ModuleType) -> None:

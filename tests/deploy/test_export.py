@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 import subprocess
 import sys
 from dataclasses import replace
@@ -27,13 +28,14 @@ from sept_offline.agent import (
 )
 from sept_offline.agent.networks import MLP, Constrained
 from sept_offline.agent.rewards import RewardForm
-from sept_offline.deploy import export, load_export, runtime
+from sept_offline.deploy import export, load_export
+from sept_offline.deploy.manifest import SHIPPED
 from sept_offline.deploy.verifying import made_up, recorded, verify
 from sept_offline.errors import AgentError, ConfigError, DataError, SeptError
 from sept_offline.seals import read_sealed
 
 METHODS = ["sept", "lstm", "changes", "avg", "oracle", "history", "sept-np", "dynasept"]
-METHODS += ["refined", "unprobed", "read-once"]
+METHODS += ["refined", "unprobed", "read-once", "pooled"]
 FORMS = ["onnx", "numpy"]
 
 
@@ -150,11 +152,11 @@ def test_a_changed_latent_alone_is_found(builders: ModuleType, tmp_path: Path) -
     agent = builders.make_agent("sept")
     export(agent, tmp_path / "out", "numpy", observations=100)
     exported = load_export(tmp_path / "out")
-    exported.weights["context.encoder.network.1.bias"][:2] += 0.01
+    exported.agent.context.encoder.network.layers[1][1][:2] += 0.01
     # a control that never looks: no action tells
     constant = MLP([(np.zeros((3, 6)), np.array([0.0, 1.0, 0.0]))])
     blind = replace(agent, control=Control(agent.control.scaler, constant))
-    exported.control.network = constant
+    exported.agent = replace(exported.agent, control=blind.control)
     with pytest.raises(AgentError, match="another latent"):
         verify(blind, exported, made_up(blind, 200))
 
@@ -166,8 +168,7 @@ def test_equal_actions_are_counted_not_refused(builders: ModuleType, tmp_path: P
     level = replace(agent, control=Control(agent.control.scaler, network))
     export(level, tmp_path / "out", "numpy", observations=40)
     exported = load_export(tmp_path / "out")
-    weight, bias, norm = exported.control.network.layers[0]
-    exported.control.network.layers[0] = (weight, bias + np.float32([0, 0, 1e-6]), norm)
+    exported.agent.control.network.layers[0][1][2] += np.float32(1e-6)
     found = verify(level, exported, made_up(level, 100))
     # the third of three equal actions, where it is not masked, in every episode's first step
     assert found.ties == found.episodes > 3
@@ -178,10 +179,14 @@ def test_same_agent_same_bytes(builders: ModuleType, form: str, tmp_path: Path) 
     agent = builders.make_agent("sept", fallback=True)
     for name in ("a", "b", "a"):
         export(agent, tmp_path / name, form, observations=50)
-    files = sorted(path.name for path in (tmp_path / "a").iterdir())
+    files = sorted(
+        str(path.relative_to(tmp_path / "a"))
+        for path in (tmp_path / "a").rglob("*")
+        if path.is_file()
+    )
     expected = {
         "onnx": ["control.onnx", "encoder.onnx", "fallback.onnx", "manifest.json", "probe.onnx"],
-        "numpy": ["manifest.json", "runtime.py", "weights.npz"],
+        "numpy": ["manifest.json", *sorted(SHIPPED), "runtime.py", "weights.npz"],
     }
     assert files == expected[form]
     for name in files:
@@ -213,49 +218,109 @@ def test_graphs_take_many_rows_and_say_what_they_take(builders: ModuleType, tmp_
     assert mask[np.arange(50), actions].all()
 
 
-def test_the_runtime_is_one_file_that_needs_numpy_alone(
-    builders: ModuleType, tmp_path: Path
-) -> None:
-    agent = builders.make_agent("sept", fallback=True)
-    export(agent, tmp_path / "out", "numpy", observations=50)
-    source = (tmp_path / "out" / "runtime.py").read_text(encoding="utf-8")
-    assert source == Path(runtime.__file__).read_text(encoding="utf-8")
-    imported = set()
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Import):
-            imported |= {alias.name.split(".")[0] for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            imported.add(str(node.module).split(".")[0])
-    assert imported - set(sys.stdlib_module_names) == {"numpy"}
-    rows = np.random.default_rng(3).normal(size=(12, 4)).astype(np.float32)
-    np.save(tmp_path / "rows.npy", rows)
-    code = (
-        "import sys\n"
-        "import numpy as np, numpy.random\n"
-        "before = set(sys.modules)\n"
-        "from runtime import load\n"
-        "episode = load('.').begin(seed=5)\n"
-        "print([episode.act(row) for row in np.load('../rows.npy')])\n"
-        "new = {name.split('.')[0] for name in set(sys.modules) - before}\n"
-        "print(sorted(new - set(sys.stdlib_module_names) - {'runtime'}))\n"
-    )
+BARE = """
+import importlib.abc, sys
+import numpy as np, numpy.random
+
+class OnlyNumPy(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        first = name.split(".")[0]
+        if first not in {"numpy", "runtime", *sys.stdlib_module_names}:
+            raise ModuleNotFoundError(f"{name} is hidden")
+
+sys.meta_path.insert(0, OnlyNumPy())
+before = set(sys.modules)
+"""
+
+
+def run_alone(folder: Path, code: str) -> list[Any]:
+    """What `code` prints in an interpreter in which NumPy is the only package."""
     done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=tmp_path / "out",
+        [sys.executable, "-B", "-c", BARE + code],
+        cwd=folder,
         env={"OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
         check=True,
     )
-    actions, others = map(ast.literal_eval, done.stdout.splitlines())
+    return [ast.literal_eval(line) for line in done.stdout.splitlines()]
+
+
+def imported_at_once(source: str) -> set[str]:
+    """The packages that a module imports when it is imported itself; its own are left out."""
+    found = set()
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.Import):
+            found |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            found.add(str(node.module).split(".")[0])
+    return found
+
+
+def test_the_runtime_is_the_library_itself_and_needs_numpy_alone(
+    builders: ModuleType, tmp_path: Path
+) -> None:
+    agent = builders.make_agent("sept", fallback=True)
+    export(agent, tmp_path / "out", "numpy", observations=50)
+    library = Path(so.__file__).parent
+    sources = {"runtime.py": "deploy/runtime"} | SHIPPED
+    others = set()
+    for file, name in sources.items():
+        source = (tmp_path / "out" / file).read_text(encoding="utf-8")
+        assert source == (library / f"{name}.py").read_text(encoding="utf-8")
+        assert "from sept_offline" not in source and "import sept_offline" not in source
+        others |= imported_at_once(source) - set(sys.stdlib_module_names)
+    assert others == {"numpy"}
+    rows = np.random.default_rng(3).normal(size=(12, 4)).astype(np.float32)
+    np.save(tmp_path / "rows.npy", rows)
+    actions, modules = run_alone(
+        tmp_path / "out",
+        "from runtime import load\n"
+        "episode = load('.').begin(seed=5)\n"
+        "print([episode.act(row) for row in np.load('../rows.npy')])\n"
+        "print(sorted(set(sys.modules) - before))\n",
+    )
     episode = agent.begin(seed=5)
     assert actions == [episode.act(row) for row in rows]
-    assert others == [], "the runtime loaded more than NumPy"
+    packages = {name.split(".")[0] for name in modules} - set(sys.stdlib_module_names)
+    assert packages == {"runtime", "numpy"}, "the runtime loaded more than NumPy"
+    # nothing is shipped that no agent needs
+    used = {name.removeprefix("runtime.").replace(".", "/") for name in modules}
+    assert {name.removesuffix("/__init__") for name in SHIPPED.values()} <= used
+
+
+@pytest.mark.parametrize("kind", METHODS)
+def test_every_kind_of_agent_acts_on_numpy_alone(
+    builders: ModuleType, kind: str, tmp_path: Path
+) -> None:
+    agent = builders.make_agent(kind)
+    export(agent, tmp_path / "out", "numpy", observations=50)
+    recording = next(made_up(agent, 23, seed=2))
+    np.save(tmp_path / "rows.npy", recording.observations)
+    [actions] = run_alone(
+        tmp_path / "out",
+        "from runtime import load\n"
+        f"episode = load('.').begin({recording.seed}, {recording.hidden})\n"
+        "print([episode.act(row) for row in np.load('../rows.npy')])\n",
+    )
+    episode = agent.begin(recording.seed, recording.hidden)
+    assert actions == [episode.act(row) for row in recording.observations]
+
+
+def own_runtime(folder: Path, name: str) -> Any:
+    """The runtime that lies in an export, imported under another name."""
+    spec = importlib.util.spec_from_file_location(name, folder / "runtime.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
 
 
 def test_the_runtime_checks_what_it_is_given(builders: ModuleType, tmp_path: Path) -> None:
     agent = builders.make_agent("sept")
     export(agent, tmp_path / "out", "numpy", observations=50)
+    runtime = own_runtime(tmp_path / "out", "runtime_that_checks")
     episode = runtime.load(tmp_path / "out").begin()
     for observation in (np.zeros(3), [0, 0, np.nan, 0], "abc", [0, 0, 0, "x"], [[0], 0, 0, 0], {}):
         with pytest.raises(runtime.AgentError):
@@ -263,7 +328,7 @@ def test_the_runtime_checks_what_it_is_given(builders: ModuleType, tmp_path: Pat
     for mask in ([True, True], [False] * 3, [0.5, 1.0, 1.0], [2, 0, 0], "abc", [[True], 1, 0]):
         with pytest.raises(runtime.AgentError):
             episode.act(np.zeros(4), mask)
-    assert episode.steps == 0
+    assert episode.steps == 0 and issubclass(runtime.AgentError, ValueError)
     hosted = load_export(export(agent, tmp_path / "graphs", observations=50).path).begin()
     for observation in (np.zeros(3), [0, 0, np.nan, 0], "abc", [[0], 0, 0, 0]):
         with pytest.raises(AgentError):
@@ -274,7 +339,7 @@ def test_the_runtime_checks_what_it_is_given(builders: ModuleType, tmp_path: Pat
     assert hosted.steps == 0
     episode.act([0, 1e6, 0, 0])
     assert episode.out_of_range == ("observation_1",)
-    with pytest.raises(runtime.AgentError, match="does not need the hidden"):
+    with pytest.raises(runtime.AgentError, match="did not declare that it needs 'hidden'"):
         runtime.load(tmp_path / "out").begin(hidden={"mass": 1.0})
     weights = tmp_path / "out" / "weights.npz"
     weights.write_bytes(weights.read_bytes()[:-1] + b"x")
@@ -288,6 +353,7 @@ def test_the_runtime_takes_hidden_parameters_that_are_numbers(
 ) -> None:
     agent = builders.make_agent("oracle")
     export(agent, tmp_path / "out", "numpy", observations=50)
+    runtime = own_runtime(tmp_path / "out", "runtime_of_an_oracle")
     own = runtime.load(tmp_path / "out")
     hidden: dict[str, Any] = dict.fromkeys(agent.context.names, 0.5)
     own.begin(hidden=hidden)

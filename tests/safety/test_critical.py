@@ -189,7 +189,16 @@ def test_export_keeps_what_it_did_not_make(folder: Path, command: Command) -> No
     assert command(*export)[0] == 0
     (folder / "out" / "__pycache__").mkdir()
     (folder / "out" / "__pycache__" / "runtime.cpython-311.pyc").touch()
+    compiled = folder / "out" / "modules" / "agent" / "__pycache__"
+    compiled.mkdir()
+    (compiled / "agent.cpython-311.pyc").touch()
     assert command(*export)[0] == 0
+    assert not compiled.exists() and not list(folder.glob(".out*"))
+    inside = folder / "out" / "modules" / "agent" / "mine.py"
+    inside.write_text("months = 'of work'\n")
+    code, said = command(*export)
+    assert code == 2 and "modules/agent/mine.py" in said and inside.exists()
+    inside.unlink()
     kept = folder / "out" / "notes.txt"
     kept.write_text("months of work\n")
     code, said = command(*export)

@@ -206,8 +206,8 @@ def test_every_file_of_an_export_is_checked(folder: Path, form: str) -> None:
     from sept_offline.deploy import export, load_export
 
     export(so.load_agent("run"), folder / "out", form, observations=5)
-    for path in (folder / "out").iterdir():
-        if path.name != "__pycache__":
+    for path in sorted((folder / "out").rglob("*")):
+        if path.is_file():
             assert silent(path, lambda: load_export(folder / "out").manifest) == 0, path.name
 
 

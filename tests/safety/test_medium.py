@@ -195,6 +195,27 @@ def test_an_export_with_a_wrong_manifest_is_refused(folder: Path, edit: Edit) ->
         (folder / "out" / "manifest.json").write_bytes(before)
 
 
+def test_an_export_names_neither_other_files_nor_contexts_of_elsewhere(
+    folder: Path, edit: Edit
+) -> None:
+    from sept_offline.deploy import export, load_export
+
+    export(so.load_agent("run"), folder / "out", "numpy", observations=5)
+    path = folder / "out" / "manifest.json"
+    before = path.read_bytes()
+    written = json.loads(before)
+    for name in ("modules/../../logs.h5", "modules/mine.txt", "/etc/hostname"):
+        edit(path, files=written["files"] | {name: "0" * 64})
+        with pytest.raises(SeptError, match="no export has"):
+            load_export(folder / "out")
+        path.write_bytes(before)
+    for kind in ("planning", "inferred", "adapted", "unknown"):
+        edit(path, context=written["context"] | {"kind": kind})
+        with pytest.raises(SeptError, match="no context of kind"):
+            load_export(folder / "out")
+        path.write_bytes(before)
+
+
 def test_a_number_that_no_float_can_hold_is_refused() -> None:
     from sept_offline.config import build
     from sept_offline.methods.config import MamlConfig

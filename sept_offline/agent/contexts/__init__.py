@@ -4,48 +4,60 @@ A context makes one tracker an episode. A tracker is shown each observation and 
 an action of its own, as a probe does, or leaves the step to control, which then reads its vector;
 it may also hand over another control, which it has learned in the episode.
 A method with another idea of context (a window of steps, an adapted belief) adds one file here and
-names its class in `KINDS`; one that needs more than this runtime has (torch, a model) lives with
-what it needs and is found by its entry point.
+names its class in `FORWARD` if a forward pass makes it; one that needs more than this runtime has
+(torch, a model) lives with what it needs and is found by its entry point.
 """
 
 from __future__ import annotations
 
 import importlib.metadata
-from collections.abc import Callable
 from typing import Any
 
-from sept_offline.agent.contexts.adapted import AdaptedContext
-from sept_offline.agent.contexts.base import Context, Tracker
-from sept_offline.agent.contexts.hidden import HiddenContext
-from sept_offline.agent.contexts.history import HistoryContext
-from sept_offline.agent.contexts.none import NoContext
-from sept_offline.agent.contexts.refined import RefinedContext
-from sept_offline.agent.contexts.segment import SegmentContext
-from sept_offline.agent.contexts.unprobed import UnprobedContext
-from sept_offline.agent.contexts.window import WindowContext
-from sept_offline.agent.networks import Arrays
-from sept_offline.agent.reading import field
-from sept_offline.errors import AgentError
+from ...errors import AgentError
+from ..networks import Arrays
+from ..reading import field
+from .base import Context, Tracker
+from .hidden import HiddenContext
+from .history import HistoryContext
+from .none import NoContext
+from .refined import RefinedContext
+from .segment import SegmentContext
+from .unprobed import UnprobedContext
+from .window import WindowContext
 
-KINDS: dict[str, Callable[[Arrays, Any, str], Context]] = {
-    NoContext.kind: NoContext.from_arrays,
-    HiddenContext.kind: HiddenContext.from_arrays,
-    HistoryContext.kind: HistoryContext.from_arrays,
-    RefinedContext.kind: RefinedContext.from_arrays,
-    SegmentContext.kind: SegmentContext.from_arrays,
-    UnprobedContext.kind: UnprobedContext.from_arrays,
-    AdaptedContext.kind: AdaptedContext.from_arrays,
-    WindowContext.kind: WindowContext.from_arrays,
+Forward = (
+    NoContext
+    | HiddenContext
+    | HistoryContext
+    | RefinedContext
+    | SegmentContext
+    | UnprobedContext
+    | WindowContext
+)
+FORWARD: dict[str, type[Forward]] = {
+    NoContext.kind: NoContext,
+    HiddenContext.kind: HiddenContext,
+    HistoryContext.kind: HistoryContext,
+    RefinedContext.kind: RefinedContext,
+    SegmentContext.kind: SegmentContext,
+    UnprobedContext.kind: UnprobedContext,
+    WindowContext.kind: WindowContext,
 }
-"""How each kind is read from weights, description and the weights' prefix."""
+"""The contexts that are a forward pass: an agent with one of them can be exported."""
+ADAPTED = "adapted"
 ENTRY_POINTS = "sept_offline.contexts"
 
 
 def context_from_arrays(arrays: Arrays, description: Any, prefix: str) -> Context:
     """Whichever context `description` names."""
     kind = field(description, "kind", str)
-    if kind in KINDS:
-        return KINDS[kind](arrays, description, prefix)
+    if kind in FORWARD:
+        return FORWARD[kind].from_arrays(arrays, description, prefix)
+    if kind == ADAPTED:
+        # learns in its episode: not a part of exports, which have forward passes alone
+        from .adapted import AdaptedContext
+
+        return AdaptedContext.from_arrays(arrays, description, prefix)
     for point in importlib.metadata.entry_points(group=ENTRY_POINTS, name=kind):
         context: Context = point.load().from_arrays(arrays, description, prefix)
         return context
@@ -53,7 +65,7 @@ def context_from_arrays(arrays: Arrays, description: Any, prefix: str) -> Contex
 
 
 __all__ = [
-    "AdaptedContext",
+    "FORWARD",
     "Context",
     "HiddenContext",
     "HistoryContext",

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sept_offline.agent.contexts.base import EMPTY, Tracker
-from sept_offline.agent.gradient import td_step
-from sept_offline.agent.networks import MLP, Array, Arrays
-from sept_offline.agent.reading import count, field
-from sept_offline.agent.rewards import RewardForm
-from sept_offline.errors import AgentError
-from sept_offline.family import Hidden
+from ...errors import AgentError
+from ..gradient import td_step
+from ..networks import MLP, Array, Arrays
+from ..reading import count, field
+from ..rewards import RewardForm
+from .base import EMPTY, Tracker
 
 if TYPE_CHECKING:
-    from sept_offline.agent.control import Control
+    from ...family import Hidden
+    from ..control import Control
 
 
 class AdaptedContext:
@@ -92,7 +92,7 @@ class _Adapting(Tracker):
         self._actions.append(action)
 
     def _adapt(self) -> None:
-        from sept_offline.agent.control import Control
+        from ..control import Control
 
         context, going = self._context, np.zeros(len(self._rewards))
         stepped = td_step(

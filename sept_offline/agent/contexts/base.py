@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from sept_offline.agent.networks import Array
-from sept_offline.errors import AgentError
-from sept_offline.family import Hidden
+from ...errors import AgentError
+from ..networks import Array
 
 if TYPE_CHECKING:
-    from sept_offline.agent.control import Control
+    from ...family import Hidden
+    from ..control import Control
 
 EMPTY = np.empty(0, dtype=np.float32)
 

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sept_offline.agent.contexts.base import Tracker, check_sizes
-from sept_offline.agent.encoder import SegmentEncoder, encoder_from_arrays
-from sept_offline.agent.networks import Array, Arrays, Standardiser
-from sept_offline.agent.novelty import Novelty
-from sept_offline.agent.reading import field
-from sept_offline.errors import AgentError
+from ...errors import AgentError
+from ..encoder import SegmentEncoder, encoder_from_arrays
+from ..networks import Array, Arrays, Standardiser
+from ..novelty import Novelty
+from ..reading import field
+from .base import Tracker, check_sizes
 
 
 class EncodedContext:

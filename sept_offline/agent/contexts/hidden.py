@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sept_offline.agent.contexts.base import Tracker
-from sept_offline.agent.networks import Arrays, Standardiser
-from sept_offline.agent.reading import strings
-from sept_offline.errors import AgentError
-from sept_offline.family import Hidden
+from ...errors import AgentError
+from ..networks import Arrays, Standardiser
+from ..reading import strings
+from .base import Tracker
 
 if TYPE_CHECKING:
-    from sept_offline.agent.control import Control
+    from ...family import Hidden
+    from ..control import Control
 
 
 class HiddenContext:
@@ -39,7 +39,12 @@ class HiddenContext:
                 f"The agent needs the hidden parameters {', '.join(self.names)}, "
                 f"found {', '.join(map(str, given)) or 'none'}."
             )
-        values = [float(given[name]) for name in self.names]
+        try:
+            values = [float(given[name]) for name in self.names]
+        except (TypeError, ValueError) as error:
+            raise AgentError(
+                f"Hidden parameters must be numbers, found {dict(given)!r:.80}."
+            ) from error
         if not all(map(math.isfinite, values)):
             raise AgentError(f"Hidden parameters must be finite, found {dict(given)}.")
         return Tracker(self.scaler(np.array(values, dtype=np.float32)))

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sept_offline.agent.contexts.base import EMPTY, Tracker, check_sizes
-from sept_offline.agent.encoder import one_hot
-from sept_offline.agent.networks import Array, Arrays, Standardiser
-from sept_offline.agent.reading import count
-from sept_offline.errors import AgentError
-from sept_offline.family import Hidden
-from sept_offline.limits import MOST_ACTIONS
+from ...errors import AgentError
+from ...limits import MOST_ACTIONS
+from ..encoder import one_hot
+from ..networks import Array, Arrays, Standardiser
+from ..reading import count
+from .base import EMPTY, Tracker, check_sizes
 
 if TYPE_CHECKING:
-    from sept_offline.agent.control import Control
+    from ...family import Hidden
+    from ..control import Control
 
 
 class HistoryContext:

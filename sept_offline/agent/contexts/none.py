@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
-from sept_offline.agent.contexts.base import EMPTY, Tracker
-from sept_offline.agent.networks import Arrays
-from sept_offline.agent.reading import field
-from sept_offline.family import Hidden
+from ..networks import Arrays
+from ..reading import field
+from .base import EMPTY, Tracker
 
 if TYPE_CHECKING:
-    from sept_offline.agent.control import Control
+    from ...family import Hidden
+    from ..control import Control
 
 
 class NoContext:

@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sept_offline.agent.contexts.base import Tracker, check_sizes
-from sept_offline.agent.contexts.encoded import EncodedContext, encoded_parts
-from sept_offline.agent.encoder import TransitionEncoder, posterior
-from sept_offline.agent.networks import Array, Arrays, Standardiser
-from sept_offline.agent.novelty import Novelty
-from sept_offline.agent.probes import Probe, draw, probe_from_arrays
-from sept_offline.agent.reading import count, field
-from sept_offline.errors import AgentError
-from sept_offline.family import Hidden
-from sept_offline.limits import LONGEST_REFINED
-from sept_offline.seeding import generator
+from ...errors import AgentError
+from ...limits import LONGEST_REFINED
+from ...seeding import generator
+from ..encoder import TransitionEncoder, posterior
+from ..networks import Array, Arrays, Standardiser
+from ..novelty import Novelty
+from ..probes import Probe, draw, probe_from_arrays
+from ..reading import count, field
+from .base import Tracker, check_sizes
+from .encoded import EncodedContext, encoded_parts
 
 if TYPE_CHECKING:
-    from sept_offline.agent.control import Control
+    from ...family import Hidden
+    from ..control import Control
 
 
 class RefinedContext(EncodedContext):

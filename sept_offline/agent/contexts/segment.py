@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
-from sept_offline.agent.contexts.base import EMPTY, Tracker, check_sizes
-from sept_offline.agent.contexts.encoded import EncodedContext, Encoding, encoded_parts
-from sept_offline.agent.encoder import SegmentEncoder
-from sept_offline.agent.networks import Array, Arrays, Standardiser
-from sept_offline.agent.novelty import Novelty
-from sept_offline.agent.probes import Probe, draw, probe_from_arrays
-from sept_offline.agent.reading import field
-from sept_offline.family import Hidden
-from sept_offline.seeding import generator
+from ...seeding import generator
+from ..encoder import SegmentEncoder
+from ..networks import Array, Arrays, Standardiser
+from ..novelty import Novelty
+from ..probes import Probe, draw, probe_from_arrays
+from ..reading import field
+from .base import EMPTY, Tracker, check_sizes
+from .encoded import EncodedContext, Encoding, encoded_parts
 
 if TYPE_CHECKING:
-    from sept_offline.agent.control import Control
+    from ...family import Hidden
+    from ..control import Control
 
 
 class SegmentContext(EncodedContext):

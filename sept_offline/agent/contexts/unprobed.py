@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sept_offline.agent.contexts.base import Tracker
-from sept_offline.agent.contexts.encoded import EncodedContext, Encoding, encoded_parts
-from sept_offline.agent.encoder import SegmentEncoder
-from sept_offline.agent.networks import Array, Arrays, Standardiser, take
-from sept_offline.agent.novelty import Novelty
-from sept_offline.errors import AgentError
-from sept_offline.family import Hidden
+from ...errors import AgentError
+from ..encoder import SegmentEncoder
+from ..networks import Array, Arrays, Standardiser, take
+from ..novelty import Novelty
+from .base import Tracker
+from .encoded import EncodedContext, Encoding, encoded_parts
 
 if TYPE_CHECKING:
-    from sept_offline.agent.control import Control
+    from ...family import Hidden
+    from ..control import Control
 
 
 class UnprobedContext(EncodedContext):

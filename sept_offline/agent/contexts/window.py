@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sept_offline.agent.contexts.base import Tracker, check_sizes
-from sept_offline.agent.encoder import SegmentEncoder, encoder_from_arrays
-from sept_offline.agent.networks import Array, Arrays, Standardiser
-from sept_offline.agent.reading import field
-from sept_offline.errors import AgentError
-from sept_offline.family import Hidden
+from ...errors import AgentError
+from ..encoder import SegmentEncoder, encoder_from_arrays
+from ..networks import Array, Arrays, Standardiser
+from ..reading import field
+from .base import Tracker, check_sizes
 
 if TYPE_CHECKING:
-    from sept_offline.agent.control import Control
+    from ...family import Hidden
+    from ..control import Control
 
 UNKNOWN = np.float32(1)
 """η before the first window, and the prior's standard deviation, at which the maximum starts."""
