@@ -49,7 +49,7 @@ def test_inspect(made: Path) -> None:
 def test_validate(made: Path) -> None:
     assert run_json("validate", "nav.h5", cwd=made)["ok"] is True
     told = run("validate", "nav.h5", cwd=made)
-    assert told.returncode == 0 and "nav.h5 is sound." in told.stdout
+    assert told.returncode == 0 and "nav.h5 is valid." in told.stdout
 
 
 def test_a_damaged_file_is_told_and_left_alone(made: Path, tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_fit_and_evaluate(made: Path, tmp_path: Path) -> None:
     assert len(so.load_results(tmp_path / "all.parquet").episodes) == 10
     table = run("evaluate", "run", "--quiet", cwd=tmp_path)
     assert table.returncode == 0 and table.stderr == ""
-    assert "needs nothing but observations" in table.stdout
+    assert "needs only observations" in table.stdout
 
 
 def test_nothing_that_is_loaded_on_the_way_is_heard(made: Path, tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_nothing_that_is_loaded_on_the_way_is_heard(made: Path, tmp_path: Path) 
     assert done.returncode == 0 and done.stderr == "", done.stderr
     collected, fitted, *table = done.stdout.splitlines()
     assert json.loads(collected)["episodes"] == 10 and json.loads(fitted)["method"] == "sept"
-    assert "needs nothing but observations" in "\n".join(table)
+    assert "needs only observations" in "\n".join(table)
 
 
 def test_fit_names_its_run(made: Path, tmp_path: Path) -> None:

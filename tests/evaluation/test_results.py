@@ -273,7 +273,7 @@ def test_the_command(tmp_path: Path) -> None:
 
     shown = CliRunner().invoke(command, [str(run), "--quiet"])
     assert shown.exit_code == 0, shown.output
-    assert "nothing but observations" in shown.stdout
+    assert "only observations" in shown.stdout
     assert "test-9" in shown.stdout and "steps to solve" in shown.stdout
 
 
