@@ -83,9 +83,9 @@ class Family:
         for name, value in hidden.items():
             if not hasattr(value, "__float__"):
                 raise FamilyError(
-                    f"Family {self.name!r}, instance {instance}: the hidden parameter {name!r} is "
-                    f"{value!r:.80}; hidden parameters are numbers, so number the kinds 0, 1, … "
-                    "and translate them in make()."
+                    f"Family {self.name!r}, instance {instance}: the hidden parameter {name!r} "
+                    f"is {value!r:.80}; hidden parameters must be numbers; encode categories as "
+                    "0, 1, … and decode them in make()."
                 )
 
     def instance_ids(self, split: str = "train") -> list[str]:
@@ -146,15 +146,15 @@ def known_family(name: str, recorded: object = None) -> Family:
     `recorded` is the `package.module:object` that the file names, for the sentence alone.
     """
     if not isinstance(name, str):
-        raise FamilyError(f"A family's name is text, found {name!r:.80}.")
+        raise FamilyError(f"A family's name must be a string, found {name!r:.80}.")
     if name in _registered(tuple(sys.path)):
         return registered_family(name)
     if name in _handed_in:
         return _handed_in[name]
     hint = f" (the file names {recorded!r:.120})" if recorded else ""
     raise FamilyError(
-        f"The family {name!r:.120} is not registered here, and a file may not import "
-        f"code{hint}; if you trust its module, name it: --family my_module:my_family."
+        f"The family {name!r:.120} is not registered, and files may not import "
+        f"code{hint}; if you trust its module, pass --family my_module:my_family."
     )
 
 
@@ -168,8 +168,8 @@ def registered_family(name: str) -> Family:
     if name not in points:
         raise FamilyError(
             f"There is no family {name!r}{suggest(name, points)}; "
-            f"known are {', '.join(sorted(points)) or 'none'}, "
-            "or name your own as package.module:object."
+            f"expected one of {', '.join(sorted(points)) or 'none'}, "
+            "or your own as package.module:object."
         )
     found = points[name].load()
     _check_record(name, found)

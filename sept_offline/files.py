@@ -55,14 +55,14 @@ def refuse_links(folder: Path, names: Iterable[str]) -> None:
         if (folder / name).is_symlink():
             raise DataError(
                 f"{folder / name} is a link, and nothing is written through a link inside a "
-                "folder; put the file or the folder itself there, or remove the link."
+                "folder; replace the link by the file or folder itself, or remove it."
             )
 
 
 def refuse_special(path: Path) -> None:
     """Raise if an output is a pipe or a device, which a rename would replace."""
     if path.exists() and not path.is_file() and not path.is_dir():
-        raise DataError(f"{path} is a pipe or a device, not a file; name a file.")
+        raise DataError(f"{path} is a pipe or a device, not a file; choose a file.")
 
 
 @contextlib.contextmanager
@@ -154,13 +154,13 @@ def refuse_foreign(folder: Path, ours: re.Pattern[str], error: type[SeptError] =
     """Raise if a folder that is going to be replaced holds anything that we did not make."""
     if not folder.is_dir():
         if folder.exists():
-            raise error(f"{folder} is a file that sept-offline did not make; move it away.")
+            raise error(f"{folder} is a file that sept-offline did not create; move it away.")
         return
     for entry in sorted(folder.iterdir()):
         if not is_ours(entry, ours):
             raise error(
-                f"{folder} holds {entry.name}, which sept-offline did not make, and nothing of it "
-                "is deleted; move it away, or choose another place."
+                f"{folder} contains {entry.name}, which sept-offline did not create and will not "
+                "delete; move it away, or choose another path."
             )
 
 

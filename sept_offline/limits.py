@@ -27,7 +27,7 @@ def limit_bytes() -> int:
     if not text:
         return DEFAULT_MB << 20
     if not text.isascii() or not text.isdigit() or len(text) > 9:
-        raise ConfigError(f"{VARIABLE} is {text!r}; expected a whole number of megabytes.")
+        raise ConfigError(f"{VARIABLE} is {text!r}; expected an integer number of megabytes.")
     return int(text) << 20
 
 
@@ -36,8 +36,8 @@ def check_claim(path: object, what: str, claimed: int, stored: int, error: type[
     allowed = max(limit_bytes(), RATIO * stored)
     if claimed > allowed:
         raise error(
-            f"{path} has {stored:,} bytes and claims {claimed:,} bytes of {what}, more than "
-            f"{allowed:,}: it is damaged or made to fill the memory; if it is right, set "
+            f"{path} has {stored:,} bytes and declares {claimed:,} bytes of {what}, more than "
+            f"{allowed:,}: it is damaged or malicious; if it is valid, set "
             f"{VARIABLE}={-(-claimed >> 20)}."
         )
 
@@ -54,7 +54,7 @@ def check_regular(path: Path, error: type[SeptError]) -> int:
         raise error(f"Cannot read {path}: {reason}.") from problem
     if not stat.S_ISREG(found.st_mode):
         what = "a directory" if stat.S_ISDIR(found.st_mode) else "a pipe or a device"
-        raise error(f"{path} is {what}, not a file; name a file.")
+        raise error(f"{path} is {what}, not a file; expected a file.")
     stored = getattr(found, "st_blocks", found.st_size) * 512
     check_claim(path, "content", found.st_size, stored, error)
     return found.st_size
@@ -65,7 +65,7 @@ def read_whole(path: Path, error: type[SeptError], most: int | None = None) -> b
     size = check_regular(path, error)
     if most is not None and size > max(most, limit_bytes()):
         raise error(
-            f"{path} has {size:,} bytes, more than such a file ever has; if it is right, set "
+            f"{path} has {size:,} bytes, more than expected for such a file; if it is valid, set "
             f"{VARIABLE}={-(-size >> 20)}."
         )
     try:

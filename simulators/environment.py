@@ -193,7 +193,9 @@ class SimulatorVectorEnv(gymnasium.vector.VectorEnv[Observations, Integers, Any]
         else:
             seeds = [None if one is None else int(one) for one in seed]
         if len(seeds) != self.num_envs:
-            raise ValueError(f"{len(seeds)} seeds were given for {self.num_envs} environments.")
+            raise ValueError(
+                f"Expected {self.num_envs} seeds, one per environment, got {len(seeds)}."
+            )
         for row, one in enumerate(seeds):
             if one is None:
                 continue

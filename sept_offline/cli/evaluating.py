@@ -81,9 +81,13 @@ def evaluate(
     from sept_offline.errors import DataError
 
     if out is not None and out.suffix not in (".parquet", ".json"):
-        raise DataError(f"Cannot write results to {out}; end its name in .parquet or .json.")
+        raise DataError(
+            f"Cannot write results to {out}; choose a name that ends in .parquet or .json."
+        )
     if out is not None and len(runs) > 1:
-        raise DataError(f"One file cannot hold the results of {len(runs)} runs; evaluate each.")
+        raise DataError(
+            f"One file cannot contain the results of {len(runs)} runs; evaluate them one by one."
+        )
     for run in runs:
         check_run(run)
     from sept_offline.agent import load_agent

@@ -49,7 +49,7 @@ def report(
     from sept_offline.report import write_report
 
     if out.suffix not in (".html", ".htm"):
-        raise DataError(f"Cannot write a page to {out}; end its name in .html.")
+        raise DataError(f"Cannot write a page to {out}; choose a name that ends in .html.")
     if click.get_current_context().get_parameter_source("out") is ParameterSource.DEFAULT:
         # Follow a link only if the user typed the output.
         refuse_links(out.parent, [out.name])

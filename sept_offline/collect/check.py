@@ -86,7 +86,7 @@ def check_family(family: str | Family, *, seed: int = 0, episodes: int = 3) -> N
         if first.first_difference(again) is not None:
             raise FamilyError(
                 f"Family {record.name!r}: the same seed and actions gave two different episodes; "
-                "probably the environment draws from a generator other than self.np_random."
+                "the environment probably draws from a generator other than self.np_random."
             )
         traces.append(first)
     _check_gymnasium(record, *instances[0])
@@ -214,8 +214,8 @@ def _check_info(where: str, hidden: Hidden, info: dict[str, Any]) -> None:
     leaked = sorted(set(hidden) & set(info))
     if leaked:
         raise FamilyError(
-            f"{where}: info holds the hidden parameter {leaked[0]!r}; an agent must never be able "
-            "to read it."
+            f"{where}: info contains the hidden parameter {leaked[0]!r}; remove it, because an "
+            "agent must not be able to read it."
         )
 
 
@@ -235,8 +235,8 @@ def _check_hidden(
             if trace.first_difference(traces[index]) is not None:
                 return
     raise FamilyError(
-        f"Family {family.name!r}: hidden parameters change nothing, the same actions gave the same "
-        "episodes in every training instance; probably make() does not hand them to the dynamics."
+        f"Family {family.name!r}: hidden parameters have no effect: the same actions gave the same "
+        "episodes in every training instance; make() probably does not pass them to the dynamics."
     )
 
 
@@ -265,8 +265,8 @@ def _check_columns(
             hidden = np.array([one[1][parameter] for one in training], dtype=np.float64)
             if np.allclose(table[:, column], hidden, rtol=1e-6, atol=0):
                 raise FamilyError(
-                    f"Family {family.name!r}: {name} of the observation is the hidden parameter "
-                    f"{parameter!r}; leave it out of what the environment returns."
+                    f"Family {family.name!r}: {name} of the observation equals the hidden "
+                    f"parameter {parameter!r}; remove it from the observation."
                 )
         warnings.warn(
             f"Family {family.name!r}: {name} of the observation is constant within an instance "
@@ -323,8 +323,8 @@ def _check_batch(
                 "both must share one dynamics."
             )
         raise FamilyError(
-            f"Family {family.name!r}: instance {instance[0]} gives other {field} at step {step} "
-            "when it is stepped in turn with other instances than alone; probably environments "
-            "share state, such as globals of a module, class attributes, or one object that "
-            "make() returns again: keep it on self."
+            f"Family {family.name!r}: instance {instance[0]} gives different {field} at step "
+            f"{step} when other instances are stepped in turn; environments probably share "
+            "state, such as module globals, class attributes, or one object that make() returns "
+            "again: keep state on self."
         )

@@ -140,7 +140,7 @@ def load_policy(name: str) -> Callable[..., Any]:
     """The function that `package.module:object` names."""
     policy = load_object(name, "policy")
     if not callable(policy):
-        raise ConfigError(f"The policy {name!r} cannot be called.")
+        raise ConfigError(f"The policy {name!r} is not callable.")
     found: Callable[..., Any] = policy
     return found
 
@@ -156,7 +156,7 @@ def _behaviours(
     if "policy" in names:
         policy = function if job.policy is None else load_policy(job.policy)
         if policy is None:
-            raise ConfigError("An episode is planned for a policy, but none was given.")
+            raise ConfigError("The plan contains episodes of a policy, but no policy was given.")
         found["policy"] = user_policy(policy, job.policy or "policy", num_actions)
     if job.expert is not None and names & {"replay", "medium", "expert"}:
         expert = _fetch_expert(job.expert)

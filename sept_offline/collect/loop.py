@@ -158,7 +158,7 @@ def collect_dataset(
     shares = parse_behaviour(recipe.behaviour, with_policy=True)
     if policy is None and "policy" in shares:
         raise ConfigError(
-            f"The behaviour {recipe.behaviour!r} names a policy of your own; say which: --policy "
+            f"The behaviour {recipe.behaviour!r} includes your own policy; pass it with --policy "
             "package.module:object."
         )
     if policy is not None and "policy" not in shares:
@@ -168,17 +168,18 @@ def collect_dataset(
     if episodes < len(hiddens):
         raise ConfigError(
             f"{episodes} episodes cannot cover the {len(hiddens)} instances of split "
-            f"{recipe.instances!r}; ask for at least one each."
+            f"{recipe.instances!r}; collect at least one per instance."
         )
     if isinstance(family, Family) and _is_registered(family):
         family = family.name
     elsewhere = workers > 1 or engine != "local"
     if elsewhere and isinstance(family, Family):
         raise ConfigError(
-            "Several workers need a family by name: register it, or name it package.module:object."
+            "Several workers need a family by name; register it, or pass it as "
+            "package.module:object."
         )
     if elsewhere and policy is not None and not isinstance(policy, str):
-        raise ConfigError("Several workers need a policy named as package.module:object.")
+        raise ConfigError("Several workers need a policy as package.module:object.")
     if isinstance(policy, str):
         load_policy(policy)  # here, so that a wrong name leaves nothing behind
     collection = Collection(
@@ -215,11 +216,11 @@ def _is_directory(target: Place) -> bool:
     """Whether a target becomes a directory of parts, by its name."""
     if isinstance(target, Remote) and target.suffix in (".h5", ".hdf5", ".parquet"):
         raise ConfigError(
-            f"A dataset at {target} is a directory of Parquet files; leave out {target.suffix}."
+            f"A dataset at {target} is a directory of Parquet files; remove {target.suffix}."
         )
     if isinstance(target, Path) and target.suffix not in (".h5", ".parquet", ""):
         raise ConfigError(
-            f"{target} must end in .h5 or .parquet, or have no suffix at all: a directory."
+            f"{target} must end in .h5 or .parquet, or have no suffix for a directory."
         )
     return isinstance(target, Remote) or not target.suffix
 
@@ -311,7 +312,7 @@ def _finished_file(collection: Collection, target: Path) -> Dataset:
         kind = "recipe" if wanted == found else "kind"
         raise DataError(
             f"{target} is a finished dataset of another {kind} ({found[0]}, seed {found[1]}, "
-            f"{found[2]:,} episodes); choose another name, or leave out --resume to replace it."
+            f"{found[2]:,} episodes); choose another name, or omit --resume to replace it."
         )
     collection.progress.message(f"{target} is complete; nothing to resume.")
     return finished

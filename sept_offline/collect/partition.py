@@ -94,11 +94,11 @@ def check_place(folder: Folder, digest: str | None) -> None:
     if text is None:
         raise DataError(
             f"There is no collection at {folder.place}: it was discarded, or the workers "
-            "share no such directory; name one that they share."
+            "cannot reach this directory; choose one that they share."
         )
     if plan_digest(parse_plan(text, folder.place)) != digest:
         raise DataError(
-            f"Another process has begun another collection at {folder.place}; choose another place."
+            f"Another process has started a collection at {folder.place}; choose another path."
         )
 
 
@@ -129,7 +129,9 @@ class Partition:
 
     def _acquire(self, path: Path) -> None:
         if path.exists() and not path.is_dir():
-            raise DataError(f"{path} is a file; name a directory, or end the name in .parquet.")
+            raise DataError(
+                f"{path} is a file; choose a directory, or a name that ends in .parquet."
+            )
         self._refuse_foreign()
         with writing(path):
             path.mkdir(parents=True, exist_ok=True)
@@ -141,8 +143,8 @@ class Partition:
         for name, size in sorted(self.folder.sizes().items()):
             if size is None or not _is_part(name):
                 raise DataError(
-                    f"{self.place} holds other files ({name}), which sept-offline did not make; "
-                    "name a new or an empty directory."
+                    f"{self.place} contains other files ({name}), which sept-offline did not "
+                    "create; choose a new or empty directory."
                 )
 
     def _prepare(self, plan: Mapping[str, Any], resume: bool, restart: bool) -> bool:
@@ -153,8 +155,8 @@ class Partition:
             whole = [name for name in names if not TEMPORARY.fullmatch(name)]
             if whole:
                 raise DataError(
-                    f"{self.place} holds other files ({min(whole)}) and no plan of a collection; "
-                    "name a new or an empty directory."
+                    f"{self.place} contains other files ({min(whole)}) and no plan of a "
+                    "collection; choose a new or empty directory."
                 )
         elif resume and not restart:
             text = self.folder.read(PLAN)
@@ -192,8 +194,8 @@ class Partition:
                 if parse_plan(self.folder.read(name) or b"", self.place).keys() & MARKS:
                     return
         raise DataError(
-            f"{self.place} holds {described[0]}, which sept-offline did not make, and nothing of "
-            "it is deleted; name a new or an empty directory."
+            f"{self.place} contains {described[0]}, which sept-offline did not create and will "
+            "not delete; choose a new or empty directory."
         )
 
     def _is_ours(self) -> bool:

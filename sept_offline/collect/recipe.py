@@ -59,7 +59,7 @@ class ExpertConfig:
         check_range(self, shares, "expert", least=0, most=1)
         if self.control.reward_form == "instance":
             raise ConfigError(
-                "expert.control.reward_form is 'instance', which needs all rewards beforehand; "
+                "expert.control.reward_form is 'instance', which requires all rewards in advance; "
                 "expected 'raw' or 'log'."
             )
 
@@ -124,14 +124,16 @@ def parse_behaviour(text: str, *, with_policy: bool = False) -> dict[str, float]
         if name not in known:
             raise ConfigError(
                 f"There is no behaviour {name!r}{suggest(name, known)}; "
-                f"known are {', '.join(known)}, or mixtures such as random:0.5,expert:0.5."
+                f"expected one of {', '.join(known)}, or a mixture such as random:0.5,expert:0.5."
             )
         if name in shares:
             raise ConfigError(f"Behaviour {name!r} is named twice in {text!r}.")
         try:
             shares[name] = float(share) if colon else 1.0
         except ValueError:
-            raise ConfigError(f"The share {share!r} of behaviour {name!r} is no number.") from None
+            raise ConfigError(
+                f"The share {share!r} of behaviour {name!r} is not a number."
+            ) from None
         if not 0 < shares[name] < float("inf"):
             raise ConfigError(f"The share of behaviour {name!r} must be positive, not {share}.")
     total = sum(shares.values())

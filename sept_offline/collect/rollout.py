@@ -131,8 +131,8 @@ def run_shard(
                 break
         if active.any():
             raise FamilyError(
-                f"Family {family.name!r}: an episode went on after its limit of {max_steps} steps; "
-                "make_vec must apply the limit it is given."
+                f"Family {family.name!r}: an episode continued after its limit of {max_steps} "
+                "steps; make_vec must apply max_episode_steps."
             )
     finally:
         env.close()

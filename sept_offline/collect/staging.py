@@ -66,7 +66,7 @@ class Staging:
             check_plan(found, plan, self.path)
         else:
             raise DataError(
-                f"{self.path} holds an unfinished collection; add --resume to continue it "
+                f"{self.path} contains an unfinished collection; add --resume to continue it "
                 "or --restart to discard it."
             )
 
@@ -103,7 +103,9 @@ def save_shard(path: Path, episodes: Sequence[Logged]) -> None:
     The folder must be there: a worker that outlives its collection must not bring it back.
     """
     if not path.parent.is_dir():
-        raise DataError(f"{path.parent} is gone; another process has discarded this collection.")
+        raise DataError(
+            f"{path.parent} does not exist; another process has discarded this collection."
+        )
     columns = {name: np.concatenate([getattr(e, name) for e in episodes]) for name in ARRAYS}
     columns["length"] = np.array([len(e.actions) for e in episodes], dtype=np.int64)
     columns["terminated"] = np.array([e.terminated for e in episodes])
@@ -114,7 +116,7 @@ def load_shard(path: Path) -> list[Logged]:
     """The episodes that `save_shard` wrote."""
     columns = load_arrays(path, DataError)
     if not {*ARRAYS, "length", "terminated"} <= set(columns):
-        raise DataError(f"{path} is damaged: it lacks columns; delete it and resume.")
+        raise DataError(f"{path} is damaged: columns are missing; delete it and resume.")
     lengths = columns["length"]
     ends = np.cumsum(lengths)
     episodes = []

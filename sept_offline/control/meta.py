@@ -137,7 +137,7 @@ def check_single(config: ControlConfig) -> None:
         if getattr(config, name) != value:
             raise ConfigError(
                 f"control.{name} is {getattr(config, name)!r}, but 'maml' adapts a single plain "
-                f"network by hand; set it to {value!r}."
+                f"network; set it to {value!r}."
             )
 
 

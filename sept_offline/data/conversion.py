@@ -43,6 +43,6 @@ def _check_hash(path: object, columns: Source, hidden: HiddenTable | None) -> No
     stored = columns.header.content_hash
     if stored is not None and content_hash(columns, hidden) != stored:
         raise DataError(
-            f"The content of {path} does not match its hash, so it was damaged or edited; "
+            f"The content of {path} does not match its hash: it is damaged or was edited; "
             "run `sept-offline validate` on it, then restore it or write it again."
         )

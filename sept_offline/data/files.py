@@ -37,9 +37,9 @@ class Workspace:
         self.directory = path.parent / f".{path.name}.writing"
         self._lock_path = path.parent / f".{path.name}.lock"
         if not path.parent.is_dir():
-            raise DataError(f"Cannot write {path}: there is no directory {path.parent}; make it.")
+            raise DataError(f"Cannot write {path}: there is no directory {path.parent}; create it.")
         if path.is_dir():
-            raise DataError(f"Cannot write {path}: it is a directory; name a file.")
+            raise DataError(f"Cannot write {path}: it is a directory; choose a file.")
         refuse_links(path.parent, [path.name])  # a link that leads to itself
         refuse_special(path)
         busy = DataError(
@@ -59,7 +59,7 @@ class Workspace:
             if any(self.directory.iterdir()) and not (self.directory / MARK).exists():
                 raise DataError(
                     f"{self.directory} is not a scratch directory of this version of "
-                    f"sept-offline, and is needed to write {self.path}; move it away."
+                    f"sept-offline, but is needed to write {self.path}; move it away."
                 )
             self._clear()
         self.directory.mkdir()

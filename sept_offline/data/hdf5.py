@@ -55,8 +55,8 @@ class Hdf5Source:
         try:
             if not h5py.is_hdf5(path):
                 raise DataError(
-                    f"{path} is not an HDF5 file, or its beginning is damaged; name a .h5 file "
-                    "that sept-offline wrote."
+                    f"{path} is not an HDF5 file, or its header is damaged; expected a .h5 file "
+                    "written by sept-offline."
                 )
         except OSError as error:
             raise damaged(path, error) from error
@@ -64,8 +64,8 @@ class Hdf5Source:
         try:
             if not has(self._file, "header"):
                 raise DataError(
-                    f"{path} is HDF5 but no sept-offline dataset (it has no 'header'); make one "
-                    "of it with sept-offline import, or write one with sept_offline.DatasetWriter."
+                    f"{path} is HDF5 but not a sept-offline dataset (it has no 'header'); convert "
+                    "it with sept-offline import, or write one with sept_offline.DatasetWriter."
                 )
             header = stored_array(self._file, "header", path, rank=0)
             fields = [

@@ -53,22 +53,22 @@ def stored_array(file: h5py.File, name: str, path: Path, rank: int | None = None
     where: Any = file
     for part in name.split("/"):
         if not isinstance(where, h5py.Group):
-            raise DataError(f"{path} has an array where the group of {name!r} belongs.")
+            raise DataError(f"{path} contains an array instead of the group of {name!r}.")
         link = _link(where, part)
         if link is None:
             known = ", ".join(names_of(file)[:12])
             raise DataError(f"{path} has no dataset {name!r}; it has {known}.")
         if not isinstance(link, h5py.HardLink):
             raise DataError(
-                f"{path} holds a link in place of {name!r}, which may lead to another file; write "
-                "the values into the file itself."
+                f"{path} contains a link instead of {name!r}, which may point to another file; "
+                "store the values in the file itself."
             )
         try:
             where = where[part]
         except (OSError, KeyError, ValueError, RuntimeError) as error:
             raise _damaged(path, name, error) from error
     if not isinstance(where, h5py.Dataset):
-        raise DataError(f"{path} holds a group in place of the array {name!r}; it is damaged.")
+        raise DataError(f"{path} contains a group instead of the array {name!r}; it is damaged.")
     try:
         _check(where, name, path, rank)
     except (OSError, TypeError, ValueError, RuntimeError, KeyError, NotImplementedError) as error:
@@ -86,8 +86,8 @@ def _link(group: Any, name: str) -> Any:
 def _check(found: h5py.Dataset, name: str, path: Path, rank: int | None) -> None:
     if found.is_virtual or found.external:
         raise DataError(
-            f"{path} keeps the values of {name!r} in other files, which are not opened; write them "
-            "into the file itself."
+            f"{path} stores the values of {name!r} in other files, which are not opened; store "
+            "them in the file itself."
         )
     if found.shape is None or found.dtype.kind not in "biufSO" or h5py.check_ref_dtype(found.dtype):
         raise DataError(f"{path} holds {found.dtype} in {name!r}, expected numbers or text.")
@@ -95,7 +95,7 @@ def _check(found: h5py.Dataset, name: str, path: Path, rank: int | None) -> None
         raise DataError(f"{name!r} of {path} has {found.ndim} dimensions, expected {rank}.")
     for code in _filters(found):
         if code not in BUILT_IN and code != LZF:
-            raise DataError(f"{name!r} of {path} needs the filter {code}, which is not loaded.")
+            raise DataError(f"{name!r} of {path} needs the filter {code}, which is not available.")
 
 
 def _filters(found: h5py.Dataset) -> Iterator[int]:

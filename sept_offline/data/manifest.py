@@ -138,7 +138,7 @@ def read_manifest(folder: Folder) -> Manifest | None:
     if manifest is None:
         if folder.read(PLAN) is not None:
             raise DataError(
-                f"{folder.place} holds an unfinished collection and no dataset yet; continue it "
+                f"{folder.place} contains an unfinished collection, not a dataset; continue it "
                 "with sept-offline collect --resume."
             )
         return None

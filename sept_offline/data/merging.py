@@ -89,7 +89,9 @@ def _check_once(every: Sequence[Dataset]) -> None:
     for data in every:
         other = seen.setdefault(data.content_hash, data)
         if other is not data:
-            raise DataError(f"{other.path} and {data.path} hold the same episodes; name one.")
+            raise DataError(
+                f"{other.path} and {data.path} contain the same episodes; name only one of them."
+            )
 
 
 def _instance_ids(every: Sequence[Dataset], separate: bool) -> list[list[str]]:

@@ -31,18 +31,20 @@ def check_place(path: str | Place) -> Place:
         name = name.removesuffix(packed)
     if name.endswith(TABLES):
         raise DataError(
-            f"{place} is a {name[-3:].upper()} file, not a dataset; sept-offline import makes a "
-            "dataset of it."
+            f"{place} is a {name[-3:].upper()} file, not a dataset; convert it with sept-offline "
+            "import."
         )
     if place.suffix.lower() not in HDF5_SUFFIXES + PARQUET_SUFFIXES:
         raise DataError(
-            f"Cannot tell the format of {place}; name a .h5 file, a .parquet file or a directory."
+            f"Unknown format of {place}; expected a .h5 file, a .parquet file or a directory."
         )
     return place
 
 
 def _check_folder(folder: Path) -> None:
     if (folder / "run.json").is_file() or (folder / "agent.json").is_file():
-        raise DataError(f"{folder} is a run of fit, not a dataset; name the logs it learned from.")
+        raise DataError(
+            f"{folder} is a run of fit, not a dataset; name the logs it was trained on."
+        )
     if (folder / "manifest.json").is_file() and not any(folder.rglob("*.parquet")):
         raise DataError(f"{folder} is an exported agent, not a dataset; name logs.")

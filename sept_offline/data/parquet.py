@@ -215,7 +215,7 @@ class ParquetSource:
                 raise DataError(
                     f"{self.path} has no column {name!r}; a Parquet dataset needs episode, time, "
                     "instance, observations, actions, rewards, terminations and truncations, and "
-                    "sept-offline import makes one of other tables."
+                    "sept-offline import converts other tables."
                 )
         scan = RowScan(self._rows)
         for group, start in enumerate(self._starts.tolist()):
@@ -296,7 +296,7 @@ def _fragments(path: Place, manifest: Manifest | None = None) -> list[tuple[str,
     found = pads.dataset(name, filesystem=system, format="parquet", partitioning="hive")
     files = sorted(found.get_fragments(), key=lambda fragment: fragment.path)
     if not files:
-        raise DataError(f"The directory {path} holds no Parquet file; name a dataset.")
+        raise DataError(f"The directory {path} contains no Parquet file; expected a dataset.")
     return [
         (fragment.path, dict(pads.get_partition_keys(fragment.partition_expression)))
         for fragment in files
@@ -316,7 +316,7 @@ def _vectors(column: pa.Array, width: int) -> NDArray[Any]:
     known = ~column.is_null().to_numpy(zero_copy_only=False)
     flat = column.drop_null().flatten().to_numpy(zero_copy_only=False)
     if len(flat) != int(known.sum()) * width:
-        raise ValueError(f"a row has not {width} numbers")
+        raise ValueError(f"a row does not have {width} numbers")
     out = np.full((len(column), width), np.nan, dtype=flat.dtype)
     out[known] = flat.reshape(-1, width)
     return out

@@ -25,7 +25,7 @@ def kind_of(path: Path) -> str:
         return "hdf5"
     if suffix in PARQUET_SUFFIXES:
         return "parquet"
-    raise DataError(f"Cannot tell the format of {path}; end its name in .h5 or .parquet.")
+    raise DataError(f"Unknown format of {path}; choose a name that ends in .h5 or .parquet.")
 
 
 def publish(

@@ -87,7 +87,7 @@ def parse_header(text: str | bytes, path: Place) -> Header:
         version = values["format_version"]
         if version != FORMAT_VERSION:
             raise DataError(
-                f"{path} has format version {version!r}, and this library reads version "
+                f"{path} has format version {version!r}, but this library reads version "
                 f"{FORMAT_VERSION}; install the sept-offline that wrote it, or write it again."
             )
         _check_values(values)

@@ -132,11 +132,11 @@ class DatasetWriter:
         is known. The last step ends in `terminated` or `truncated`.
         """
         if not self._files:
-            raise DataError(f"The writer of {self.path} is closed; open another.")
+            raise DataError(f"The writer of {self.path} is closed; create a new one.")
         if self._declared is not None and instance not in self._declared:
             raise DataError(
                 f"Episode {len(self._rows)} names the instance {instance!r}, which is not among "
-                "the instances the writer was given."
+                "the writer's instances."
             )
         episode: CheckedEpisode = check_episode(
             place=f"episode {len(self._rows)} of instance {instance!r}",

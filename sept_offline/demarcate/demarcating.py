@@ -80,14 +80,14 @@ def demarcate_dataset(
     if target is not None:
         kind_of(target)
         if real_path(target) == real_path(Path(str(data.path))):
-            raise DataError(f"{target} is the dataset itself; name another file to write to.")
+            raise DataError(f"{target} is the input dataset; choose another output file.")
         if not target.parent.is_dir():
             raise DataError(f"There is no folder {target.parent} to write {target.name} to.")
     count = data.num_episodes
     if count < FEWEST:
         raise DataError(
-            f"{data.path} has {count} episodes; demarcation needs at least {FEWEST}, for groups "
-            "must be found again in either half of them."
+            f"{data.path} has {count} episodes; demarcation needs at least {FEWEST}, because "
+            "groups must be found again in each half of them."
         )
     found = find_groups(
         transitions_of(data.steps(), data.episode_index.length, data.num_actions),

@@ -117,7 +117,7 @@ class Fiction:
         starts, anywhere = (take(arrays, f"{prefix}.{name}", 2) for name in ("starts", "anywhere"))
         width = model.dynamics.reader.width
         if starts.shape[1:] != (width,) or anywhere.shape[1:] != (width,):
-            raise AgentError(f"The agent's states to begin in do not have {width} columns.")
+            raise AgentError(f"The agent's start states do not have {width} columns.")
         return cls(outcome, starts, anywhere)
 
 
@@ -150,7 +150,7 @@ def _load_module(make: Callable[[], Network], arrays: Arrays, prefix: str) -> Ne
         value = take(arrays, f"{prefix}.{name}", tensor.ndim)
         if value.shape != tuple(tensor.shape):
             raise AgentError(
-                f"The agent's weights hold {prefix}.{name} with the shape {list(value.shape)}, "
+                f"The agent's weights contain {prefix}.{name} with shape {list(value.shape)}, "
                 f"expected {list(tensor.shape)}."
             )
         weights[name] = torch.from_numpy(np.array(value))

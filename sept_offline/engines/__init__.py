@@ -19,7 +19,7 @@ def check_engine(engine: str) -> None:
     """Refuse an engine that does not exist or is not installed, before any work is begun."""
     if engine not in ENGINES:
         raise ConfigError(
-            f"There is no engine {engine!r}{suggest(engine, ENGINES)}; known are local and ray."
+            f"There is no engine {engine!r}{suggest(engine, ENGINES)}; expected local or ray."
         )
     if engine == "ray":
         from sept_offline.engines.cluster import check_ray

@@ -50,8 +50,8 @@ def refuse_modules_here() -> None:
         )
         if module or package:
             raise EngineError(
-                f"This folder holds the Python module {entry.name}, which Ray's workers would take "
-                "for one of the installed ones; run the command in another folder."
+                f"This folder contains the Python module {entry.name}, which Ray's workers would "
+                "import instead of an installed one; run the command in another folder."
             )
 
 

@@ -104,14 +104,14 @@ def ledger_of(handle: SingleEpisode) -> Ledger:
     """The harness's side of `handle`; a copy or a handle not made by the harness has none."""
     ledger = _LEDGERS.get(handle)
     if ledger is None:
-        raise HarnessError("This handle belongs to no episode; a test episode cannot be copied.")
+        raise HarnessError("This handle has no episode; a test episode cannot be copied.")
     return ledger
 
 
 def _reset(handle: SingleEpisode) -> Observation:
     ledger = ledger_of(handle)
     if ledger.begun:
-        raise HarnessError("The one test episode has begun; there is no second reset.")
+        raise HarnessError("The test episode has already started; it cannot be reset again.")
     ledger.begun = True
     observation, _ = ledger.env.reset(seed=ledger.seed)
     # A copy: an environment may hand out the very array it lives in.
@@ -121,10 +121,10 @@ def _reset(handle: SingleEpisode) -> Observation:
 def _step(handle: SingleEpisode, action: int) -> tuple[Observation, bool, bool]:
     ledger = ledger_of(handle)
     if not ledger.begun:
-        raise HarnessError("The test episode has not begun; reset it, once, before the first step.")
+        raise HarnessError("The test episode has not started; reset it once before the first step.")
     if ledger.ended:
         raise HarnessError(
-            f"The test episode ended after {len(ledger.rewards)} steps; there is no further one."
+            f"The test episode ended after {len(ledger.rewards)} steps; it cannot be stepped again."
         )
     observation, reward, terminated, truncated, _ = ledger.env.step(action)
     ledger.rewards.append(float(reward))
@@ -135,6 +135,6 @@ def _step(handle: SingleEpisode, action: int) -> tuple[Observation, bool, bool]:
 
 def _refuse(name: str) -> NoReturn:
     raise HarnessError(
-        f"The test episode has no {name!r} to give: an agent may reset it once and step it, "
-        "and sees observations only; what else it needs it must declare."
+        f"The test episode does not provide {name!r}: an agent may reset it once and step it, "
+        "and sees only observations; it must declare anything else it needs."
     )

@@ -59,8 +59,8 @@ def evaluate(
     if family is None:
         if not agent.family:
             raise FamilyError(
-                "The logs that the agent learned from name no family, so there is no simulator to "
-                "evaluate it in; sept-offline ope judges it from logs, or name a family."
+                "The agent's training logs name no family, so there is no simulator to "
+                "evaluate it in; run sept-offline ope, or pass --family."
             )
         record = known_family(agent.family, agent.record.get("family_object"))
     else:

@@ -46,7 +46,7 @@ def load_references(family: Family) -> References | None:
     path = family.references
     content = read_json(path, FamilyError)
     if not isinstance(content, dict) or not isinstance(content.get("steps"), int):
-        raise FamilyError(f"{path} is damaged: expected an object with a whole number 'steps'.")
+        raise FamilyError(f"{path} is damaged: expected an object with an integer 'steps'.")
     table = {}
     for split, entries in content.items():
         if not isinstance(entries, list):

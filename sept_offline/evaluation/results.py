@@ -174,7 +174,9 @@ class Results:
             header = {METADATA: json.dumps(self._header()).encode()}
             write_table(target, self.episodes_table().replace_schema_metadata(header))
         else:
-            raise DataError(f"Cannot write results to {target}; end its name in .parquet or .json.")
+            raise DataError(
+                f"Cannot write results to {target}; choose a name that ends in .parquet or .json."
+            )
 
     def _header(self) -> dict[str, Any]:
         return {
@@ -226,7 +228,8 @@ def load_results(path: str | Path) -> Results:
             rows = table.to_pylist()
         if header["format"] != FORMAT:
             raise DataError(
-                f"{source} holds results of format {header['format']}, this version reads {FORMAT}."
+                f"{source} contains results of format {header['format']}, but this version reads "
+                f"{FORMAT}."
             )
         return Results(
             method=header["method"],
@@ -242,7 +245,7 @@ def load_results(path: str | Path) -> Results:
     except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as problem:
         words = " ".join(str(problem).split())
         raise DataError(
-            f"{source} holds no results of `sept-offline evaluate` ({words:.200})."
+            f"{source} contains no results of `sept-offline evaluate` ({words:.200})."
         ) from problem
 
 

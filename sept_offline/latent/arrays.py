@@ -116,15 +116,15 @@ def check_segments(segments: SegmentsLike, num_actions: int, num_instances: int)
             "There are no segments: every episode is shorter than the probe; lower probe_steps."
         )
     if length < 1:
-        raise DataError("The segments hold no step; expected probe_steps of at least 1.")
+        raise DataError("The segments have no steps; expected probe_steps of at least 1.")
     present = np.unique(segments.instance)
     if len(present) < 2:
         raise DataError(
             f"The segments come from {len(present)} instance(s) of {num_instances}; expected at "
-            "least 2, for a latent is what tells instances apart."
+            "least 2, because the latent describes differences between instances."
         )
     if int(segments.actions.max()) >= num_actions or int(segments.actions.min()) < 0:
         raise DataError(
-            f"The segments hold an action outside 0 … {num_actions - 1}; "
+            f"The segments contain an action outside 0 … {num_actions - 1}; "
             "check the dataset's number of actions."
         )

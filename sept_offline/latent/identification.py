@@ -39,7 +39,7 @@ def identify(
 ) -> Identification:
     """Identification of `held_out` segments; `reference` are the training ones."""
     if not len(held_out.instance):
-        raise TrainingError("No segment is held out, so there is none whose instance to tell.")
+        raise TrainingError("Identification needs held-out segments, but there are none.")
     known, _ = model.encode(reference)
     asked, log_variance = model.encode(held_out)
     present = np.unique(reference.instance)

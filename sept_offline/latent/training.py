@@ -132,6 +132,6 @@ def check_finite(values: Mapping[str, float], stage: str, update: int) -> None:
         if not math.isfinite(value):
             raise TrainingError(
                 f"The {name} of the {stage} stage is {value} by update {update}; likely causes are "
-                f"a learning rate too high (set {stage}.learning_rate lower) "
+                f"a learning rate that is too high (lower {stage}.learning_rate) "
                 "or observations that are not finite (see `sept-offline validate`)."
             )

@@ -58,7 +58,7 @@ class WindowLatentStage(Loop):
         self._followed = np.flatnonzero(windows.left > 0)
         if not len(self._followed):
             raise DataError(
-                "No window is followed by a step: every episode ends with the probe; lower "
+                "No window is followed by a step, because every episode ends with the probe; lower "
                 "probe_steps."
             )
         super().__init__("latent", config.updates)

@@ -262,7 +262,7 @@ def _next(stages: Generator[Stage, None, Result]) -> Stage | Result:
 def _method(name: str) -> Method:
     if name not in METHODS:
         raise ConfigError(
-            f"There is no method {name!r}{suggest(name, METHODS)}; known are "
+            f"There is no method {name!r}{suggest(name, METHODS)}; expected one of "
             f"{', '.join(sorted(METHODS))}."
         )
     return METHODS[name]
@@ -276,7 +276,7 @@ def _check_fallback(method: str, config: FitConfig) -> None:
         why = "the paper's VAE has no measure of novelty"
     else:
         return
-    raise ConfigError(f"A fallback would never act, for {why}; leave out --fallback.")
+    raise ConfigError(f"A fallback would never act, because {why}; omit --fallback.")
 
 
 def fitter(

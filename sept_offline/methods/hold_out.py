@@ -46,8 +46,8 @@ def choose_hold_out(
             own = rng.permutation(np.flatnonzero(index.instance == code))
             if len(own) < 2:
                 raise DataError(
-                    f"{data.path}: instance {data.instances[code]!r} has one episode, so none can "
-                    "be held out of it; log more, or leave out --hold-out."
+                    f"{data.path}: instance {data.instances[code]!r} has only one episode, so "
+                    "none can be held out; log more, or omit --hold-out."
                 )
             held[own[: min(max(1, round(share * len(own))), len(own) - 1)]] = True
         record = {"by": "episodes"}

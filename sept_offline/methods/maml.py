@@ -44,7 +44,7 @@ class TaskReplay(Replay):
         if len(few):
             raise DataError(
                 f"Instance number {present[few[0]]} has {self._count[few[0]]} transitions, but "
-                f"'maml' adapts with {steps} and needs others to judge it by; log more of it."
+                f"'maml' adapts with {steps} and needs others to evaluate it; log more episodes."
             )
         self._starts = np.flatnonzero(time[self._order] == 0)
         self._first_start = np.searchsorted(self._starts, self._first)

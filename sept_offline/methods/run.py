@@ -190,7 +190,7 @@ class RunDirectory:
     def _refuse_foreign(self) -> None:
         """Nothing is replaced or added to that is not part of a run of ours."""
         if self.path.exists() and not self.path.is_dir():
-            raise DataError(f"{self.path} is a file; name a folder for the run.")
+            raise DataError(f"{self.path} is a file; choose a folder for the run.")
         refuse_links(self.path, (*FOLDERS, RUN, METRICS, EVALUATED, JUDGED, LOCK))
         if not (self.path / RUN).exists():
             for name in (*FOLDERS, METRICS, EVALUATED, JUDGED):
@@ -232,7 +232,7 @@ class RunDirectory:
             changed = [key for key in asked if key not in free and found.get(key) != asked[key]]
             if changed:
                 raise DataError(
-                    f"{self.path} was begun with another {', '.join(changed)}; resume with the "
+                    f"{self.path} was started with another {', '.join(changed)}; resume with the "
                     "same arguments, or add --restart to replace it."
                 )
             self._tidy(found)
@@ -298,7 +298,7 @@ class RunDirectory:
             except (KeyError, ValueError, TypeError, RuntimeError, IndexError) as problem:
                 words = " ".join(str(problem).split())
                 raise DataError(
-                    f"The snapshot {path} is not one of this run's stage {stage.name} "
+                    f"The checkpoint {path} does not belong to this run's stage {stage.name} "
                     f"({type(problem).__name__}: {words:.200}); delete it, or add --restart."
                 ) from problem
         if stage.done < stage.total or check is not None:

@@ -159,7 +159,7 @@ def context_of(
         steps = max(config.latent.refine_steps, config.probe_steps)
         return RefinedContext(probe, encoder, scaler, novelty, uncertainty_scale, steps)
     if probe is None:
-        raise TrainingError("A latent that is read once needs a probe to read it from.")
+        raise TrainingError("A latent that is inferred once needs a probe.")
     return SegmentContext(probe, encoder, scaler, novelty, uncertainty_scale)
 
 

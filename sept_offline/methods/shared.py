@@ -37,8 +37,8 @@ def check_data(data: Dataset, probe_steps: int) -> None:
         raise DataError(
             f"{data.path}: {len(short)} episodes are shorter than the probe of {probe_steps} steps "
             f"(the first is episode {first} of instance {data.instances[index.instance[first]]!r} "
-            f"with {index.length[first]} steps), and a probe is learned from the beginnings of "
-            f"all; choose --set probe_steps={index.length.min()}."
+            f"with {index.length[first]} steps), but the probe is trained on the start of "
+            f"every episode; use --set probe_steps={index.length.min()}."
         )
     steps = data.steps()
     outside = np.flatnonzero((steps.actions < 0) | (steps.actions >= data.num_actions))
@@ -58,8 +58,8 @@ def check_data(data: Dataset, probe_steps: int) -> None:
     taken = np.flatnonzero(counts)
     if len(taken) < 2:
         raise DataError(
-            f"{data.path}: only action {taken[0]} was ever logged; nothing can be learned about "
-            "any other."
+            f"{data.path}: only action {taken[0]} was ever logged, so nothing can be learned "
+            "about the others."
         )
     never = np.flatnonzero(counts == 0)
     if len(never):

@@ -93,7 +93,7 @@ def check_stack(method: Method, config: FitConfig) -> None:
     """Refuse a stack for a method that does not read one."""
     if config.stack > 1 and not method.stacks:
         raise ConfigError(
-            f"The method {method.name!r} always uses stack = 1, found {config.stack}; leave out "
+            f"The method {method.name!r} always uses stack = 1, found {config.stack}; omit "
             "--stack, or fit another method."
         )
 

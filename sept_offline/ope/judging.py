@@ -145,8 +145,8 @@ def judge(
     horizon = config.horizon or common_horizon(steps)
     if horizon > judged.episode_index.length.max():
         raise DataError(
-            f"The horizon is {horizon} steps, but no judged episode of {data.path} has more than "
-            f"{judged.episode_index.length.max()}; nothing is known beyond."
+            f"The horizon is {horizon} steps, but no evaluation episode of {data.path} has more "
+            f"than {judged.episode_index.length.max()}; lower it."
         )
 
     followed = follow(agent, judged, steps, integer(seed, "follow"), progress)
@@ -216,8 +216,8 @@ def unseen(agent: Agent, data: Dataset, in_sample: bool) -> tuple[Dataset, str]:
         if in_sample:
             return data, "in sample"
         raise DataError(
-            "The agent does not say which episodes it learned from; fit it again with --hold-out, "
-            "or add --in-sample to judge it on whatever it may have seen."
+            "The agent does not record its training episodes; fit it again with --hold-out, "
+            "or add --in-sample to evaluate it on all episodes."
         )
     if source["content_hash"] == data.content_hash:
         learned = in_ranges(data.episode_index.number, source["episodes"])
@@ -229,9 +229,9 @@ def unseen(agent: Agent, data: Dataset, in_sample: bool) -> tuple[Dataset, str]:
         return data, "in sample" if learned.any() else "held out"
     if learned.all():
         raise DataError(
-            f"The agent learned from all episodes of {data.path}, or from others that look the "
-            "same; fit it with --hold-out 0.2 and judge it on the rest, or add --in-sample to "
-            "judge it on what it has seen."
+            f"The agent was trained on all episodes of {data.path}, or on identical ones; fit it "
+            "with --hold-out 0.2 and evaluate it on the held-out episodes, or add --in-sample to "
+            "evaluate it on its training data."
         )
     return data.select(~learned), "held out"
 

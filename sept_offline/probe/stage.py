@@ -72,7 +72,7 @@ class ProbeStage:
         for name, values in (("reward", reward_per_segment), ("bonus", bonus)):
             if values is not None and (len(values) != count or not np.isfinite(values).all()):
                 raise DataError(
-                    f"The probe's {name} must be {count} finite numbers, one a segment; found "
+                    f"The probe's {name} must be {count} finite numbers, one per segment; found "
                     f"{len(values)}, {int((~np.isfinite(values)).sum())} of them not finite."
                 )
         self.name = "probe"

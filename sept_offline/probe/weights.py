@@ -50,8 +50,8 @@ def check_possible(log_mu: Doubles) -> None:
     impossible = np.flatnonzero(~np.isfinite(log_mu))
     if len(impossible):
         raise DataError(
-            f"Segment {impossible[0]} holds an action that the behaviour's own probabilities "
-            "call impossible; check the propensities, or drop them to have them estimated."
+            f"Segment {impossible[0]} contains an action to which the behaviour assigns "
+            "probability 0; check the propensities, or drop them to have them estimated."
         )
 
 

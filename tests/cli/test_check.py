@@ -73,7 +73,7 @@ def test_a_family_that_shows_its_secret(tmp_path: Path) -> None:
     assert done.returncode == 2
     found = json.loads(done.stdout)
     assert not found["ok"]
-    assert "column 1 of the observation is the hidden parameter 'amount'" in found["problem"]
+    assert "column 1 of the observation equals the hidden parameter 'amount'" in found["problem"]
     assert done.stderr == f"Error: {found['problem']}\n"
 
 

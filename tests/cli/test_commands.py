@@ -148,7 +148,7 @@ MISTAKES = {
     "collect navigation2 -o a.h5": "did you mean 'navigation2d'",
     "collect navigation2d --behaviour randon -o a.h5": "did you mean 'random'",
     "collect navigation2d --instances tset -o a.h5": "did you mean 'test'",
-    "collect navigation2d --episodes 1 -o a.h5": "at least one each",
+    "collect navigation2d --episodes 1 -o a.h5": "at least one per instance",
     "collect navigation2d --episodes 0 -o a.h5": "--episodes",
     "collect navigation2d --behavior random -o a.h5": "--behaviour",
     "collect navigation2d -o a.csv": "a.csv must end in .h5 or .parquet",

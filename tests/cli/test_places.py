@@ -66,7 +66,7 @@ def test_each_place_is_called_what_it_is(pumps: Path) -> None:
     (pumps / "begun").mkdir(exist_ok=True)
     (pumps / "begun" / "run.json").write_text("{}")
     for command, said in {
-        "fit x.csv": "is a CSV file, not a dataset; sept-offline import makes a dataset of it",
+        "fit x.csv": "is a CSV file, not a dataset; convert it with sept-offline import",
         "validate x.csv": "is a CSV file",
         "inspect x.csv": "is a CSV file",
         "convert x.csv y.h5": "is a CSV file",
@@ -79,7 +79,7 @@ def test_each_place_is_called_what_it_is(pumps: Path) -> None:
         "evaluate pumps.h5": "is a file; expected the run directory of a fit",
         "evaluate begun": "has not finished",
         "evaluate runs": "There is no agent in runs",
-        "evaluate runs/pumps": "there is no simulator to evaluate it in; sept-offline ope judges",
+        "evaluate runs/pumps": "there is no simulator to evaluate it in; run sept-offline ope",
         "export runs/pumps --numpy -o out --verify x.csv": "is a CSV file",
         "act pumps.h5": "is a file",
     }.items():

@@ -202,7 +202,7 @@ def test_refusals_in_one_sentence(two: Case, tmp_path: Path) -> None:
         demarcate_dataset(two.source, tmp_path / "nowhere" / "new.h5", QUICK)
     with pytest.raises(DataError, match="6 episodes; demarcation needs at least 20"):
         demarcate_dataset(tmp_path / "few.h5", None, QUICK)
-    with pytest.raises(DataError, match="is the dataset itself"):
+    with pytest.raises(DataError, match="is the input dataset"):
         demarcate_dataset(two.source, two.source, QUICK)
     with pytest.raises(ConfigError, match="smallest is 1"):
         DemarcateConfig(smallest=1)

@@ -416,7 +416,7 @@ def test_the_command(navigation: Path, tmp_path: Path) -> None:
     [
         (["nowhere"], "r.html", "There is no"),
         (["."], "r.html", "neither a run"),
-        (["."], "r.pdf", "end its name in .html"),
+        (["."], "r.pdf", "a name that ends in .html"),
     ],
 )
 def test_bad_input_is_named(

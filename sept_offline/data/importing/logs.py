@@ -153,7 +153,7 @@ def _pass(
     first = next(rows, None)
     if first is None:
         reading.findings.raise_if_bad()
-        raise DataError(f"{files[0]} holds no row; name files with one row a step.")
+        raise DataError(f"{files[0]} has no rows; expected one row per step.")
     spool = EpisodeSpool(folder, first.observations.shape[1])
     assembly = Assembly(reading, spool)
     every = _gathered(itertools.chain([first], rows), spool.dim)
@@ -187,7 +187,7 @@ def _gathered(batches: Iterator[Rows], dim: int) -> Generator[Rows]:
             if matrix is not None and matrix.shape[1] != dim:
                 raise DataError(
                     f"Observations have {dim} numbers in one row and {matrix.shape[1]} in another; "
-                    "every row needs as many."
+                    "every row needs the same number."
                 )
         waiting.append(batch)
         if sum(map(len, waiting)) >= GATHERED_ROWS:

@@ -67,9 +67,9 @@ class ImportMapping:
         if self.bins is not None and self.bins < 2:
             raise ValueError(f"bins must be at least 2, found {self.bins}.")
         if self.bins is not None and self.actions:
-            raise ValueError("bins and actions exclude each other.")
+            raise ValueError("bins and actions are mutually exclusive.")
         if self.probability is not None and self.probabilities:
-            raise ValueError("probability and probabilities exclude each other.")
+            raise ValueError("probability and probabilities are mutually exclusive.")
         if self.next_observations and len(self.next_observations) != len(self.observations):
             raise ValueError(
                 f"next_observations names {len(self.next_observations)} columns and observations "
@@ -94,7 +94,7 @@ class ImportMapping:
         for role in ("episode", "observations", "action", "reward"):
             if not getattr(whole, role):
                 raise DataError(
-                    f"Nothing says which column of {path} is the {role}; name it with --{role} "
+                    f"The {role} column of {path} is not specified; name it with --{role} "
                     f"(its columns are {_listed(names)})."
                 )
         for role, column in whole.roles():

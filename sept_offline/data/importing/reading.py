@@ -75,7 +75,7 @@ class Reading:
         if len(self.labels) > MOST_LABELS:
             raise DataError(
                 f"The action {self.mapping.action!r} has more than {MOST_LABELS:,} distinct "
-                "values, so it is not discrete; cut it into bins, as with --bins 5."
+                "values, so it is not discrete; bin it, for example with --bins 5."
             )
         return np.where(codes < 0, np.nan, codes)
 
@@ -184,7 +184,7 @@ def _times(
     else:
         raise DataError(
             f"The time {name!r} of {path} holds {kind}, expected numbers or timestamps; "
-            "leave --time out if the rows are in order."
+            "omit --time if the rows are in order."
         )
     whole = reading.look.whole_times
     if found == "real" and whole and (reading.times == "whole" or reading.times is None):
@@ -193,7 +193,7 @@ def _times(
     if reading.times not in (None, found):
         raise DataError(
             f"The time {name!r} holds {TIMES[reading.times]} in one file and {TIMES[found]} in "
-            f"{path}; write it alike in all."
+            f"{path}; use one format in all files."
         )
     reading.times = found
     try:
@@ -208,7 +208,7 @@ def _times(
             "real": "whole numbers beyond 2⁵³ beside real ones, which cannot tell them apart",
             "whole": "whole numbers beyond 2⁶³",
         }.get(found, "timestamps that 64 bits cannot hold")
-        raise DataError(f"The time {name!r} of {path} holds {hint}; write it otherwise.") from error
+        raise DataError(f"The time {name!r} of {path} holds {hint}; use another format.") from error
 
 
 def _stamps(column: pa.Array, look: Look) -> pa.Array:
@@ -271,7 +271,7 @@ def _lists(column: pa.Array, name: str, path: Path) -> Float32:
         flat = _floats(lists.flatten(), name, path).astype(np.float32)
     width, rest = divmod(len(flat), max(int(known.sum()), 1))
     if rest or (len(flat) and (np.asarray(compute.list_value_length(lists)) != width).any()):
-        raise DataError(f"The lists of {name!r} in {path} are not all of one length.")
+        raise DataError(f"The lists of {name!r} in {path} do not all have the same length.")
     out = np.full((len(column), width), np.nan, dtype=np.float32)
     out[known] = flat.reshape(-1, width)
     out[~np.isfinite(out)] = np.nan
@@ -285,7 +285,7 @@ def _actions(reading: Reading, columns: dict[str, pa.Array], path: Path) -> Floa
     kind = columns[name].type
     if pa.types.is_nested(kind):
         raise DataError(
-            f"The action {name!r} of {path} holds {kind}, expected one label or number a row."
+            f"The action {name!r} of {path} holds {kind}, expected one label or number per row."
         )
     strings = kind.value_type if pa.types.is_dictionary(kind) else kind
     if reading.kind == "parquet":

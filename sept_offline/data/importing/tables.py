@@ -52,7 +52,9 @@ def column_names(kind: str, path: Path, delimiter: str) -> list[str]:
         try:
             return list(pq.read_schema(path).names)
         except (pa.ArrowException, OSError, ValueError) as error:
-            raise DataError(f"{path} is no Parquet file, or damaged: {_short(error)}.") from error
+            raise DataError(
+                f"{path} is not a Parquet file, or it is damaged: {_short(error)}."
+            ) from error
     try:
         with pa.input_stream(str(path)) as stream:
             # What follows the first line may be in any encoding, where nobody asks for it.
@@ -61,9 +63,9 @@ def column_names(kind: str, path: Path, delimiter: str) -> list[str]:
     except (pa.ArrowException, OSError, csv.Error) as error:
         raise DataError(f"The first line of {path} cannot be read: {_short(error)}.") from error
     if not names:
-        raise DataError(f"{path} is empty; name files with one row a step.")
+        raise DataError(f"{path} is empty; expected one row per step.")
     if any(0xD800 <= ord(letter) < 0xE000 for name in names for letter in name):
-        raise DataError(f"The column names of {path} are not UTF-8 text; write the file as UTF-8.")
+        raise DataError(f"The column names of {path} are not UTF-8 text; save the file as UTF-8.")
     return names
 
 
@@ -130,7 +132,7 @@ def _csv(
         if "to int64" in str(error) and look.whole_times:
             raise Mistaken(whole_times=False) from error
         if "Empty CSV" in str(error):
-            raise DataError(f"{path} is empty; name a file with one row a step.") from error
+            raise DataError(f"{path} is empty; expected one row per step.") from error
         raise DataError(
             f"{path} cannot be read: "
             f"{_explained(error, column_names('csv', path, mapping.delimiter))}."

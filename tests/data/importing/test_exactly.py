@@ -294,7 +294,7 @@ def test_an_empty_file_is_named(run: Run) -> None:
 
 
 def test_options_that_mean_nothing_for_parquet(run: Run) -> None:
-    with pytest.raises(DataError, match="--delimiter cannot be followed here"):
+    with pytest.raises(DataError, match="--delimiter does not apply here"):
         run(columns(), delimiter=";")
 
 

@@ -73,11 +73,11 @@ REFUSED: dict[str, tuple[Change, str]] = {
     ),
     "an action that is not whole": (
         lambda rows: [row.update(drug=row["pulse"]) for row in rows if row["drug"]],
-        "not whole.*not discrete.*--bins",
+        "not integers.*not discrete.*--bins",
     ),
     "no step at all": (
         lambda rows: rows.__setitem__(slice(None), [row for row in rows if not row["drug"]]),
-        "No episode with a step",
+        "No episode has any steps",
     ),
 }
 
@@ -311,7 +311,7 @@ def test_whole_numbers_with_gaps_are_names(run: Callable[..., Imported]) -> None
 
 
 def test_an_action_that_was_not_declared(run: Callable[..., Imported]) -> None:
-    with pytest.raises(DataError, match="'high' is logged and is not among --actions none,low"):
+    with pytest.raises(DataError, match="'high' is logged but is not among --actions none,low"):
         run(stays(6), actions=("none", "low"))
 
 
@@ -335,7 +335,7 @@ def test_probabilities(run: Callable[..., Imported]) -> None:
         run(with_chances(p_none=2.0, p_low=0.0, p_high=0.0), probabilities=names)
     with pytest.raises(DataError, match="0 for the very action"):
         run(with_chances(p_none=0.5, p_low=0.5, p_high=0.0), probabilities=names)
-    with pytest.raises(DataError, match="name the actions in their order"):
+    with pytest.raises(DataError, match="list the actions in the same order"):
         run(with_chances(a=0.5, b=0.3, c=0.2), probabilities=("a", "b", "c"))
     done = run(with_chances(p=0.25), probability="p")
     assert done.card["entropy"]["of_behaviour"] == pytest.approx(-np.log(0.25))
