@@ -64,7 +64,7 @@ class NamedEnvironment(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 
 def open_environment(family: Family, hidden: Hidden, instance: str) -> Environment:
-    """The environment of one instance; whatever it raises becomes a SimulatorError."""
+    """The environment of one instance; its errors become a SimulatorError."""
     where = f"Family {family.name!r}, instance {instance}"
     env: Any = called(f"{where}: make()", lambda: family.make(hidden))
     if not isinstance(env, gymnasium.Env):

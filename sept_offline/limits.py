@@ -22,7 +22,7 @@ MOST_ACTIONS = 1_000_000
 
 
 def limit_bytes() -> int:
-    """What a small file may claim, whatever its size: 256 MB, or as many as the variable says."""
+    """Memory that a small file may declare: 256 MB, or the value of the variable."""
     text = os.environ.get(VARIABLE, "")
     if not text:
         return DEFAULT_MB << 20
@@ -61,7 +61,7 @@ def check_regular(path: Path, error: type[SeptError]) -> int:
 
 
 def read_whole(path: Path, error: type[SeptError], most: int | None = None) -> bytes:
-    """The bytes of a file that is read at once; `most` where a larger one cannot be sound."""
+    """The bytes of a file that is read at once; `most`: the size limit of a valid one."""
     size = check_regular(path, error)
     if most is not None and size > max(most, limit_bytes()):
         raise error(

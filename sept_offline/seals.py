@@ -39,7 +39,7 @@ JSON_BYTES = 64 << 20
 
 
 class UnsealedWarning(UserWarning):
-    """A file is from before checksums: nobody can tell whether it is as it was written."""
+    """A file was written before checksums: damage cannot be detected."""
 
 
 _warned: set[Path] = set()
@@ -71,7 +71,7 @@ def _sha256(*pieces: bytes) -> bytes:
 
 
 def parse_json(content: bytes | str, where: object, error: type[SeptError]) -> Any:
-    """Any JSON, or `error` with one sentence that names where it stands."""
+    """Parse JSON, or raise `error` with one sentence that names the file."""
     try:
         value = json.loads(content)
         if (b"\\ud" if isinstance(content, bytes) else "\\ud") in content.lower():  # type: ignore[operator]
@@ -242,7 +242,7 @@ def write_table(path: Path, table: pa.Table, compression: str = "snappy") -> Non
 
 
 def seal_place(footer: bytes) -> tuple[int, int]:
-    """Where the checksum stands in the bytes of a Parquet file, or of its footer."""
+    """The position of the checksum in the bytes of a Parquet file or of its footer."""
     places = [found.span(1) for found in _IN_PARQUET.finditer(footer)]
     if not places:
         raise DataError("The Parquet file has no field for its checksum.")

@@ -31,7 +31,7 @@ class Behaviour(Protocol):
 
 @dataclass(frozen=True)
 class Uniform:
-    """Every action alike."""
+    """Uniform over all actions."""
 
     num_actions: int
 
@@ -150,7 +150,7 @@ class RememberingPolicy:
 
 
 def user_policy(policy: Any, name: str, num_actions: int) -> UserPolicy | RememberingPolicy:
-    """A function acts without memory; a class is made anew for every episode and may remember."""
+    """A function has no memory; a class is instantiated for every episode and may have one."""
     if isinstance(policy, type):
         return RememberingPolicy(policy, name, num_actions)
     return UserPolicy(policy, name, num_actions)

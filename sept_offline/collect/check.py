@@ -1,4 +1,4 @@
-"""What a user runs on a family of their own before trusting anything learned from it."""
+"""Contract checks for a user's own family."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def _check_gymnasium(family: Family, instance: str, hidden: Hidden) -> None:
 
 
 def _check_limit(family: Family, instance: str, hidden: Hidden) -> None:
-    """A limit that random actions may never reach still cuts short whoever does better."""
+    """A limit that random actions may never reach can still truncate a better policy."""
     from gymnasium.wrappers import TimeLimit
 
     needed = max(family.train_steps, family.test_steps)
@@ -201,7 +201,7 @@ def _trace(family: Family, instance: Instance, seed: int, actions: NDArray[Any])
 
 
 def _numbers(where: str, observation: Any) -> NDArray[np.float32]:
-    """A copy as it is logged: an environment may hand out the very array it lives in."""
+    """A copy as it is logged: an environment may return its internal array."""
     try:
         return np.array(observation, dtype=np.float32)
     except (TypeError, ValueError) as error:
@@ -243,7 +243,7 @@ def _check_hidden(
 def _check_columns(
     family: Family, instances: Sequence[Instance], seed: int, draws: list[NDArray[Any]]
 ) -> None:
-    """No observed column may show a hidden parameter; one that names the instance is told."""
+    """No observed column may show a hidden parameter; warn if one identifies the instance."""
     training = _few([one for one in instances if one[0].startswith("train-")])
     constant: list[NDArray[Any]] = []
     values: list[NDArray[Any]] = []

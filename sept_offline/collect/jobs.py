@@ -1,4 +1,4 @@
-"""One shard of a collection: its episodes planned, run and written, wherever that happens."""
+"""One shard of a collection: plan, run and write its episodes, in any process."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def run_job(
     function: Callable[..., Any] | None = None,
     tell: Callable[[tuple[float, int]], None] | None = None,
 ) -> Made:
-    """Run one shard and write it; `tell` learns now and then of the episodes and steps done."""
+    """Run and write one shard; `tell` periodically receives the episodes and steps done."""
     family = load_family(job.family)
     hiddens = family.instances(job.instances)
     behaviours = _behaviours(family, job, function)
@@ -110,7 +110,7 @@ def run_job(
             )
         )
     with one_thread():
-        heard = None if tell is None else _now_and_then(tell)
+        heard = None if tell is None else _periodically(tell)
         logged = run_shard(family, starts, job.max_steps, job.probe_steps, heard)
     steps = sum(len(episode.actions) for episode in logged)
     if isinstance(job.target, Path):
@@ -122,15 +122,15 @@ def run_job(
     return Made(steps, save_part(job.target, logged, instance, names, seed))
 
 
-def _now_and_then(tell: Callable[[tuple[float, int]], None]) -> Callable[[float, int], None]:
+def _periodically(tell: Callable[[tuple[float, int]], None]) -> Callable[[float, int], None]:
     """A listener that passes on what it hears, but not every step of a fast simulator."""
-    told = time.monotonic()
+    last = time.monotonic()
 
     def heard(episodes: float, steps: int) -> None:
-        nonlocal told
+        nonlocal last
         now = time.monotonic()
-        if now - told >= INTERVAL:
-            told = now
+        if now - last >= INTERVAL:
+            last = now
             tell((episodes, steps))
 
     return heard
@@ -175,7 +175,7 @@ def load_expert(path: Path) -> Expert:
 
 
 def _fetch_expert(place: Place) -> Expert:
-    """The expert of a job, from wherever it lies."""
+    """Load the expert of a job."""
     if isinstance(place, Path):
         return load_expert(place)
     data = Folder(place).read(EXPERT)

@@ -86,7 +86,7 @@ class Collection:
 
     @property
     def extra(self) -> dict[str, Any]:
-        """What the header says besides."""
+        """Additional entries of the header."""
         extra: dict[str, Any] = {"latent_dim": self.record.latent_dim}
         if isinstance(self.family, str) and ":" in self.family:
             extra["family_object"] = self.family
@@ -208,7 +208,7 @@ def collect_dataset(
 
 
 def _absolute(target: Place) -> Place:
-    """As a worker finds it too, wherever that stands."""
+    """A path that workers on other machines can resolve too."""
     return target.absolute() if isinstance(target, Path) else target
 
 
@@ -226,7 +226,7 @@ def _is_directory(target: Place) -> bool:
 
 
 def _collect_file(collection: Collection, target: Path, resume: bool, restart: bool) -> Dataset:
-    """Shards into a directory beside the file, and from there, in order, into the file."""
+    """Write shards to a directory next to the file, then copy them in order into the file."""
     staging = Staging(target)
     if resume and target.exists() and not staging.path.exists():
         return _finished_file(collection, target)
@@ -301,7 +301,7 @@ def _finished_file(collection: Collection, target: Path) -> Dataset:
     if metadata.plan is not None:
         same = metadata.plan == plan_digest(collection.plan())
     else:
-        # Made before files named their plan: by all that such a file tells of it.
+        # Written before files named their plan: compare everything that the file records.
         same = (
             wanted == found
             and finished.instances == collection.instances

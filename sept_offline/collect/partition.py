@@ -57,7 +57,7 @@ def save_part(
     """Check a shard's episodes and write them; the plan they belong to must be there.
 
     A worker that outlives its collection must not bring it back nor meddle with the next one, and
-    one that cannot see it must not write where nobody looks.
+    one that cannot see it must not write elsewhere.
     """
     folder, header = Folder(target.place), target.header
     check_place(folder, header.metadata.plan)
@@ -172,7 +172,7 @@ class Partition:
                 "discard it."
             )
         self._refuse_other(names)
-        # The manifest first: from here on there is no dataset. The old plan goes last, so that at
+        # The manifest first: after that there is no dataset. The old plan goes last, so that at
         # any moment the parts are those of the plan that is there.
         if MANIFEST in names:
             self.folder.delete(MANIFEST)
@@ -182,7 +182,7 @@ class Partition:
         return False
 
     def _refuse_other(self, names: set[str]) -> None:
-        """Nothing is discarded whose plan and manifest are those of another program.
+        """Do not discard files whose plan and manifest come from another program.
 
         Beside parts, whose names nothing else has, a plan may be damaged.
         """
@@ -199,13 +199,13 @@ class Partition:
         )
 
     def _is_ours(self) -> bool:
-        """Whether the manifest is of this plan, and not of one that was discarded meanwhile."""
+        """Whether the manifest belongs to this plan and not to a discarded one."""
         manifest = find_manifest(self.folder)
         # Before manifests named their plan there was none to compare.
         return manifest is not None and manifest.header.metadata.plan in (self._digest, None)
 
     def part(self, number: int) -> str:
-        """The name of one part, which tells the parts of one plan from another's."""
+        """The file name of one part, which is unique to its plan."""
         return f"part-{number:06d}-{self._digest[:8]}.parquet"
 
     def finished(self, count: int) -> dict[int, WrittenPart]:
@@ -225,9 +225,9 @@ class Partition:
         behaviour: Int64,
         seed: Int64,
     ) -> None:
-        """Remove what is no part of the dataset, and write its manifest.
+        """Remove files that are not part of the dataset, and write its manifest.
 
-        Where nothing can be locked another process may have begun anew: the plan is looked at right
+        Without locks another process may have started again: the plan is checked right
         before, so that no parts of another are removed or named, and right after.
         """
         check_place(self.folder, self._digest)

@@ -66,7 +66,7 @@ class ExpertConfig:
 
 @dataclass(frozen=True)
 class Recipe:
-    """All that decides a dataset besides the family and the seed."""
+    """Everything that determines a dataset besides the family and the seed."""
 
     behaviour: str = "random"
     """`random`, `replay`, `medium`, `expert`, or a mixture such as `random:0.5,expert:0.5`; in one,
@@ -96,7 +96,7 @@ def load_recipe(
 
 
 OF_LOGS = ("centred", "bounded")
-"""Settings of control that an expert, which learns online, has no use for."""
+"""Settings of control that do not apply to an expert, which learns online."""
 
 
 def plain_expert(config: ExpertConfig) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Unfinished collections: finished shards in a directory beside the dataset, kept until it is."""
+"""Unfinished collections: shards in a directory next to the dataset until it is complete."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Staging:
     def _prepare(self, plan: Mapping[str, Any], resume: bool, restart: bool) -> None:
         plan_file = self.path / PLAN
         self._digest = plan_digest(plan)
-        # Without its plan nobody knows what a shard belongs to: whatever is left is worthless.
+        # Without its plan a shard cannot be used.
         if restart or not plan_file.exists():
             self._clear()
         if not plan_file.exists():
@@ -77,7 +77,7 @@ class Staging:
             self._lock = None
 
     def shard(self, index: int) -> Path:
-        """The file of one shard, whose name tells the shards of one plan from another's."""
+        """The file of one shard; its name is unique to its plan."""
         return self.path / f"shard-{index:06d}-{self._digest[:8]}.safetensors"
 
     def finished(self, count: int) -> set[int]:

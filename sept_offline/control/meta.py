@@ -73,7 +73,7 @@ class SteppedCritic(SingleCritic):
         """Take each task's step; support's rows are M·T, task after task.
 
         The loss is the mean Huber error against r + γ · (1 − done) · max_a Q(s′, a), by this very
-        network: all that is at hand in the test episode.
+        network: the only inputs available in the test episode.
         """
         seen = [support.inputs]
         for layer in self._linear[:-1]:

@@ -15,7 +15,7 @@ from sept_offline.errors import TrainingError
 
 @dataclass(frozen=True)
 class Batch:
-    """Transitions, rows alike.
+    """Transitions, one per row of every field.
 
     inputs `[B, d+k]`, actions `[B]` int64, rewards `[B]`, next_inputs `[B, d+k]`,
     terminals `[B]` (1 where the episode ended for good, else 0); float32 but for the actions.

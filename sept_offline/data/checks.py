@@ -59,7 +59,7 @@ def check_episode(
     if obs.ndim != 2 or len(obs) != steps + 1 or (dim is not None and obs.shape[1] != dim):
         hint = ""
         if obs.ndim == 2 and len(obs) == steps:
-            hint = "; hand in the observation after the last step too"
+            hint = "; pass the observation after the last step too"
         raise DataError(
             f"observations of {place}: expected shape ({steps + 1}, {dim or 'd'}) for {steps} "
             f"steps, found {obs.shape}{hint}."

@@ -20,7 +20,7 @@ def convert(
 ) -> str:
     """Write the dataset at `source` to `target` (.h5 or .parquet); return its content hash.
 
-    A source whose content is not what its hash says is refused: a copy would look sound.
+    A source whose content does not match its hash is an error: a copy would look valid.
     """
     target = Path(target)
     kind_of(target)

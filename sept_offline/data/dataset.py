@@ -158,7 +158,7 @@ class Dataset:
 
     @cached_property
     def content_hash(self) -> str:
-        """The hash of the whole file's content, whatever the view."""
+        """The hash of the whole file's content, for any view."""
         return self._hash or content_hash(self._source, self.hidden)
 
     def __repr__(self) -> str:

@@ -26,7 +26,7 @@ MARK = ".sept-offline"
 
 
 class Workspace:
-    """The only writer of `path`: holds a lock beside it and a scratch directory, both hidden.
+    """The only writer of `path`: owns a lock and a scratch directory next to it, both hidden.
 
     The kernel drops the lock of a killed process, so a leftover never blocks; the next writer
     clears it away.
@@ -54,7 +54,7 @@ class Workspace:
                 raise
 
     def _prepare(self) -> None:
-        """An empty scratch directory with our mark, in place of what a killed writer left."""
+        """Create an empty scratch directory with our mark, replacing that of a killed writer."""
         if self.directory.exists():
             if any(self.directory.iterdir()) and not (self.directory / MARK).exists():
                 raise DataError(
@@ -76,13 +76,13 @@ class Workspace:
             self.directory.rmdir()
 
     def publish(self, finished: Path) -> None:
-        """Put a finished file of the scratch directory in place of `path` at once."""
+        """Replace `path` atomically by a finished file of the scratch directory."""
         sync_file(finished)
         os.replace(finished, self.path)  # noqa: PTH105
         sync_directory(self.path.parent)
 
     def close(self) -> None:
-        """Remove what lies beside the path, and let the next writer in."""
+        """Remove the scratch directory and release the lock."""
         if self._lock is None:
             return
         self._clear()

@@ -19,7 +19,7 @@ from sept_offline.files import write_atomically
 from sept_offline.limits import limit_bytes, read_whole
 
 SMALL = 64 << 20
-"""Most bytes of a manifest or a plan, unless the limit for files is higher."""
+"""Maximum size of a manifest or a plan, unless the limit for files is higher."""
 # A Path squeezes the two slashes of a URI into one; two letters at least, for a drive has one.
 _URI = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+):/+(?P<rest>.*)", re.DOTALL)
 
@@ -52,7 +52,7 @@ Place = Path | Remote
 
 
 def locate(place: str | Place) -> Place:
-    """A path for whatever is local, `file:///…` included; a `Remote` for any other URI."""
+    """A path for local files, including `file:///…`; a `Remote` for any other URI."""
     if isinstance(place, Remote):
         return place
     found = _URI.fullmatch(str(place))

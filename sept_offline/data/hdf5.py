@@ -37,9 +37,9 @@ CHUNK_BYTES = 1 << 15
 """Measured in benchmarks/dataset.py; docs/dataset.md says why."""
 GZIP_LEVEL = 1
 SLAB_ROWS = 1 << 14
-"""Rows read at once where only some of them are wanted: bounds what is held beside the result."""
+"""Rows read at once if only some are needed: bounds the memory besides the result."""
 USER_BLOCK = 512
-"""HDF5 leaves these first bytes to the application; the digest of all the others stands there."""
+"""HDF5 reserves these first bytes for the application; they contain the digest of the rest."""
 _MAGIC = b"sept-offline dataset, HDF5 from byte 512 on, sha256 of the rest:\n"
 
 

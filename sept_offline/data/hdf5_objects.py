@@ -112,7 +112,7 @@ def array_bytes(found: h5py.Dataset) -> int:
     chunk = int(found.dtype.itemsize)
     for length in found.chunks or ():
         chunk *= int(length)
-    # A chunk is decompressed whole, whatever is asked of it.
+    # A chunk is always decompressed whole.
     return max(size, chunk if found.chunks else 0)
 
 
@@ -122,7 +122,7 @@ def _damaged(path: Path, name: str, error: BaseException) -> DataError:
 
 
 class PatientFile:
-    """A new file for HDF5 to write to, which takes everything that it is handed.
+    """A new file for HDF5 to write to, which accepts every write.
 
     HDF5 crashes the process if it cannot write what it holds while it closes, as on a full disk.
     Here the first failure is kept for `check` to raise; from then on nothing more goes to disk, and

@@ -43,7 +43,7 @@ class Manifest:
     index: EpisodeIndex
     parts: tuple[Part, ...]
     privileged: str | None = None
-    """The SHA-256 of the hidden parameters beside it; "" where there are none."""
+    """The SHA-256 of the hidden parameters next to it; "" if there are none."""
 
 
 def pack_index(index: EpisodeIndex) -> str:
@@ -101,7 +101,7 @@ def _digest(body: dict[str, Any]) -> str:
 
 
 def find_manifest(folder: Folder) -> Manifest | None:
-    """The manifest of a directory, whatever else is there; None where it has none."""
+    """The manifest of a directory; None if it has none."""
     text = folder.read(MANIFEST)
     if text is None:
         return None
@@ -153,7 +153,7 @@ def read_manifest(folder: Folder) -> Manifest | None:
 
 
 def read_privileged(folder: Folder, manifest: Manifest) -> HiddenTable | None:
-    """The hidden parameters beside a manifest, apart from all else."""
+    """The hidden parameters next to a manifest, stored separately."""
     text, digest = folder.read(PRIVILEGED), manifest.privileged
     if digest is None and text is not None and isinstance(folder.place, Path):
         warn_unsealed(folder.place / PRIVILEGED)

@@ -17,7 +17,7 @@ GATHERED_ROWS = 1 << 14
 
 
 class MappedColumn:
-    """`array` is the whole file; after enough of it was used its pages are handed back."""
+    """`array` is the whole file; its pages are released after enough of it was used."""
 
     def __init__(
         self, path: Path, dtype: Any, shape: tuple[int, ...], writable: bool = False

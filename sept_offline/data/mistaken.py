@@ -1,4 +1,4 @@
-"""What was named in place of a dataset, told in one sentence that says what to do with it."""
+"""Errors for paths that are not datasets, each with advice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Datasets as Parquet, read: a file this library wrote, or files and directories of anyone's."""
+"""Reading Parquet datasets: written by this library, or files and directories of other tools."""
 
 from __future__ import annotations
 
@@ -323,7 +323,7 @@ def _vectors(column: pa.Array, width: int) -> NDArray[Any]:
 
 
 def read_parquet_hidden(path: Place, instances: int) -> HiddenTable | None:
-    """The hidden parameters beside a manifest or in a file's footer, apart from its source."""
+    """The hidden parameters next to a manifest or in a file's footer, separate from the source."""
     if place_kind(path) == "directory":
         manifest = read_manifest(Folder(path))
         if manifest is not None:

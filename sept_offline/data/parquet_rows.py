@@ -1,4 +1,4 @@
-"""From the ids of Parquet rows, in whatever order, to the order of episodes and what is wrong."""
+"""Order of episodes, and problems, from the ids of Parquet rows in any order."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def disagreements(stored: EpisodeIndex, found: EpisodeIndex) -> list[Problem]:
 
 
 def _positions(names: Sequence[str], known: Sequence[str]) -> Int64:
-    """[len(names)+1], where each name stands in `known`; -1 where it does not."""
+    """[len(names)+1], the position of each name in `known`; -1 if it is missing."""
     place = {name: position for position, name in enumerate(known)}
     return np.asarray([place.get(name, -1) for name in names] + [-1], dtype=np.int64)
 

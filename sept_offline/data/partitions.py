@@ -1,4 +1,4 @@
-"""Partitioned datasets, written: parts by whoever has the episodes, the manifest by one at last."""
+"""Writing partitioned datasets: parts by the workers, then the manifest by one process."""
 
 from __future__ import annotations
 

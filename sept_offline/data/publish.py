@@ -34,7 +34,7 @@ def publish(
     hidden: HiddenTable | None,
     progress: Callable[[str, int], None] | None = None,
 ) -> str:
-    """Write `source` beside the workspace's path, move it there, and return its content hash."""
+    """Write `source` next to the workspace's path, move it there, and return its content hash."""
     digest = content_hash(source, hidden)
     header = source.header.with_hash(digest)
     finished = work.directory / "finished"

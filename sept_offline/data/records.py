@@ -55,7 +55,7 @@ class Episode:
     behaviour: str
     """The name of the policy that acted."""
     seed: int
-    """Of the episode, as the writer was told."""
+    """Seed of the episode, as passed to the writer."""
     index: int
     """The episode's number in the file, from 0."""
 

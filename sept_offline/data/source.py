@@ -1,4 +1,4 @@
-"""Where columns come from, whatever the format: the header, and the interface readers share."""
+"""The header, and the interface that readers of all formats share."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sept_offline.seals import parse_json
 
 MOST_STEPS = 1 << 40
 BLOCK_ROWS = 1 << 17
-"""Rows a streaming pass holds at a time: a few megabytes a column, whatever the file's size."""
+"""Rows in memory during a streaming pass: a few megabytes per column, for files of any size."""
 
 DTYPES: Mapping[str, np.dtype[Any]] = {
     "observations": np.dtype("<f4"),
@@ -168,7 +168,7 @@ def canonical_json(value: Any) -> str:
 class Source(Protocol):
     """Columns of one dataset, read piece by piece; episodes are numbered 0 … E-1 in file order.
 
-    Hidden parameters are no part of it: whoever holds only a source cannot ask for them.
+    Hidden parameters are not part of it, so code that has only a source cannot read them.
     """
 
     @property

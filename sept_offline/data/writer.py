@@ -33,7 +33,7 @@ COPIED = (
     "behaviour",
     "seed",
 )
-"""What a writer is told of an episode."""
+"""The arguments of an episode."""
 
 
 class DatasetWriter:
@@ -201,7 +201,7 @@ class DatasetWriter:
         length, instance, behaviour, seed = np.asarray(self._rows, dtype=np.int64).T
         written = np.cumsum(length) - length
         order = np.argsort(instance, kind="stable")
-        # Instances that were declared and never appeared have no episodes to speak of.
+        # Declared instances without episodes are dropped.
         present, instance_code = np.unique(instance[order], return_inverse=True)
         names = list(self._instances)
         _, first, codes = np.unique(behaviour[order], return_index=True, return_inverse=True)

@@ -47,7 +47,7 @@ def check_extras(asked: Requirements) -> Iterator[Finding]:
 def check_entry_points() -> Finding:
     """Whether the command, the families and the contexts are registered, and those that are load.
 
-    Families are loaded by a check of their own.
+    Families are loaded by a separate check.
     """
 
     def look() -> str:

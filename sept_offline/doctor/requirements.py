@@ -89,7 +89,7 @@ def requirements() -> Requirements:
 
 
 def checkout() -> dict[str, Any] | None:
-    """The `[project]` of the pyproject.toml beside the package, if it is this library's."""
+    """The `[project]` of the pyproject.toml next to the package, if it is this library's."""
     path = Path(__file__).parents[2] / "pyproject.toml"
     try:
         project = tomllib.loads(path.read_text(encoding="utf-8"))["project"]

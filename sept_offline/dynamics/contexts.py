@@ -126,7 +126,7 @@ class InferredContext(_Modelled):
 
 
 class _Seeing(Tracker, ABC):
-    """Hands every step of the episode to the belief; learns something after each so many."""
+    """Passes every step of the episode to the belief and updates it periodically."""
 
     def __init__(self, belief: Belief, every: int, vector: Array) -> None:
         super().__init__(vector, settled=False)

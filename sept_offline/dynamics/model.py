@@ -84,7 +84,7 @@ class Model:
 
 @dataclass(frozen=True)
 class Fiction:
-    """What fictional episodes need beside the dynamics.
+    """Data for fictional episodes besides the dynamics.
 
     starts[S, d]: states in which logged episodes begin; anywhere[S, d]: states of any time.
     """

@@ -26,7 +26,7 @@ BETWEEN = 4
 class Planner:
     """DoubleDQN on the state alone, of one episode; it goes on where the last plan ended.
 
-    Each fictional episode lives in one world: its own draw of w and of the network's weights. It
+    Each fictional episode has its own sample of w and of the network's weights. It
     moves by the mean change there, without noise.
     """
 
@@ -47,7 +47,7 @@ class Planner:
         self._inverse = torch.from_numpy(self.scaler.inverse.copy())
 
     def improve(self, belief: Belief) -> Control:
-        """Live fictional episodes, learn from them, and hand over the policy."""
+        """Run fictional episodes, learn from them, and return the policy."""
         plan, model = self.plan, belief.model.dynamics
         w, weights = belief.draw(plan.episodes)
         seen = torch.from_numpy(belief.states())

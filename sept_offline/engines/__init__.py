@@ -44,9 +44,9 @@ def run_tasks(
     may pass. `function` must be importable and the tasks picklable wherever they leave this
     process.
 
-    With `heard` the function is called as `function(task, tell=…)`: what it tells reaches
-    `heard(task, value)` while the task runs. On a Ray cluster nothing is told before the end, and
-    `tell` is left out.
+    With `heard` the function is called as `function(task, tell=…)`: values passed to `tell` reach
+    `heard(task, value)` while the task runs. On a Ray cluster nothing arrives before the end, and
+    `tell` is omitted.
     """
     check_engine(engine)
     if engine == "ray":

@@ -59,7 +59,7 @@ class _Worker:
     at: int = -1
 
     def receive(self) -> Attempt | Note:
-        """What its task tells, or what came of it; of a worker that died, its exit code."""
+        """A message or the result of its task; the exit code if the worker died."""
         try:
             found: Attempt | Note = self.pipe.recv()
         except (EOFError, OSError):

@@ -31,7 +31,7 @@ class Ledger:
 
     @property
     def ended(self) -> bool:
-        """Whether there is no further step."""
+        """Whether the episode has ended."""
         return self.terminated or self.truncated
 
 
@@ -61,7 +61,7 @@ class _Call:
 
 
 class SingleEpisode:
-    """One episode of an environment, for whatever drives an agent.
+    """One episode of an environment, for the code that drives an agent.
 
     `reset()` gives the first observation, once; `step(action)` gives (observation, terminated,
     truncated) until the episode has ended. Reward, info, the hidden parameters, the random stream
@@ -114,7 +114,7 @@ def _reset(handle: SingleEpisode) -> Observation:
         raise HarnessError("The test episode has already started; it cannot be reset again.")
     ledger.begun = True
     observation, _ = ledger.env.reset(seed=ledger.seed)
-    # A copy: an environment may hand out the very array it lives in.
+    # A copy: an environment may return its internal array.
     return np.array(observation)
 
 

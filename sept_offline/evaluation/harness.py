@@ -51,7 +51,7 @@ def evaluate(
     """Give `agent` one episode (or a few, each its first) in every instance of a split.
 
     Every episode begins from the same trained agent and carries nothing over. The agent sees
-    observations only; what it declares that it needs beside them, the results show. `family` is
+    only observations; the results list what else it declares that it needs. `family` is
     the agent's own by default, `max_steps` the family's test limit. With one seed everything but
     the times is the same again.
     """

@@ -1,4 +1,4 @@
-"""Two policies that need no data, beside every evaluation: random, and the best constant action."""
+"""Two reference policies without training: random, and the best constant action."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from sept_offline.family import Family, Hidden
 from sept_offline.seals import read_json
 
 LEAST_DIFFERENCE = 0.05
-"""Of |reference|: an instance in which skill changes the return by less tells nothing of it."""
+"""Share of |reference|: instances in which skill changes the return by less are not scored."""
 
 
 @dataclass(frozen=True)

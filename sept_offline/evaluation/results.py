@@ -85,7 +85,7 @@ class Results:
     family: str
     """The family's name."""
     needs: tuple[str, ...]
-    """What the agent was given beside observations: none, "hidden", "reward"."""
+    """What the agent was given besides observations: none, "hidden", "reward"."""
     instances: str
     """The split that was played."""
     seed: int
@@ -198,7 +198,7 @@ def cumulate(rewards: Sequence[float]) -> tuple[float, ...]:
 
 
 def statistics(values: Sequence[float | None]) -> dict[str, float | int | None] | None:
-    """Mean, standard error, median and count of what is there; None where nothing is.
+    """Mean, standard error, median and count of the values; None if there are none.
 
     The standard error is that of the mean, s/√n with n − 1 degrees of freedom; a single value has
     none.
@@ -308,7 +308,7 @@ def _row(episode: EpisodeResult) -> dict[str, Any]:
 
 
 def _finite(seen: tuple[tuple[float, ...], ...] | None) -> list[list[float | None]] | None:
-    """JSON has no word for what is not finite: null, which is read as NaN."""
+    """JSON cannot represent non-finite numbers: they become null, which is read as NaN."""
     if seen is None:
         return None
     return [[value if math.isfinite(value) else None for value in one] for one in seen]

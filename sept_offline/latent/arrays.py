@@ -30,7 +30,7 @@ class SegmentsLike(Protocol):
 
     @property
     def propensities(self) -> Doubles | None:
-        """[N, n, A], or None where the logs hold no probabilities."""
+        """[N, n, A], or None if the logs contain no probabilities."""
         ...
 
     @property
@@ -68,7 +68,7 @@ class TimedStepsLike(StepsLike, Protocol):
 
     @property
     def time(self) -> Integers:
-        """[N], 0 at an episode's first step; the steps of an episode stand in a row."""
+        """[N], 0 at an episode's first step; the steps of an episode are consecutive."""
         ...
 
 
@@ -98,7 +98,7 @@ def fit_scaling(values: NDArray[np.floating]) -> Scaling:
 def varying(values: NDArray[np.floating]) -> NDArray[np.bool_]:
     """Which columns of values[n, k] move at all, [k]."""
     wide = values.astype(np.float64)
-    # Float32 noise on a constant is about 1e-7 of its size; that is no signal to amplify.
+    # Float32 noise on a constant is about 1e-7 of its size and must not be amplified.
     moves: NDArray[np.bool_] = wide.std(axis=0) > 1e-6 * np.maximum(np.abs(wide).max(axis=0), 1e-3)
     return moves
 

@@ -1,4 +1,4 @@
-"""Identification: how well the latent of a segment tells which instance it came from.
+"""Identification: how well the latent of a segment predicts its instance.
 
 The figure that is shown everywhere is `neighbour_share`: the share of segments that were kept from
 the latent whose five nearest training segments, in z scaled by its spread, vote for their instance.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def initialise(module: nn.Module, rng: torch.Generator) -> None:
-    """Draw every weight anew from `rng`, uniform in ±1/√fan-in as torch itself does."""
+    """Draw every weight from `rng`, uniform in ±1/√fan-in as torch does."""
     with torch.no_grad():
         for part in module.modules():
             if isinstance(part, nn.Linear):

@@ -1,4 +1,4 @@
-"""Episodes kept from a fit, so that the agent can be judged on them; which ones, on record."""
+"""Episodes held out from a fit for evaluation, and the record of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sept_offline.errors import ConfigError, DataError
 from sept_offline.seeding import generator
 
 FEW_INSTANCES = 10
-"""Below so many, whole instances are too precious to hold out: episodes of each are."""
+"""Minimum number of instances to hold out whole ones; below, episodes of each are held out."""
 
 
 def choose_hold_out(
@@ -22,7 +22,7 @@ def choose_hold_out(
 ) -> tuple[NDArray[np.bool_], dict[str, Any]]:
     """Which episodes `[E]` a fit must not see, and the record of it, JSON-ready.
 
-    Whole instances where there are at least ten; else so many episodes of each instance.
+    Whole instances if there are at least ten; otherwise a share of each instance's episodes.
     """
     if not 0 < share < 1:
         raise ConfigError(f"hold_out is {share}; expected above 0 and below 1.")
@@ -62,7 +62,7 @@ def fitted_on(data: Dataset) -> dict[str, Any]:
 
 
 def episode_digests(data: Dataset) -> NDArray[np.uint64]:
-    """`[E]`: 64 bits of each episode's observations and actions, in whichever file it stands."""
+    """`[E]`: 64 bits of each episode's observations and actions, independent of the file."""
     steps = data.steps()
     starts = np.flatnonzero(steps.time == 0)
     ends = np.append(starts[1:], len(steps.time))

@@ -27,7 +27,7 @@ class TaskReplay(Replay):
 
     time `[N]`: 0 at an episode's first step; steps of an episode are consecutive. A minibatch is
     `tasks` shares of T + Q rows: the first T steps of an episode, then Q transitions drawn from all
-    of the instance's but these; every instance is drawn alike. There are no contexts.
+    of the instance's but these; instances are drawn uniformly. There are no contexts.
     """
 
     def __init__(

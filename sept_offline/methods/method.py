@@ -17,7 +17,7 @@ Recipe = Callable[[Dataset, FitConfig, int], Generator[Stage, None, Agent]]
 class Method:
     """A way from logs to an agent.
 
-    `stages` yields one stage after another; whoever iterates advances each to its end (or restores
+    `stages` yields one stage after another; the caller advances each to its end (or restores
     an ended one), then asks for the next. It returns the agent. Files, clocks and progress bars
     are the iterator's business.
     """
@@ -36,4 +36,4 @@ class Method:
     probe_optional: bool = False
     """Whether `probe.use` may leave out its probe."""
     double_dqn: bool = False
-    """Whether its control is always DoubleDQN, whatever `control.algorithm` might be chosen."""
+    """Whether its control is always DoubleDQN, for any `control.algorithm`."""

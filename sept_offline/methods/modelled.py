@@ -23,7 +23,7 @@ from sept_offline.seeding import generator, integer
 from sept_offline.stage import Stage
 
 STORED = 1024
-"""Logged states that travel with an agent: so many of first steps and so many of any."""
+"""Logged states stored with an agent: this many first states and this many of any step."""
 
 
 def model_stage(data: Dataset, config: FitConfig, seed: int) -> Generator[Stage, None, Model]:

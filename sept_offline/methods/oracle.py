@@ -47,7 +47,7 @@ def _stages(data: Dataset, config: FitConfig, seed: int) -> Generator[Stage, Non
 ORACLE = Method(
     "oracle",
     _stages,
-    "One policy that is told the hidden parameters: the upper bound.",
+    "One policy that is given the hidden parameters: the upper bound.",
     privileged=True,
     judged=False,
 )

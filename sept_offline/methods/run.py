@@ -155,8 +155,8 @@ def _damaged(path: Path, why: str) -> DataError:
 class RunDirectory:
     """`run.json`, `metrics.csv`, `checkpoints/` and, once finished, `agent/`.
 
-    `results.parquet`, its last evaluation, is left there by whoever evaluates it, and `ope.json` by
-    whoever judges it from logs.
+    `evaluate` stores its results there as `results.parquet`, and `ope` stores its result as
+    `ope.json`.
     """
 
     def __init__(self, path: str | Path, checkpoint_seconds: float = CHECKPOINT_SECONDS) -> None:
@@ -284,7 +284,7 @@ class RunDirectory:
         remove_ours(self.path / "checkpoints", FOLDERS["checkpoints"])
 
     def checkpoint(self, number: int, stage: Stage) -> Path:
-        """Where the snapshot of a stage stands."""
+        """The path of a stage's checkpoint."""
         return self.path / "checkpoints" / f"{number}-{stage.name}.safetensors"
 
     def restore(self, number: int, stage: Stage) -> None:

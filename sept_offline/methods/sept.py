@@ -56,7 +56,7 @@ class Knowledge:
     """A latent, a probe if there is one, and how likely each logged segment is under it.
 
     weights `[N]`: self-normalised importance weights of all segments; likely `[N]`: the same with
-    the held-out segments, where `weights` leaves them out and a latent is told by the probe alone.
+    the held-out segments, if `weights` excludes them and only the probe determines the latent.
     """
 
     latent: LatentModel
@@ -269,7 +269,7 @@ def learn_jointly(
 def probe_weights(
     policy: ProbePolicy, segments: Segments, behaviour: Behaviour
 ) -> NDArray[np.float64]:
-    """Self-normalised importance weights of segments under a probe, `[N]`, instances alike."""
+    """Self-normalised importance weights of segments under a probe, `[N]`, balanced by instance."""
     count, length = segments.actions.shape
     seen = segments.observations[:, :length].reshape(count * length, -1)
     chances = policy.probabilities(seen).reshape(count, length, -1)
@@ -293,7 +293,7 @@ def describe_behaviour(behaviour: Behaviour) -> dict[str, Any]:
 
 
 def held_out_episodes(data: Dataset, share: float, seed: int) -> NDArray[np.bool_]:
-    """Which episodes the latent does not see: so many of each instance, none of a lone one."""
+    """Episodes held out from the latent: a share of each instance's, none of a single one."""
     rng = generator(seed, "held out")
     instance = data.episode_index.instance
     held = np.zeros(len(instance), dtype=bool)
@@ -321,7 +321,7 @@ def pick(segments: Segments, rows: NDArray[np.bool_]) -> Segments:
 def identification(
     latent: LatentModel, segments: Segments, fresh: NDArray[np.bool_]
 ) -> dict[str, Any]:
-    """How well held-out segments tell their instance, for the record; nothing if there are none."""
+    """Identification on held-out segments, for the record; empty if there are none."""
     if not fresh.any():
         return {}
     found = identify(latent, pick(segments, ~fresh), pick(segments, fresh))
@@ -362,7 +362,7 @@ def separation(
 
 
 def later_steps(data: Dataset, config: FitConfig) -> int:
-    """Steps by which a refined latent is judged: what three quarters of the episodes reach."""
+    """Steps after which a refined latent is measured: what three quarters of the episodes reach."""
     reached = int(np.quantile(data.episode_index.length, 0.25))
     return max(config.probe_steps, min(config.latent.refine_steps, reached))
 

@@ -95,8 +95,8 @@ def control_stage(
 ) -> Generator[Stage, None, Control]:
     """Train π(a | s, context) on every logged step; the contexts are already standardised.
 
-    `replay` may be a kind of its own, another idea of what a minibatch is, and so may `learner`,
-    another idea of what an update is. `beside[N+E, k]` is a context that every observation of the
+    `replay` may define another kind of minibatch, and `learner` another kind of update.
+    `beside[N+E, k]` is a context that every observation of the
     logs has for itself; `rewards[N]`, already prepared, replace the logged ones.
     """
     steps = data.steps()

@@ -33,7 +33,7 @@ from sept_offline.stage import Stage
 TRIED = 4
 """Observations side by side that are compared with the present one alone."""
 SHORTER, LONGER = 2, 8
-"""What is tried beside that, where it is better."""
+"""Other lengths to try if that one is better."""
 UPDATES = 1200
 """Of the model of the present observation, at most; of the others a third."""
 HIDDEN, BATCH = (64, 64), 256
@@ -99,7 +99,7 @@ def check_stack(method: Method, config: FitConfig) -> None:
 
 
 def observing_plainly(agent: Agent, stack: Stack | None) -> Agent:
-    """The agent for stacked rows as one that is given the present observation and stacks it."""
+    """The agent for stacked rows as one that takes the current observation and stacks it."""
     if stack is None:
         return agent
     spaces, dim = agent.spaces, stack.dim
@@ -110,13 +110,15 @@ def observing_plainly(agent: Agent, stack: Stack | None) -> Agent:
 
 
 def choose_stack(data: Dataset, config: FitConfig, seed: int) -> Generator[Stage, None, Choice]:
-    """Stack where the last steps clearly predict more of held-out episodes than the present."""
+    """Stack if the last steps clearly improve the prediction of held-out episodes."""
     seed = integer(seed, "stack")
     some = _some_of(data, seed)
     held = held_out_episodes(some, HELD_OUT, seed)
     if held.sum() < FEWEST:
-        return Choice(1, "There are too few episodes to tell whether the last steps say more.")
-    # No more than the fit itself: a short one is not worth a long comparison.
+        return Choice(
+            1, "There are too few episodes to test whether the last steps improve predictions."
+        )
+    # At most as long as the fit itself.
     long = max(1, min(UPDATES, config.latent.updates, config.control.updates // 4))
     short = max(1, long // 3)
     tried = partial(_tried, some, held, seed)
@@ -125,20 +127,20 @@ def choose_stack(data: Dataset, config: FitConfig, seed: int) -> Generator[Stage
     if not present.open.any():
         most = present.unexplained.max(initial=0.0)
         return Choice(
-            1, f"The present observation leaves at most {most:.1%} of the next change unexplained."
+            1, f"The current observation leaves at most {most:.1%} of the next change unexplained."
         )
     names = data.metadata.observation_names or [f"column {i}" for i in range(data.observation_dim)]
     stacked = yield from tried(TRIED, short, f"stack-{TRIED}")
     found = _gain(present, stacked, present.open)
     if found.clear:
-        # The longer one may have overfitted; then the shorter one is the better of the two.
+        # The longer one may have overfit; then the shorter one is better.
         early = yield from tried(1, short, "stack-1-short")
         found = min(found, _gain(early, stacked, present.open), key=lambda gain: gain.low)
     if not found.clear:
         return Choice(
             1,
             f"The last {TRIED} observations with their actions do not clearly predict more than "
-            f"the present one: the error of the next {names[found.column]!r} falls by {found}.",
+            f"the current one: the error of the next {names[found.column]!r} falls by {found}.",
         )
     chosen, best = TRIED, stacked
     shorter = yield from tried(SHORTER, short, f"stack-{SHORTER}")
@@ -151,7 +153,7 @@ def choose_stack(data: Dataset, config: FitConfig, seed: int) -> Generator[Stage
     found = _gain(present, best, present.open)
     return Choice(
         chosen,
-        f"The last {chosen} observations with their actions predict more than the present one: the "
+        f"The last {chosen} observations with their actions predict more than the current one: the "
         f"error of the next {names[found.column]!r} falls by {found}.",
     )
 

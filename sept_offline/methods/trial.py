@@ -1,4 +1,4 @@
-"""What a verdict rests on: the agent, or a second fit, tried in learned dynamics beside `avg`."""
+"""Evidence for the verdict: the agent, or a second fit, compared with `avg` in learned dynamics."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def trial(
     agent: Agent,
     stack: Stack | None = None,
 ) -> Generator[Stage, None, Evidence]:
-    """Try the agent, or a second fit without some instances, beside `avg` in learned dynamics.
+    """Compare the agent, or a second fit without some instances, with `avg` in learned dynamics.
 
     stack: how the rows of `data` are stacked, if they are; the agent is one for such rows.
     """
@@ -70,7 +70,7 @@ def _beside_avg(
     agent: Agent,
     stack: Stack | None,
 ) -> Generator[Stage, None, Evidence]:
-    """No instance can be spared: the agent itself is tried, beside an `avg` trained as long."""
+    """Too few instances to hold any out: compare the agent itself with an `avg` trained as long."""
     average = None
     if method.name != AVG.name:
         average = yield from renamed(AVG.stages(data, config, seed), "trial-avg")
@@ -171,7 +171,7 @@ def shortened(config: FitConfig) -> FitConfig:
 
 
 def renamed(stages: Generator[Stage, None, Agent], prefix: str) -> Generator[Stage, None, Agent]:
-    """The same stages under names of their own."""
+    """The same stages under different names."""
     while True:
         try:
             stage = next(stages)
@@ -292,7 +292,7 @@ def _bootstrap(values: Doubles, instance: Integers, rng: np.random.Generator) ->
 def _separation(
     context: SegmentContext | RefinedContext, unseen: Dataset, config: FitConfig, seed: int
 ) -> dict[str, Any]:
-    """Whether the second fit's latent tells unseen instances apart, and explains their steps."""
+    """Whether the second fit's latent distinguishes unseen instances and explains their steps."""
     encoder = context.encoder
     if isinstance(encoder, TransitionEncoder) and isinstance(context, RefinedContext):
         encoder = encoder.reading(later_steps(unseen, config))

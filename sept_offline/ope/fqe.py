@@ -33,7 +33,7 @@ REPORT = 500
 
 
 class _Noted:
-    """Where d3rlpy wants the policy under evaluation: its actions are notes, nobody asks it."""
+    """A placeholder for the evaluated policy, whose actions are precomputed."""
 
     def __init__(self) -> None:
         self.impl = self

@@ -16,7 +16,7 @@ LARGEST_LOG = 600.0
 
 @dataclass(frozen=True)
 class Table:
-    """E episodes over H steps, whatever is told of them.
+    """E episodes over H steps.
 
     rewards `[E, H]`, 0 after an end; seen `[E, H]`: 0 from where an episode was cut, else 1 over
     the chance of not having been cut until then (1 where no episode is cut before the horizon);
@@ -125,6 +125,6 @@ def _lasting(
     going = shares.sum() - np.concatenate([[0.0], np.cumsum(cut_at + ended_at)[:-1]]) - ended_at
     hazard = cut_at / np.maximum(np.maximum(going, cut_at), np.finfo(float).tiny)
     after: Doubles = np.cumprod(1 - hazard)
-    # where everybody left is cut nobody is there to be weighted: any number but 0 will do
+    # if all remaining episodes are truncated there is nothing to weight: any number but 0 works
     chance = np.concatenate([[1.0], after[:-1]])
     return np.where(chance > 1e-12, chance, 1.0)

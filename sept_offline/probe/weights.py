@@ -29,7 +29,7 @@ class Diagnostics:
 
 
 def balance(instance: Integers) -> Doubles:
-    """Shares that let every instance count alike, [N], summing to 1."""
+    """Shares that give every instance equal weight, [N], summing to 1."""
     _, inverse, counts = np.unique(instance, return_inverse=True, return_counts=True)
     return np.asarray(1.0 / (len(counts) * counts[inverse]), dtype=np.float64)
 
@@ -56,12 +56,12 @@ def check_possible(log_mu: Doubles) -> None:
 
 
 def normalised(log_ratio: Tensor, shares: Tensor) -> Tensor:
-    """Self-normalised weights of log Π π/μ [N], each instance alike by `shares` [N]; sum 1."""
+    """Self-normalised weights of log Π π/μ [N], balanced over instances by `shares` [N]; sum 1."""
     return torch.softmax(log_ratio + torch.log(shares), dim=0)
 
 
 def effective(log_ratio: Tensor, shares: Tensor) -> Tensor:
-    """Effective sample size as a share of N: (Σ b·w)² / Σ b·w², 1 at π = μ whatever the balance."""
+    """Effective sample size as a share of N: (Σ b·w)² / Σ b·w², 1 at π = μ for any balance."""
     shares = shares / shares.sum()
     scaled = torch.exp(log_ratio - log_ratio.max())
     return (shares * scaled).sum() ** 2 / (shares * scaled**2).sum()

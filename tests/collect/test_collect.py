@@ -180,7 +180,7 @@ def test_shares_are_kept_in_every_prefix() -> None:
     ("text", "word"),
     [
         ("expret", "expert"),
-        ("random:x", "no number"),
+        ("random:x", "is not a number"),
         ("random:0", "positive"),
         ("random:1,random:2", "twice"),
     ],

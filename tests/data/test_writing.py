@@ -128,7 +128,7 @@ def test_other_refusals(tmp_path: Path, episodes: Any, write: Any) -> None:
     for options, message in (
         ({"hidden": {"train-0": {"z": 1.0}}}, "no entry for the instance 'train-1'"),
         ({"hidden": {f"train-{i}": {"z": np.inf} for i in range(3)}}, "is infinite"),
-        ({"extra": {"x": object()}}, "extra must hold plain values"),
+        ({"extra": {"x": object()}}, "extra must contain JSON-serialisable values"),
         ({"action_names": ["one"]}, "action_names has 1 names, expected 4"),
         ({"instances": ["a", "a"]}, "twice"),
     ):

@@ -99,7 +99,7 @@ def test_the_new_dataset_holds_the_same_episodes_under_new_names(two: Case) -> N
             assert episode.behaviour == old.behaviour and episode.truncated == old.truncated
     assert not logged
     card = two.target.with_name("labelled.card.md").read_text(encoding="utf-8")
-    assert "nobody has confirmed" in card
+    assert "have not been confirmed" in card
     sizes = np.bincount(two.found.labels)
     assert f"group-0 {sizes[0]}, group-1 {sizes[1]}" in card
 

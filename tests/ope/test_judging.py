@@ -123,7 +123,7 @@ def test_logs_that_never_do_what_the_agent_does_cover_nothing(tmp_path: Path) ->
 
 
 def test_a_horizon_beyond_the_logs_is_refused(data: Dataset) -> None:
-    with pytest.raises(DataError, match="no evaluation episode of .* has more than"):
+    with pytest.raises(DataError, match=r"no evaluation episode of .* has more than"):
         so.judge(knowing(), data, replace(HASTY, horizon=3))
     short = so.judge(knowing(), data, replace(HASTY, horizon=1))
     assert short.estimators["pdis"].mean == 0, "the first step earns nothing"
@@ -367,7 +367,7 @@ def test_an_instance_of_few_episodes_does_not_spoil_the_others(
 def test_a_single_episode_cannot_be_divided_and_that_is_said(tmp_path: Path) -> None:
     logs = random_logs(tmp_path / "one.h5", 1, 0)
     found = so.judge(never_logged(), logs, HASTY)
-    assert "the fitted Q corrects the one episode that it was fitted to" in found.reasons
+    assert "the fitted Q corrects the single episode that it was fitted to" in found.reasons
 
 
 def test_the_command(path: Path, tmp_path: Path) -> None:

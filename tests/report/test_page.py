@@ -289,7 +289,7 @@ def test_what_ope_said_is_shown(navigation: Path, tmp_path: Path) -> None:
     shown = visible(page(tmp_path, run))
     assert f"from logs alone: {said['verdict']}" in shown
     assert "doubly robust, self-normalised" in shown
-    assert "the agent learned from the episodes it is judged on" in shown
+    assert "the agent was trained on the evaluation episodes" in shown
     odd = ({"headline": "none"}, {"horizon": None}, {"logged_return": "much"}, {"estimators": [1]})
     for damage in ("{", "[]", *(json.dumps(said | one) for one in odd)):
         (run / "ope.json").write_text(damage)

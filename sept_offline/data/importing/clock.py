@@ -13,7 +13,7 @@ from sept_offline.data.records import Float64, Int64
 FINE = 256
 """Bins for every doubling of an interval: each is 0.3 % wide."""
 OCTAVES = 64
-"""Intervals from 2⁻⁶⁴ to 2⁶⁴ are told apart."""
+"""Intervals from 2⁻⁶⁴ to 2⁶⁴ are distinguished."""
 NEAR = 0.1
 """Of the usual interval: how far from a whole multiple of it an interval still is one."""
 COMMON = 0.25
@@ -21,7 +21,7 @@ COMMON = 0.25
 REGULAR = 0.8
 """The least share of intervals that are whole multiples of it."""
 LONGEST = 10.0
-"""Usual intervals beyond which nobody asks for whole multiples: a break is of any length."""
+"""Usual intervals beyond which multiples are not checked: a break may have any length."""
 LATE = 1.5
 """Usual intervals after which a step is late."""
 _UNITS = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"))

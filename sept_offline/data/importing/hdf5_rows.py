@@ -110,7 +110,7 @@ def buffer_rows(reading: Reading, files: Sequence[Path], report: Report) -> Gene
     """The rows of replay buffers, whole episodes at a time.
 
     d3rlpy takes the last row of an episode that did not terminate for the place it was left in: it
-    has no transition from there, and neither have we.
+    has no transition from there, and neither has the dataset.
     """
     before = 0.0
     for path in files:

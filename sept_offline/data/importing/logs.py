@@ -1,4 +1,4 @@
-"""`import_logs`: from somebody's table of steps to a dataset, at once or not at all."""
+"""`import_logs`: from a table of steps to a dataset, atomically."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ PACKED = 10
 """How many times its size a compressed file may hold."""
 GATHERED_ROWS = 1 << 16
 READING = 60.0
-"""Of the bar: reading takes about so much of the time, writing the rest."""
+"""Share of the progress bar for reading; the rest is for writing."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def import_logs(
 ) -> Imported:
     """Write CSV, Parquet, D4RL-style HDF5, d3rlpy buffers or `minari:NAME` as a dataset at `out`.
 
-    A card, `<stem>.card.md`, is written beside it. Memory does not grow with the number of rows; a
+    A card, `<stem>.card.md`, is written next to it. Memory does not grow with the number of rows; a
     single episode must fit in it.
     """
     named = [sources] if isinstance(sources, str | Path) else list(sources)
@@ -105,7 +105,7 @@ class _Written:
 
     def __call__(self, _: str, rows: int) -> None:
         self._seen += rows
-        # The end is told once, when the file is in its place.
+        # The end is reported once, when the file is in place.
         share = min(self._seen / self._rows, 0.99)
         self._progress.update(READING + (100 - READING) * share)
 

@@ -12,8 +12,7 @@ from sept_offline.errors import DataError
 from sept_offline.family import suggest
 
 FILE = "@file"
-"""Instead of a column: the name of the file, without endings, and where others are named alike
-with as many of its folders as tell them apart."""
+"""Instead of a column: the stem of the file, with as many of its folders as make it unique."""
 LISTS = ("episode", "observations", "next_observations", "probabilities", "actions")
 DEFAULTS = ("instance", "episode", "time", "action", "reward", "terminated", "truncated")
 """Roles that, where nothing is said, take the column of the same name if there is one."""
@@ -21,12 +20,12 @@ DEFAULTS = ("instance", "episode", "time", "action", "reward", "terminated", "tr
 
 @dataclass(frozen=True)
 class ImportMapping:
-    """The columns of a table of steps by what they mean, and rules for what is irregular."""
+    """The role of each column in a table of steps, and rules for irregular logs."""
 
     instance: str | None = None
     """A column, or "@file"; without one all episodes are of one instance, "unknown"."""
     episode: tuple[str, ...] = ()
-    """Columns that together tell episodes apart, or "@file"."""
+    """Columns that together identify an episode, or "@file"."""
     time: str | None = None
     """Numbers or timestamps; without one the rows of an episode are in order."""
     observations: tuple[str, ...] = ()
@@ -48,7 +47,7 @@ class ImportMapping:
     actions: tuple[str, ...] = ()
     """The labels of all actions in order; found in the data where not said."""
     bins: int | None = None
-    """Cut a continuous action into so many, at its quantiles."""
+    """Number of bins for a continuous action, at its quantiles."""
     fill: dict[str, str] = field(default_factory=dict)
     """For a column, or for "observations": previous, zero, mean, or a value; previous,mean (or
     zero, a value) where an episode may begin without one."""

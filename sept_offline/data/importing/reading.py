@@ -22,7 +22,7 @@ from sept_offline.data.records import Float32, Float64, Int64
 from sept_offline.errors import DataError
 
 MOST_LABELS = 1000
-"""More distinct actions than this are no labels."""
+"""Maximum number of distinct action labels."""
 TRUE = ("true", "t", "yes", "y", "1", "1.0")
 FALSE = ("false", "f", "no", "n", "0", "0.0")
 UNKNOWN = "unknown"
@@ -45,12 +45,12 @@ class Reading:
     """Of the files: csv, parquet, d4rl or d3rlpy."""
     look: Look
     file_words: Mapping[Path, str]
-    """What stands for each file where it is an instance or an episode."""
+    """The name of each file if files are instances or episodes."""
     findings: Findings = field(default_factory=Findings)
     instances: Words = field(default_factory=Words)
     episodes: Words = field(default_factory=Words)
     parts: list[Words] = field(default_factory=list)
-    """Of each column, where several tell episodes apart."""
+    """For each column, if several identify an episode."""
     labels: Words = field(default_factory=Words)
     worded: bool = False
     """Whether labels come from a column of strings, and not of numbers or of any text."""
@@ -65,7 +65,7 @@ class Reading:
         self.findings.files.append((self.rows, path))
 
     def number(self, count: int) -> Int64:
-        """[count], the numbers of so many further rows."""
+        """[count], the numbers of the next `count` rows."""
         self.rows += count
         return np.arange(self.rows - count, self.rows, dtype=np.int64)
 
@@ -88,7 +88,7 @@ class Reading:
 
 
 def table_rows(reading: Reading, files: Sequence[Path], report: Report) -> Generator[Rows]:
-    """The rows of CSV or Parquet files, batch by batch; `report` is told the bytes read."""
+    """The rows of CSV or Parquet files, batch by batch; `report` receives the bytes read."""
     before = 0.0
     for path in files:
         reading.open(path)
@@ -179,7 +179,7 @@ def _times(
     elif pa.types.is_floating(kind):
         found = "real"
     elif pa.types.is_date(kind) or pa.types.is_timestamp(kind):
-        # Without a zone nobody knows which instant is meant, so the two do not compare.
+        # Times without a zone cannot be compared with times that have one.
         found = "instants" if getattr(kind, "tz", None) else "dates"
     else:
         raise DataError(
@@ -205,7 +205,7 @@ def _times(
         return column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False), absent
     except pa.ArrowInvalid as error:
         hint = {
-            "real": "whole numbers beyond 2⁵³ beside real ones, which cannot tell them apart",
+            "real": "integers beyond 2⁵³ mixed with floats, which cannot represent them exactly",
             "whole": "whole numbers beyond 2⁶³",
         }.get(found, "timestamps that 64 bits cannot hold")
         raise DataError(f"The time {name!r} of {path} holds {hint}; use another format.") from error

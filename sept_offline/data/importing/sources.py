@@ -1,4 +1,4 @@
-"""What stands behind the names a user gives: files, patterns, directories, and of which kind."""
+"""Sources of an import: files, patterns, directories, and their kind."""
 
 from __future__ import annotations
 
@@ -47,15 +47,15 @@ def stem(path: Path) -> str:
 
 
 def file_words(files: Sequence[Path]) -> dict[Path, str]:
-    """A word for each file: its name without endings, with as many folders as tell it from others.
+    """A name for each file: its stem, with as many folders as make it unique.
 
     Files that differ in nothing but their endings keep them.
     """
     words = {path: stem(path) for path in files}
-    alike: dict[str, list[Path]] = {}
+    named: dict[str, list[Path]] = {}
     for path, word in words.items():
-        alike.setdefault(word, []).append(path)
-    for word, group in alike.items():
+        named.setdefault(word, []).append(path)
+    for word, group in named.items():
         if len(group) > 1:
             words |= _told_apart(word, [real_path(path) for path in group], group)
     return words

@@ -28,18 +28,18 @@ Report = Callable[[float], None]
 
 @dataclass(frozen=True)
 class Look:
-    """What the first look takes for granted; where it proves wrong the rows are read again."""
+    """Assumptions about the columns; if one proves wrong, the rows are read again."""
 
     whole_times: bool = True
-    """Times that are numbers are whole ones."""
+    """Whether numeric times are integers."""
     microseconds: bool = True
-    """Timestamps are no finer than that."""
+    """Whether timestamps have at most microsecond resolution."""
     nothing_is_missing: bool = False
-    """NA and the like are no action; they are labels where the others are words."""
+    """Whether NA and the like are missing values; they are labels if the others are words."""
 
 
 class Mistaken(Exception):
-    """The rows are not as the look took them to be; `changes` make it right."""
+    """An assumption about the rows was wrong; `changes` correct it."""
 
     def __init__(self, **changes: bool) -> None:
         super().__init__(changes)
@@ -57,7 +57,7 @@ def column_names(kind: str, path: Path, delimiter: str) -> list[str]:
             ) from error
     try:
         with pa.input_stream(str(path)) as stream:
-            # What follows the first line may be in any encoding, where nobody asks for it.
+            # Only the first line must be UTF-8; columns that are not read may have any encoding.
             text = io.TextIOWrapper(stream, "utf-8-sig", errors="surrogateescape", newline="")
             names = next(csv.reader(_lines(text, path), delimiter=_delimiter(path, delimiter)), [])
     except (pa.ArrowException, OSError, csv.Error) as error:
@@ -110,7 +110,7 @@ def _csv(
     size = path.stat().st_size
     try:
         with pa.OSFile(str(path)) as raw:
-            # Arrow decompresses by the name of a file, and this one is handed over open.
+            # Arrow decompresses by file name, and this file is passed open.
             packed = path.suffix.lower() in (".gz", ".bz2", ".zst")
             stream = pa.CompressedInputStream(raw, _codec(path)) if packed else raw
             reader = pc.open_csv(
@@ -120,7 +120,7 @@ def _csv(
                     delimiter=_delimiter(path, mapping.delimiter),
                     newlines_in_values=mapping.quoted_newlines,
                 ),
-                # NA is no number, but it may be a word: of words only "" is missing.
+                # NA is not a number but may be a word: among words, only "" is missing.
                 convert_options=pc.ConvertOptions(
                     column_types=columns, include_columns=names, strings_can_be_null=False
                 ),

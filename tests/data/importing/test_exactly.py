@@ -142,7 +142,7 @@ def test_spellings_of_a_number_are_one_and_counted(run: Run) -> None:
     done = run(logged("0", "1.0", "1", "0.000000000000000000e+00"))
     assert actions(done) == (None, [0, 1, 1, 0])
     assert done.card["done"]["spellings merged"] == 2
-    assert "2 labels are the number of another" in done.card_path.read_text()
+    assert "2 labels spell the same number as another" in done.card_path.read_text()
 
 
 def test_strings_of_a_parquet_file_keep_their_names(run: Run) -> None:
@@ -224,7 +224,7 @@ def test_times_that_are_not_alike(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"without a time zone in one file and .* with a time zone"):
         both(naive, utc)
     assert both(rome, utc).card["episodes"] == 2
-    with pytest.raises(DataError, match="beyond 2⁵³ beside real ones"):
+    with pytest.raises(DataError, match="beyond 2⁵³ mixed with floats"):
         both([0.5, 1.0, 2.0], [0, 1, 2**53 + 1])
 
 

@@ -168,7 +168,7 @@ def test_an_action_that_is_not_a_number_is_missing(tmp_path: Path) -> None:
 
 def test_options_that_cannot_be_followed_are_named(tmp_path: Path, write_toy: Path) -> None:
     d4rl(tmp_path / "a.hdf5")
-    with pytest.raises(DataError, match="--episode, --time cannot be followed here"):
+    with pytest.raises(DataError, match="--episode, --time do not apply here"):
         import_logs(tmp_path / "a.hdf5", tmp_path / "a.h5", ImportMapping(episode=("e",), time="t"))
     with so.load_dataset(write_toy) as data, (tmp_path / "buffer.h5").open("w+b") as file:
         data.to_d3rlpy().dump(file)

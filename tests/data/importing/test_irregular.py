@@ -131,7 +131,7 @@ def test_nothing_before_the_first_to_fill_from(run: Callable[..., Imported]) -> 
         put("pulse", None, 5, 7, 10, 11)(rows)
         put("pressure", None, 15)(rows)
 
-    told = r"Episodes begin with missing .*3 in 'pulse', 1 in 'pressure'; first .*log.csv, row 6\)"
+    told = r"Episodes start with missing .*3 in 'pulse', 1 in 'pressure'; first .*log.csv, row 6\)"
     with pytest.raises(DataError, match=told + ".*as in --fill COLUMN=previous,mean") as caught:
         run(changed(lacking), fill={"observations": "previous"})
     assert "\n" not in str(caught.value)
@@ -251,7 +251,7 @@ def test_no_final_observation_gives_up_the_last_step(run: Callable[..., Imported
     assert done.card["done"]["terminations given up"] == 4 and done.card["terminated"] == 0
     told = "4 episodes lost the step that ended their task"
     assert any("--keep-terminal" in line and told in line for line in done.warnings)
-    assert "4 of those steps ended the task" in done.card_path.read_text()
+    assert "4 of the dropped steps ended the task" in done.card_path.read_text()
     kept = run(rows, keep_terminal=True)
     assert kept.card["steps"] == 18 + 4 and kept.card["terminated"] == pytest.approx(4 / 6)
     with so.load_dataset(kept.path) as data:
@@ -354,7 +354,7 @@ def test_confounded_actions_are_told(run: Callable[..., Imported]) -> None:
             row["drug"] = "low" if row["site"] == "site-0" else "high"
     done = run(rows)
     assert done.card["confounding"]["accuracy"] == 1.0
-    assert "alone tell the instance in 100%" in done.card_path.read_text()
+    assert "from the initial actions alone in 100%" in done.card_path.read_text()
 
 
 def stamped(rows: list[Row], unit: str, every: int) -> list[Row]:
@@ -408,7 +408,7 @@ def test_scattered_rows_without_a_time_are_told(run: Callable[..., Imported]) ->
     done = run(rows, time=None, terminated=None, truncated=None)
     assert done.card["done"]["scattered episodes"] == 6
     assert "unordered rows" not in done.card["done"]
-    assert any("6 episodes have rows that stand among" in line for line in done.warnings)
+    assert any("6 episodes have rows interleaved" in line for line in done.warnings)
     text = done.card_path.read_text()
     assert "--time" in text and "sorted" not in text
     done = run(stays(6, final=False), time=None)
@@ -423,13 +423,13 @@ def test_scattered_rows_that_are_refused_ask_for_their_time(run: Callable[..., I
     first, *others = str(caught.value).split(" Also: ")
     assert "end flags stand before" in first and "name their time with --time" in first
     assert any("missing or not finite" in line and "'drug'" in line for line in others)
-    assert "The rows of 6 episodes stand among those of others" in others[-1]
+    assert "The rows of 6 episodes are interleaved with those of others" in others[-1]
     with pytest.raises(DataError) as caught:
         run(changed(put("cured", True, 6)))
     assert "--time" not in str(caught.value)
     with pytest.raises(DataError) as caught:
         run(changed(put("site", None, 6)), time=None)
-    assert "stand among" not in str(caught.value), "rows that were left out part nothing"
+    assert "interleaved" not in str(caught.value), "rows that were left out part nothing"
 
 
 def test_no_more_than_a_few_problems_at_once(run: Callable[..., Imported]) -> None:
