@@ -165,7 +165,7 @@ def check_spaces(family: Family, env: Environment) -> None:
 def called(
     where: str, function: Callable[[], Result], kind: type[SeptError] = SimulatorError
 ) -> Result:
-    """What a user's code returns; its errors, which may be any, become one sentence of `kind`."""
+    """Call a user's code; any error becomes one sentence of `kind`."""
     try:
         return function()
     except (SeptError, MemoryError):

@@ -1,4 +1,4 @@
-"""What a family of environments is: one frozen record, and how a name finds it."""
+"""The `Family` record, and the lookup of families by name."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Family:
     """
 
     name: str
-    """By which files and tables call it."""
+    """Name used in files and tables."""
     make: Callable[[Hidden], gymnasium.Env[Any, Any]]
     """From hidden parameters to an environment with discrete actions."""
     splits: Mapping[str, Sequence[Hidden]]
@@ -121,7 +121,7 @@ def load_object(spec: str, what: str) -> Any:
 
 @functools.lru_cache(maxsize=8)
 def _registered(_: tuple[str, ...]) -> dict[str, importlib.metadata.EntryPoint]:
-    """By name, what is registered along a path; asking every package takes tens of milliseconds."""
+    """Registered families by name; cached, because scanning packages takes tens of milliseconds."""
     return {p.name: p for p in importlib.metadata.entry_points(group=ENTRY_POINTS)}
 
 

@@ -1,4 +1,4 @@
-"""How much a file may make this process hold: its claims are compared with its size on disk."""
+"""Limits on the memory that a file may declare, relative to its size on disk."""
 
 from __future__ import annotations
 

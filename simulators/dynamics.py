@@ -1,4 +1,4 @@
-"""What a simulator is to its environments: one record of pure dynamics over a batch of rows."""
+"""The record of a simulator: pure dynamics over a batch of rows."""
 
 from __future__ import annotations
 

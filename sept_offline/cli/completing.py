@@ -25,7 +25,7 @@ class Choice(ChoiceType):
     """A choice that suggests the nearest value for a mistyped one."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """As click does, with a suggestion."""
+        """Like click's, with a suggestion."""
         if value not in self.choices:
             known = ", ".join(self.choices)
             near = suggest(str(value), self.choices)

@@ -72,7 +72,7 @@ class Expert:
 
     @classmethod
     def restore(cls, state: StageState) -> Expert:
-        """What `state` returned."""
+        """Restore what `state` returned."""
         # Shipped experts keep their weights in half precision.
         arrays = {
             name: (tensor.float() if tensor.is_floating_point() else tensor).numpy()

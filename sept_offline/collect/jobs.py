@@ -83,7 +83,7 @@ class Made:
 
     steps: int
     part: WrittenPart | None
-    """Where it is a part of the dataset already."""
+    """The part of the dataset, if it is written directly."""
 
 
 def run_job(
@@ -188,5 +188,5 @@ def _fetch_expert(place: Place) -> Expert:
 
 
 def reset_seed(seed: int, split: str, episode: Planned) -> int:
-    """What an episode's environment is reset with."""
+    """The reset seed of an episode's environment."""
     return integer(seed, "collect", f"{split}-{episode.instance}", episode.index, "reset")

@@ -60,7 +60,7 @@ class Collection:
 
     record: Family
     family: str | Family
-    """As workers load it."""
+    """The name by which workers load it."""
     recipe: Recipe
     hiddens: tuple[Hidden, ...]
     seed: int
@@ -112,7 +112,7 @@ class Collection:
         return shipped_expert(self.record, self.recipe.expert, self.seed) is not None
 
     def plan(self) -> dict[str, Any]:
-        """What a resumed collection must agree with."""
+        """The values that a resumed collection must match."""
         return {
             "family": self.record.name,
             "seed": self.seed,

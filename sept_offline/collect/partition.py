@@ -28,14 +28,14 @@ OURS = re.compile(
     r"_lock|_plan\.json|_manifest\.json|_privileged\.json|expert[\w-]*\.safetensors"
     r"|part-\d{6}-[0-9a-f]{8}\.parquet"
 )
-"""What a collection and its dataset consist of; nothing else is ever deleted."""
+"""File names of a collection and its dataset; nothing else is ever deleted."""
 MARKS = frozenset(("recipe", "sha256"))
-"""By which a plan and a manifest are recognised as ours."""
+"""Keys that identify a plan and a manifest as ours."""
 
 
 @dataclass(frozen=True)
 class PartTarget:
-    """Where a worker puts one shard, and what it must know of the whole to do so."""
+    """Where a worker writes one shard, and what it needs for that."""
 
     place: Place
     name: str

@@ -100,14 +100,14 @@ OF_LOGS = ("centred", "bounded")
 
 
 def plain_expert(config: ExpertConfig) -> dict[str, Any]:
-    """What decides an expert, ready for JSON."""
+    """Everything that determines an expert, JSON-ready."""
     plain: dict[str, Any] = to_plain(config)
     control = {name: value for name, value in plain["control"].items() if name not in OF_LOGS}
     return plain | {"control": control}
 
 
 def plain_recipe(recipe: Recipe) -> dict[str, Any]:
-    """What decides a collection, ready for JSON."""
+    """Everything that determines a collection, JSON-ready."""
     plain: dict[str, Any] = to_plain(recipe)
     return plain | {"expert": plain_expert(recipe.expert)}
 

@@ -27,7 +27,7 @@ from sept_offline.seals import load_arrays, save_arrays
 ARRAYS = ("observations", "actions", "rewards", "propensities")
 PLAN = "plan.json"
 OURS = re.compile(r"lock|plan\.json|shard-\d{6}-[0-9a-f]{8}\.safetensors|expert[\w-]*\.safetensors")
-"""What an unfinished collection holds; a folder with anything else in it is not one of ours."""
+"""File names of an unfinished collection; a folder with other files is not ours."""
 
 
 class Staging:

@@ -29,12 +29,12 @@ from sept_offline.control.replay import Batch
 from sept_offline.errors import ConfigError
 
 Step = list[tuple[torch.Tensor, torch.Tensor]]
-"""Of each layer: inputs `[M, T, in]` and `rate` times slopes `[M, T, out]`, for M tasks."""
+"""Per layer: inputs `[M, T, in]` and `rate` times gradients `[M, T, out]`, for M tasks."""
 
 
 @dataclass(frozen=True)
 class Tasks:
-    """How an update meets tasks: M of them, each by T transitions and one step at this rate."""
+    """The tasks of an update: M of them, each with T transitions and one step at this rate."""
 
     count: int
     steps: int

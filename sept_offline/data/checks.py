@@ -1,4 +1,4 @@
-"""What a writer accepts: every array of an episode checked, and named when it is wrong."""
+"""Checks of the arrays that a writer receives; errors name the field."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sept_offline.data.source import canonical_json
 from sept_offline.errors import DataError
 
 SUM_TOLERANCE = 1e-5
-"""How far probabilities may miss 1: what float32 softmaxes do, and no more."""
+"""Tolerance for sums of probabilities: the rounding of a float32 softmax."""
 
 
 @dataclass(frozen=True)
@@ -171,7 +171,7 @@ def hidden_table(
 
 
 def json_ready(value: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """What a trip through JSON makes of a mapping, so that metadata compare equal when read."""
+    """A mapping after a JSON round trip, so that metadata compare equal when read."""
     try:
         loaded: dict[str, Any] = json.loads(canonical_json(dict(value)))
     except (TypeError, ValueError) as error:

@@ -112,7 +112,7 @@ class Dataset:
 
     @property
     def path(self) -> Place:
-        """Where the file or directory lies."""
+        """The path of the file or directory."""
         return self._source.path
 
     @property
@@ -122,7 +122,7 @@ class Dataset:
 
     @property
     def metadata(self) -> Metadata:
-        """What the file says about itself."""
+        """The metadata of the file."""
         return self._source.header.metadata
 
     @property

@@ -1,4 +1,4 @@
-"""Where datasets lie: a local path, or a place on any filesystem that pyarrow knows."""
+"""Locations of datasets: a local path, or any filesystem that pyarrow supports."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Remote:
     """A file or directory that no local path leads to: s3://bucket/logs, gs://…, hdfs://…"""
 
     uri: str = field(repr=False)
-    """As pyarrow.fs.FileSystem.from_uri takes it; it may hold a password."""
+    """The URI for pyarrow.fs.FileSystem.from_uri; it may contain a password."""
 
     def __str__(self) -> str:
         """The URI without what is secret or only says how to get there."""
@@ -38,12 +38,12 @@ class Remote:
 
     @property
     def suffix(self) -> str:
-        """As of a path."""
+        """Like `Path.suffix`."""
         return PurePosixPath(urllib.parse.urlsplit(self.uri).path).suffix
 
     @property
     def stem(self) -> str:
-        """As of a path; the bucket's name where there is nothing else."""
+        """Like `Path.stem`; the bucket's name if there is nothing else."""
         parts = urllib.parse.urlsplit(self.uri)
         return PurePosixPath(parts.path).stem or parts.netloc.rpartition("@")[2]
 
@@ -109,7 +109,7 @@ class Folder:
         self.filesystem, self.path = filesystem(place)
 
     def name(self, name: str) -> str:
-        """What the filesystem calls a file of this directory."""
+        """The filesystem's path of a file in this directory."""
         return f"{self.path}/{name}"
 
     def sizes(self) -> dict[str, int | None]:

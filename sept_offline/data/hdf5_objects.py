@@ -1,4 +1,4 @@
-"""What HDF5 does not guard against: links that lead out of a file, and writes that fail."""
+"""Guards that HDF5 lacks: against links that leave a file, and against failed writes."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def _filters(found: h5py.Dataset) -> Iterator[int]:
 
 
 def array_bytes(found: h5py.Dataset) -> int:
-    """What an array takes in memory, by what the file claims."""
+    """The memory of an array, as the file declares it."""
     size = int(found.dtype.itemsize)
     for length in found.shape:
         size *= int(length)
@@ -142,13 +142,13 @@ class PatientFile:
             raise self.error
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """As a file does."""
+        """See `io.RawIOBase`."""
         base = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size}[whence]
         self._at = base + offset
         return self._at
 
     def tell(self) -> int:
-        """As a file does."""
+        """See `io.RawIOBase`."""
         return self._at
 
     def write(self, data: Any) -> int:
@@ -169,7 +169,7 @@ class PatientFile:
         return len(content)
 
     def readinto(self, buffer: Any) -> int:
-        """As a file does."""
+        """See `io.RawIOBase`."""
         view = memoryview(buffer).cast("B")
         count = max(0, min(len(view), self._size - self._at))
         self._file.seek(self._at)
@@ -183,12 +183,12 @@ class PatientFile:
         return count
 
     def read(self, count: int) -> bytes:
-        """As a file does."""
+        """See `io.RawIOBase`."""
         buffer = bytearray(count)
         return bytes(buffer[: self.readinto(buffer)])
 
     def truncate(self, size: int | None = None) -> int:
-        """As a file does, if it can."""
+        """See `io.RawIOBase`; errors are kept for later."""
         self._size = self._at if size is None else size
         if self.error is None:
             try:

@@ -22,7 +22,7 @@ from sept_offline.seals import warn_unsealed
 MANIFEST = "_manifest.json"
 PRIVILEGED = "_privileged.json"
 PLAN = "_plan.json"
-"""What is being collected here: there before the first part, and after the last."""
+"""File with the plan of the collection: written before the first part and kept."""
 
 
 @dataclass(frozen=True)

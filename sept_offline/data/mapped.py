@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 RESIDENT_BYTES = 1 << 24
-"""What of a column may stay in memory: the kernel counts its pages as ours while we hold them."""
+"""Maximum bytes of a column in memory: the kernel counts mapped pages as used."""
 
 GATHERED_ROWS = 1 << 14
 

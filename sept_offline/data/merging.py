@@ -115,7 +115,7 @@ def _stem(data: Dataset) -> str:
 
 
 def _hidden(every: Sequence[Dataset], ids: Sequence[Sequence[str]]) -> dict[str, dict[str, float]]:
-    """What is known of each merged instance; empty where no dataset knows anything."""
+    """The hidden parameters of each merged instance; empty if no dataset has any."""
     known: dict[str, dict[str, float]] = {}
     by: dict[tuple[str, str], Dataset] = {}
     for data, names in zip(every, ids, strict=True):

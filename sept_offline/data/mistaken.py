@@ -15,7 +15,7 @@ PACKED = (".gz", ".bz2", ".zst")
 
 
 def check_place(path: str | Place) -> Place:
-    """Where a dataset may lie; a DataError where there is nothing, or plainly something else."""
+    """The location of a dataset; a DataError if there is none, or something else."""
     place = locate(path)
     what = place_kind(place)
     if what == "nothing":

@@ -243,7 +243,7 @@ class ParquetSource:
         return scan
 
     def _guess_header(self, instances: list[str], behaviours: list[str]) -> Header:
-        """What a file without our header says about itself through its columns."""
+        """Metadata derived from the columns of a file without our header."""
         if "propensities" in self._schema.names:
             num_actions = self._width("propensities")
         else:

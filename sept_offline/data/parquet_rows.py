@@ -33,7 +33,7 @@ class RowScan:
 
 @dataclass(frozen=True)
 class RowOrder:
-    """How the rows of R observations make E episodes."""
+    """The order of R observation rows in E episodes."""
 
     order: Int64 | None
     """[R], the physical row of each row in episode order; None where they are the same"""
@@ -92,7 +92,7 @@ def order_rows(scan: RowScan, header: Header | None, *, ordered: bool) -> RowOrd
 
 
 def disagreements(stored: EpisodeIndex, found: EpisodeIndex) -> list[Problem]:
-    """Where a stored index, by which a dataset is opened, differs from the rows themselves."""
+    """Differences between the stored index and the rows."""
     if len(stored) != len(found):
         message = f"the stored index has {len(stored)} episodes and the rows make {len(found)}"
         return [Problem("index", "episodes", abs(len(stored) - len(found)), message)]

@@ -87,7 +87,7 @@ def write_part(
 
 
 def read_part(folder: Folder, name: str) -> WrittenPart | None:
-    """What is known of a part from its footer; None if a byte of it is not as it was written."""
+    """The footer's data about a part; None if the part is damaged."""
     path = folder.name(name)
     try:
         if not parquet_bytes_intact(folder.place, path):

@@ -173,12 +173,12 @@ class Source(Protocol):
 
     @property
     def path(self) -> Place:
-        """Where it lies."""
+        """The location of the dataset."""
         ...
 
     @property
     def header(self) -> Header:
-        """What it says about itself."""
+        """The metadata of the dataset."""
         ...
 
     @property
@@ -193,7 +193,7 @@ class Source(Protocol):
 
     @property
     def defects(self) -> Sequence[Problem]:
-        """What was found wrong while the rows were being ordered."""
+        """Problems found while the rows were ordered."""
         ...
 
     def take(self, name: str, rows: NDArray[np.int64]) -> NDArray[Any]:

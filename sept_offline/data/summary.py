@@ -1,4 +1,4 @@
-"""What a dataset holds, at a glance, and what in it may mislead a learner."""
+"""A summary of a dataset, with warnings about properties that may mislead a learner."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sept_offline.data.records import Segments
 from sept_offline.errors import DataError
 
 DEFAULT_PROBE_STEPS = 5
-"""Where neither the caller nor the dataset names a probe length."""
+"""Probe length if neither the caller nor the dataset names one."""
 FOLDS = 5
 SCORED = 1 << 22
 """Steps of episodes, once for each instance they may be of, that are scored at once."""
@@ -43,7 +43,7 @@ class InstanceSummary:
     coverage: float
     """Distinct initial action sequences seen, out of |A| ** probe_steps."""
     effective_sample_size: float | None
-    """Of the uniform probe against the behaviour, in episodes; None where it is unknown."""
+    """Effective sample size of a uniform probe, in episodes; None if it is unknown."""
 
 
 @dataclass(frozen=True)

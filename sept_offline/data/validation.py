@@ -26,7 +26,7 @@ GENERAL = ("changed bytes", "content hash")
 
 @dataclass(frozen=True)
 class ValidationReport:
-    """What `validate` found, errors first."""
+    """The result of `validate`, errors first."""
 
     path: str
     content_hash: str | None

@@ -14,7 +14,7 @@ from sept_offline.seeding import generator
 CLUSTERED = 5000
 """Maximum number of episodes to cluster; of more, a sample is drawn and the rest assigned later."""
 NEIGHBOURS = 5
-"""By whose distance a density is measured: few, since borders between groups can be narrow."""
+"""Neighbours for the density estimate: few, because gaps between groups can be narrow."""
 
 
 def check_sklearn() -> None:

@@ -16,7 +16,7 @@ from sept_offline.latent.arrays import Integers
 from sept_offline.progress import Progress
 
 FATE = {"nearest": "given to the likeliest group", "drop": "left out"}
-"""What became of unsure episodes."""
+"""What happened to unsure episodes."""
 
 
 def name_labels(

@@ -1,4 +1,4 @@
-"""What one check found, and how a check that fails becomes a finding instead of an error."""
+"""The result of a check; errors in a check become results too."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Finding:
     """`absent`: an extra that is not installed, which only its own commands miss."""
     found: str
     advice: str = ""
-    """What to do about it; empty where nothing is to be done."""
+    """Advice; empty if nothing needs to be done."""
 
 
 def check(name: str, look: Callable[[], str], advice: str) -> Finding:

@@ -81,7 +81,7 @@ def _import(requirement: Requirement) -> str:
 
 
 def _lack(requirement: Requirement) -> str:
-    """What is wrong with an optional library, or nothing."""
+    """The problem with an optional library, or nothing."""
     version = requirement.installed()
     if version is None:
         return f"no {requirement.name}"

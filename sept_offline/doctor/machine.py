@@ -49,7 +49,7 @@ def _memory() -> str:
 
 
 def _available() -> float | None:
-    """What Linux would give without swapping, in GiB."""
+    """Memory available without swapping on Linux, in GiB."""
     try:
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
         kilobytes = next(line.split()[1] for line in lines if line.startswith("MemAvailable:"))

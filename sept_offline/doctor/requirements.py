@@ -1,4 +1,4 @@
-"""What this library asks to be installed, and whether an installed version will do."""
+"""The library's requirements, and checks of installed versions."""
 
 from __future__ import annotations
 

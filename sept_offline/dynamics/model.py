@@ -25,7 +25,7 @@ WIDEST, DEEPEST = 100_000, 64
 
 @dataclass(frozen=True)
 class Model:
-    """What a test episode infers w with.
+    """The model with which a test episode infers w.
 
     w_mean[I, k], w_log_variance[I, k]: the training instances' posteriors; alpha: of the energy it
     was fitted by.
@@ -68,7 +68,7 @@ class Model:
 
     @classmethod
     def from_arrays(cls, arrays: Arrays, description: Any, prefix: str) -> Model:
-        """What `to_arrays(prefix)` and `describe()` wrote."""
+        """Restore what `to_arrays(prefix)` and `describe()` wrote."""
         columns = Columns.from_arrays(arrays, f"{prefix}.columns")
         reader, hidden = Reader(columns), _widths(description, "hidden")
         sizes = count(description, "num_actions", WIDEST), count(description, "dim", WIDEST)
@@ -107,7 +107,7 @@ class Fiction:
 
     @classmethod
     def from_arrays(cls, arrays: Arrays, description: Any, prefix: str, model: Model) -> Fiction:
-        """What `to_arrays(prefix)` and `describe()` wrote, for the same `model`."""
+        """Restore what `to_arrays(prefix)` and `describe()` wrote, for the same `model`."""
         reader, hidden = Reader(model.columns), _widths(description, "hidden")
         outcome = _load_module(
             lambda: Outcome(reader, model.dynamics.num_actions, hidden),

@@ -1,4 +1,4 @@
-"""Where independent pieces of work run: here, on a few processes, or on a Ray cluster."""
+"""Engines for independent tasks: local processes or a Ray cluster."""
 
 from __future__ import annotations
 

@@ -139,7 +139,7 @@ def run_ray(
 
 
 def _attempt(function: Callable[[Any], Any], task: Any) -> tuple[int, Attempt]:
-    """On a worker: which try this was, and what came of it."""
+    """On a worker: run the task and return the attempt's number and outcome."""
     tried = attempt(function, task)
     if not tried.final:
         raise Again(tried)

@@ -128,7 +128,7 @@ def _run_processes(
 
 
 def _told(code: int) -> str:
-    """How a process ended: the signal by name, where it has one (most real-time signals do not)."""
+    """How a process ended: the name of the signal if it has one (most real-time signals do not)."""
     if code >= 0:
         return f"exit code {code}"
     with contextlib.suppress(ValueError):

@@ -21,7 +21,7 @@ class Outcome(Generic[Task, Result]):
 
     task: Task
     value: Result | None
-    """What the function returned; None where it failed."""
+    """The function's result; None if it failed."""
     error: str | None
     """One line that says what went wrong, None where nothing did."""
     attempts: int

@@ -27,7 +27,7 @@ from sept_offline.threads import one_thread
 
 @dataclass
 class Driven:
-    """What the driver saw: observations `[T + 1, d]`, actions `[T]`, phases `[T]`; and time.
+    """The record of the driver: observations `[T + 1, d]`, actions `[T]`, phases `[T]`; and time.
 
     The time is the agent's own.
     """
@@ -164,7 +164,7 @@ def references_at(family: Family, limit: int) -> References | None:
 
 
 def environment_seed(seed: int, instance: str, number: int) -> int:
-    """What the environment of a test episode is reset with."""
+    """The reset seed of a test episode's environment."""
     return integer(seed, "evaluate", instance, number, "environment")
 
 

@@ -1,4 +1,4 @@
-"""What a return is worth in its very instance: between acting at random and the best known."""
+"""Normalised returns per instance: between random actions and the best known return."""
 
 from __future__ import annotations
 

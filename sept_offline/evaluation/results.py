@@ -1,4 +1,4 @@
-"""What came of the test episodes: a row a step, a row an episode, and one line in all."""
+"""Results of the test episodes: per step, per episode, and as a summary."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class EpisodeResult:
     rewards: tuple[float, ...]
     terminated: bool
     solved: bool | None
-    """None where the family does not say what solved is; so too `steps_to_solve`."""
+    """None if the family does not define "solved", as for `steps_to_solve`."""
     steps_to_solve: int | None
     """Probe included; the limit where it was not solved."""
     normalised: float | None
@@ -52,7 +52,7 @@ class EpisodeResult:
     act_microseconds: float
     """Mean over actions, of the agent alone."""
     seconds: float
-    """Of the whole episode, environment included."""
+    """Seconds of the whole episode, including the environment."""
     observations: tuple[tuple[float, ...], ...] | None = None
 
     @property
@@ -81,7 +81,7 @@ class Results:
     """
 
     method: str
-    """Of the agent."""
+    """The agent's method."""
     family: str
     """The family's name."""
     needs: tuple[str, ...]
@@ -89,7 +89,7 @@ class Results:
     instances: str
     """The split that was played."""
     seed: int
-    """Of all episodes."""
+    """Maximum steps of all episodes."""
     limit: int
     """Steps after which an episode was cut."""
     episodes: tuple[EpisodeResult, ...]
@@ -278,7 +278,7 @@ def _schema() -> pa.Schema:
 
 
 def episode_row(episode: EpisodeResult) -> dict[str, Any]:
-    """What became of an episode as a whole, ready for a table."""
+    """The summary of one episode, as a table row."""
     return {
         "instance": episode.instance,
         "episode": episode.episode,

@@ -1,4 +1,4 @@
-"""What the latent and the probe read of a dataset: segments, transitions, and their scaling."""
+"""Inputs of latent and probe: segments, transitions, and their scaling."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def fit_scaling(values: NDArray[np.floating]) -> Scaling:
 
 
 def varying(values: NDArray[np.floating]) -> NDArray[np.bool_]:
-    """Which columns of values[n, k] move at all, [k]."""
+    """Which columns of values[n, k] are not constant, [k]."""
     wide = values.astype(np.float64)
     # Float32 noise on a constant is about 1e-7 of its size and must not be amplified.
     moves: NDArray[np.bool_] = wide.std(axis=0) > 1e-6 * np.maximum(np.abs(wide).max(axis=0), 1e-3)

@@ -25,11 +25,11 @@ class Identification:
     """Shares of held-out segments whose instance is read off their latent."""
 
     nearest: float
-    """By the instance whose mean the segment's posterior finds likeliest."""
+    """Share predicted by the most likely instance mean under the segment's posterior."""
     neighbours: float
-    """By a vote of the nearest reference segments: the figure that is called identification."""
+    """Share predicted by a vote of the nearest reference segments: the identification figure."""
     linear: float
-    """By a linear classifier fitted on reference segments."""
+    """Share predicted by a linear classifier fitted on reference segments."""
     chance: float
     """One over the number of instances."""
 

@@ -38,7 +38,7 @@ LEAST_SPREAD = 0.05
 
 @dataclass(frozen=True)
 class LatentModel:
-    """What the latent stage learned.
+    """The result of the latent stage.
 
     network: torch, with the scalings inside; instance_mean[I, k], instance_log_variance[I, k]: the
     posterior of each training instance (zeros where one had no data).

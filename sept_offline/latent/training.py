@@ -1,4 +1,4 @@
-"""What every torch training loop here shares: seeded weights, snapshots, rates."""
+"""Shared parts of torch training loops: seeded weights, checkpoints, learning rates."""
 
 from __future__ import annotations
 

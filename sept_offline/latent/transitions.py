@@ -72,7 +72,7 @@ EMPTY = 0.1
 LEAST_CHANGE = 0.01
 """A column's change counts in units of at least this share of the column's own spread."""
 LEAST_REST = 0.02
-"""What the average model leaves counts in units of at least this share of the change."""
+"""Minimum unit of the average model's residuals, as a share of the change."""
 AVERAGE = 0.25
 """Share of the updates that train the average model."""
 BLOCK = 16384

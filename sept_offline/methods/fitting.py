@@ -104,7 +104,7 @@ class Fitter:
         self.seed = seed
         self.run = run
         self.held_out: dict[str, Any] | None = None
-        """Which episodes `data` had lost before, if some were held out of the fit."""
+        """The held-out episodes that are already missing from `data`."""
         self.agent: Agent | None = None
         self._ended = False
         self._begun: tuple[Stages, Stage | Agent] | None = None

@@ -56,7 +56,7 @@ def choose_hold_out(
 
 
 def fitted_on(data: Dataset) -> dict[str, Any]:
-    """What an agent says of the data it learned from: the content, and which episodes of it."""
+    """The record of an agent's training data: the content hash and the episodes."""
     numbers = np.sort(data.episode_index.number)
     return {"content_hash": data.content_hash, "episodes": to_ranges(numbers)}
 

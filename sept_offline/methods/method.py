@@ -1,4 +1,4 @@
-"""What a method is: a name, what it may see, and a generator of the stages it is made of."""
+"""The record of a method: its name, what it may see, and a generator of its stages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `bnn` and `dpt` share: a Bayesian network of the dynamics, and rewards of one scale."""
+"""Shared parts of `bnn` and `dpt`: a Bayesian network of the dynamics, rewards of one scale."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ from sept_offline.stage import Stage
 
 CHECKPOINT_SECONDS = 20.0
 RUN = "run.json"
-"""What was asked for: the mark of a run."""
+"""File with the request, which marks a folder as a run."""
 LOCK = ".lock"
 METRICS = "metrics.csv"
 COLUMNS = ["stage", "update", "metric", "value", "check"]
@@ -52,7 +52,7 @@ CHECK = "metrics.check"
 EVALUATED = "results.parquet"
 """The last evaluation of the agent."""
 JUDGED = "ope.json"
-"""What logs last said of the agent's worth."""
+"""File with the last off-policy evaluation."""
 RECORDED = {
     "preset": (str,),
     "dataset": (str,),
@@ -64,19 +64,19 @@ RECORDED = {
     "verdict": (str,),
     "reasons": (list,),
 }
-"""What else a record may say, and as what."""
+"""Optional keys of a record, and their types."""
 VERDICT = ("verdict", "reasons")
-"""What a run repeats of its agent's record."""
+"""Keys that a run repeats from its agent's record."""
 FOLDERS = {
     "agent": AGENT,
     "checkpoints": re.compile(r"\d+-[\w-]+\.safetensors"),
     "tensorboard": re.compile(r"events\.out\.tfevents\..*"),
 }
-"""What a run's folders hold; anything else in them is the user's."""
+"""Files in a run's folders; any other file belongs to the user."""
 
 
 def read_record(path: Path) -> dict[str, Any]:
-    """What a run was asked to be; a DataError where `run.json` is not one of ours, or damaged."""
+    """The request of a run; a DataError if `run.json` is damaged or not ours."""
     record = read_sealed(path / RUN, DataError)
     if not (
         isinstance(record.get("method"), str)

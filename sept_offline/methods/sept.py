@@ -151,7 +151,7 @@ def context_of(
     uncertainty_scale: float,
     config: FitConfig,
 ) -> SegmentContext | RefinedContext:
-    """How the agent comes by its latent: once, after the probe, or with every step."""
+    """How the agent infers its latent: once after the probe, or at every step."""
     encoder, probe = known.latent.encoder, None
     if known.probe is not None:
         probe = NetworkProbe(known.probe.standardiser, known.probe.network)
@@ -178,7 +178,7 @@ class Seen:
 def read_segments(
     data: Dataset, segments: Segments, known: Knowledge, config: FitConfig, seed: int
 ) -> Seen:
-    """Of the first T_p steps, as likely as the probe makes them."""
+    """Contexts of the first T_p steps, weighted by the probe."""
     latent, _ = known.latent.encode(segments)
     return Seen(latent, segments.instance, known.weights)
 
@@ -186,7 +186,7 @@ def read_segments(
 def read_contexts(
     data: Dataset, segments: Segments, known: Knowledge, config: FitConfig, seed: int
 ) -> Seen:
-    """Of contexts of any length; those that begin with their episode as the probe makes them."""
+    """Contexts of any length; those at the start of an episode are weighted by the probe."""
     steps = data.steps()
     found = context_latents(known.latent, steps, config.latent.context, integer(seed, "contexts"))
     # of each episode, its weight among those of its instance, 1 on average
@@ -331,7 +331,7 @@ def identification(
 def separation(
     known: Knowledge, segments: Segments, fresh: NDArray[np.bool_], seed: int
 ) -> Separation | None:
-    """Of the instances by held-out segments, drawn as the probe would; None if there are none."""
+    """Separation of the instances on held-out segments, weighted by the probe; None without any."""
     rng = generator(seed, "separation")
     asked = rng.permutation(np.flatnonzero(fresh))[:SEPARATION_SAMPLE]
     reference = rng.permutation(np.flatnonzero(~fresh))[:SEPARATION_SAMPLE]
@@ -415,7 +415,7 @@ def novelty_of(
 
 
 def instance_prior(latent: LatentModel, segments: Segments) -> InstancePrior:
-    """Where each instance's segments lie in latent space, and how widely they are spread."""
+    """Mean and spread of each instance's segments in latent space."""
     mean, log_variance = latent.encode(segments)
     rows = [segments.instance == code for code in np.unique(segments.instance)]
     return InstancePrior(

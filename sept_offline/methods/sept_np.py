@@ -45,7 +45,7 @@ from sept_offline.seeding import integer
 from sept_offline.stage import Stage
 
 EPSILONS = np.linspace(0.05, 1.0, 20)
-"""How near to greedy the policy may be taken to be; at 1 it is the behaviour."""
+"""Values of ε for the near-greedy policy; at 1 it is the behaviour."""
 
 
 @dataclass(frozen=True)

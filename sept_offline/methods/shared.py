@@ -1,4 +1,4 @@
-"""What all methods share: checked data, a control stage, the agent's spaces."""
+"""Shared parts of all methods: checked data, a control stage, the agent's spaces."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def check_data(data: Dataset, probe_steps: int) -> None:
 
 
 def spaces_of(data: Dataset) -> Spaces:
-    """What the agent observes and does, by the dataset's names."""
+    """The agent's observations and actions, with the dataset's names."""
     metadata = data.metadata
     return Spaces.of(
         data.steps().observations,

@@ -31,11 +31,11 @@ from sept_offline.stacking import Stack
 from sept_offline.stage import Stage
 
 TRIED = 4
-"""Observations side by side that are compared with the present one alone."""
+"""Number of stacked observations to compare with the current one alone."""
 SHORTER, LONGER = 2, 8
 """Other lengths to try if that one is better."""
 UPDATES = 1200
-"""Of the model of the present observation, at most; of the others a third."""
+"""Maximum updates of the model of the current observation; the others get a third."""
 HIDDEN, BATCH = (64, 64), 256
 STEPS = 60_000
 """Logged steps that are looked at, at most."""
@@ -73,7 +73,7 @@ class Tried:
 
 @dataclass(frozen=True)
 class Gain:
-    """What one model explains of that which another leaves unexplained of a column, as a share."""
+    """The relative error reduction of one model over another in one column."""
 
     column: int
     mean: float
@@ -159,7 +159,7 @@ def choose_stack(data: Dataset, config: FitConfig, seed: int) -> Generator[Stage
 
 
 def _some_of(data: Dataset, seed: int) -> Dataset:
-    """As many episodes, at random, as have about `STEPS` steps."""
+    """A random subset of the episodes with about `STEPS` steps."""
     if data.num_steps <= STEPS:
         return data
     order = generator(seed, "episodes").permutation(data.num_episodes)
@@ -198,7 +198,7 @@ def _tried(
 
 
 def _gain(worse: Tried, better: Tried, columns: NDArray[np.bool_]) -> Gain:
-    """Of the column, among `columns[d]`, whose gain is the least in doubt."""
+    """The gain of the column, among `columns[d]`, with the highest lower bound."""
     error = worse.errors.mean(axis=0)
     gains = (worse.errors - better.errors) / np.where(error > 0, error, 1.0)
     mean = gains.mean(axis=0)

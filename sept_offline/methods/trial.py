@@ -142,7 +142,7 @@ def _without_some(
 
 
 def _probe_gains(place: Place, agent: Agent) -> Interval | None:
-    """What the agent earns with its probe, less what it earns without; None if that is settled."""
+    """The return with the probe minus that without; None if the settings decide."""
     context = agent.context
     if not isinstance(context, RefinedContext) or context.probe is None:
         return None
@@ -199,7 +199,7 @@ class Place:
     rng: Callable[[], np.random.Generator]
 
     def returns(self, agent: Agent) -> Doubles:
-        """What the agent earns in each rollout, `[n]`."""
+        """The agent's return in each rollout, `[n]`."""
         return self.roll(agent) / self.unit
 
     def difference(self, first: Doubles, second: Doubles | None) -> Interval:
@@ -279,7 +279,8 @@ def _spread(owner: Integers, rng: np.random.Generator) -> Integers:
 
 
 def _bootstrap(values: Doubles, instance: Integers, rng: np.random.Generator) -> Interval:
-    """Of the mean of `values[n]`: over instances where there are many, else over rollouts."""
+    """Bootstrap interval of the mean of `values[n]`: over instances if there are many, else over
+    rollouts."""
     present, place = np.unique(instance, return_inverse=True)
     groups = place if len(present) >= MANY else np.arange(len(values))
     counts = np.bincount(groups)
@@ -321,7 +322,7 @@ def _separation(
 
 
 def _halves(instance: Integers, rng: np.random.Generator) -> NDArray[np.bool_]:
-    """Which rows belong to the first half of their instance's, at random."""
+    """A random half of each instance's rows."""
     half = np.zeros(len(instance), dtype=bool)
     for code in np.unique(instance):
         own = rng.permutation(np.flatnonzero(instance == code))
@@ -337,7 +338,7 @@ def _explained(
     instance: Integers,
     rng: np.random.Generator,
 ) -> Interval | None:
-    """What held-out steps gain in likelihood by their own latent over one of another instance."""
+    """The gain in log-likelihood of held-out steps from their own latent over another one's."""
     if context.novelty is None:
         return None
     steps = unseen.steps()

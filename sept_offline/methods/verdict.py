@@ -36,7 +36,7 @@ class Values:
     """Control's values at logged states, in the form of the rewards that it learns from."""
 
     mean: float
-    """Of the best action's value."""
+    """Mean value of the best action."""
     bound: float
     """The most that the logged rewards allow."""
     size: float
@@ -44,13 +44,13 @@ class Values:
 
     @property
     def excess(self) -> float:
-        """By how much the mean is above the bound, in shares of the size."""
+        """How far the mean exceeds the bound, relative to the size."""
         return (self.mean - self.bound) / max(self.size, 1e-12)
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a verdict is reached from; None where a question does not arise or was not answered."""
+    """Inputs of a verdict; None if a question does not apply or was not answered."""
 
     separation: Interval | None = None
     """Share of comparisons in which a held-out segment lies nearer to its own instance than to
@@ -66,7 +66,7 @@ class Evidence:
     unseen_separates: bool | None = None
     """Whether that is more than chance."""
     held_out: str | None = None
-    """What the second fit did not see; None where there was none, for want of instances."""
+    """Instances held out from the second fit; None if there were too few for one."""
     explained: Interval | None = None
     """Log-likelihood of held-out steps with the own latent, less that with another instance's."""
     probe_gains: Interval | None = None
@@ -98,7 +98,7 @@ class Verdict:
     reasons: tuple[str, ...]
 
     def summary(self) -> dict[str, Any]:
-        """As the record of an agent holds it."""
+        """The form stored in the record of an agent."""
         return {"verdict": self.verdict, "reasons": list(self.reasons)}
 
 

@@ -1,4 +1,4 @@
-"""What an agent would do at each logged step, given the logged past: probe and control as one.
+"""The agent's action probabilities at each logged step: probe and control as one policy.
 
 A logged episode is shown to the agent observation by observation. At each it says with which
 probability it would take each action; then it is told the action that was logged, as if that had

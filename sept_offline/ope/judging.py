@@ -1,4 +1,4 @@
-"""What would this agent have earned? An answer from logs alone, with its reach."""
+"""Off-policy evaluation of an agent, from logs alone."""
 
 from __future__ import annotations
 
@@ -288,7 +288,7 @@ class Values:
     crossed: bool
 
     def fit_error(self, whole: float) -> float:
-        """How far a fit may be off, of which the bootstrap of first states knows nothing.
+        """The error of a fit, which the bootstrap of first states does not include.
 
         Means over halves vary twice as much as those over all, so (a − b)/2 is the spread of a fit
         to all; and where more data or more updates move the estimate, they are not enough yet: its

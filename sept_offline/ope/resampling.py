@@ -1,4 +1,4 @@
-"""Who counts how much, and how that could have come out otherwise: shares and their bootstrap."""
+"""Weights of episodes and instances, and their bootstrap."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from sept_offline.data.records import Steps
 
 Doubles = NDArray[np.float64]
 LARGEST_LOG = 600.0
-"""Of a product of ratios: e^600 is the largest that can still be added up in doubles."""
+"""Maximum log of a product of ratios: larger ones could overflow when summed in doubles."""
 
 
 @dataclass(frozen=True)
@@ -42,19 +42,19 @@ class Table:
 
     @property
     def returns(self) -> Doubles:
-        """As logged, up to the horizon, of all episodes that were not cut before it, if any."""
+        """Logged returns up to the horizon, of episodes that were not truncated before it."""
         total: Doubles = self.rewards.sum(axis=1)
         whole = self.seen[:, -1] > 0
         return total[whole] if whole.any() else total
 
     @property
     def lowest(self) -> float:
-        """Of the logged returns."""
+        """The lowest logged return."""
         return float(self.returns.min())
 
     @property
     def highest(self) -> float:
-        """Of the logged returns."""
+        """The highest logged return."""
         return float(self.returns.max())
 
 

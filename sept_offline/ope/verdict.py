@@ -1,4 +1,4 @@
-"""How far the logs reach: overlap of agent and behaviour, and a verdict by a written rule."""
+"""Overlap of agent and behaviour, and the rule for the verdict."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ ENOUGH = 30.0
 DOMINANT = 0.2
 """No single episode may have more of the weight than this."""
 CUT = 0.01
-"""More episodes than this cut before the horizon, and the estimates rest on why they were cut."""
+"""Maximum share of truncated episodes; above it, estimates depend on the cause of truncation."""
 
 
 @dataclass(frozen=True)
 class Overlap:
-    """How much of what the agent does was logged."""
+    """How much of the agent's behaviour is covered by the logs."""
 
     agreement: float
     """The agent's mean probability of the logged action; instances have equal weight."""

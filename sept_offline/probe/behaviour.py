@@ -1,4 +1,4 @@
-"""Who logged the data: the behaviour's probabilities as logged, or estimated where they are not."""
+"""The behaviour's probabilities: as logged, or estimated."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from sept_offline.latent.arrays import Doubles, Integers
 
 @dataclass(frozen=True)
 class Diagnostics:
-    """How far a probe has gone from the behaviour, on N segments."""
+    """The distance of a probe from the behaviour, on N segments."""
 
     ess: float
     """Effective sample size, N at π = μ."""

@@ -22,7 +22,7 @@ SAMPLE = 1 << 18
 
 @dataclass(frozen=True)
 class Shape:
-    """How n ordered rows make e episodes."""
+    """The partition of n ordered rows into e episodes."""
 
     starts: Int64
     """[e]"""
@@ -399,7 +399,7 @@ class Assembly:
         return self._name(self.reading.mapping.observations, position)
 
     def rules(self, position: int) -> Rules:
-        """How a missing number of an observation is filled."""
+        """The rule for a missing number of an observation."""
         return self.fills.observations.get(self._owner[position], self.fills.otherwise)
 
     def following_rules(self, position: int) -> Rules:

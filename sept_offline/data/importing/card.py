@@ -170,7 +170,7 @@ def _spread(values: Any) -> dict[str, float]:
 
 
 def warnings(card: dict[str, Any]) -> list[str]:
-    """What a user should know before fitting."""
+    """Warnings for the user before fitting."""
     found = []
     counts = card["done"]
     if counts.get("terminations given up"):

@@ -15,7 +15,7 @@ FINE = 256
 OCTAVES = 64
 """Intervals from 2⁻⁶⁴ to 2⁶⁴ are distinguished."""
 NEAR = 0.1
-"""Of the usual interval: how far from a whole multiple of it an interval still is one."""
+"""Tolerance for multiples of the usual interval, as a share of it."""
 COMMON = 0.25
 """The least share of intervals that are the usual one."""
 REGULAR = 0.8
@@ -58,7 +58,7 @@ class Clock:
         self._sums[low : low + len(counts)] += np.bincount(places - low, weights=lengths)
 
     def beat(self) -> Beat | None:
-        """None where no interval is usual: then none is late either."""
+        """The usual interval; None if there is none, and then no step is late."""
         counts = self._counts
         total = int(counts.sum())
         if not total:

@@ -1,4 +1,4 @@
-"""Which options mean nothing for a kind of source: said all the same, they are refused."""
+"""Options that do not apply to a kind of source; using one is an error."""
 
 from __future__ import annotations
 

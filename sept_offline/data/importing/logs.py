@@ -58,7 +58,7 @@ class Imported:
 
     @property
     def warnings(self) -> list[str]:
-        """What a user should know before fitting."""
+        """Warnings for the user before fitting."""
         return warnings(self.card)
 
 

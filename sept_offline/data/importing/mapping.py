@@ -1,4 +1,4 @@
-"""Which column means what, and what to do about irregular rows: from flags or from TOML."""
+"""The roles of columns and the rules for irregular rows, from flags or from TOML."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ class ImportMapping:
     time: str | None = None
     """Numbers or timestamps; without one the rows of an episode are in order."""
     observations: tuple[str, ...] = ()
-    """What was seen before the action; or one Parquet column of lists."""
+    """Columns of the observation before the action, or one Parquet column of lists."""
     next_observations: tuple[str, ...] = ()
-    """What was seen after it, where rows hold both."""
+    """Columns of the observation after the action, if rows contain both."""
     action: str | None = None
-    """What was done: words or whole numbers."""
+    """Column of the action: words or integers."""
     reward: str | None = None
-    """What it earned."""
+    """Column of the reward."""
     terminated: str | None = None
     """Whether the task ended here."""
     truncated: str | None = None
@@ -52,7 +52,7 @@ class ImportMapping:
     """For a column, or for "observations": previous, zero, mean, or a value; previous,mean (or
     zero, a value) where an episode may begin without one."""
     keep_terminal: bool = False
-    """Where no final observation is logged, keep a terminated episode's last step all the same."""
+    """Keep the last step of a terminated episode without a logged final observation."""
     drop_unrewarded: bool = False
     """Leave out episodes without a single reward."""
     delimiter: str = ","
@@ -116,7 +116,7 @@ class ImportMapping:
         return found + [("probabilities", column) for column in self.probabilities]
 
     def said(self) -> dict[str, Any]:
-        """What was said, for the card: no defaults."""
+        """The fields that differ from their defaults, for the card."""
         plain = {f.name: getattr(self, f.name) for f in fields(self)}
         return {
             name: list(value) if isinstance(value, tuple) else value

@@ -38,11 +38,11 @@ TIMES = {
 
 @dataclass
 class Reading:
-    """What one pass over the files has learnt so far: the words behind the numbers."""
+    """State of one pass over the files: the words behind the codes."""
 
     mapping: ImportMapping
     kind: str
-    """Of the files: csv, parquet, d4rl or d3rlpy."""
+    """Kind of the files: csv, parquet, d4rl or d3rlpy."""
     look: Look
     file_words: Mapping[Path, str]
     """The name of each file if files are instances or episodes."""

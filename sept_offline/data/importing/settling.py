@@ -1,4 +1,4 @@
-"""What can be said once every row was seen: the actions, their probabilities, the means."""
+"""The second pass, when all rows are known: actions, their probabilities, means."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sept_offline.data.source import DTYPES
 from sept_offline.errors import DataError
 
 ROUNDED = 0.01
-"""How far logged probabilities may miss 1 and still be taken for rounded ones."""
+"""Maximum deviation of a sum of probabilities from 1 that counts as rounding."""
 
 
 def settle(assembly: Assembly, reading: Reading, spool: EpisodeSpool) -> Actions:

@@ -18,7 +18,7 @@ from sept_offline.data.importing.mapping import ImportMapping
 from sept_offline.errors import DataError
 
 BLOCK_BYTES = 1 << 21
-"""Of CSV text parsed at once: Arrow holds several such blocks, and is fastest in the cache."""
+"""Bytes of CSV parsed at once: Arrow keeps several such blocks and is fastest in the cache."""
 BATCH_ROWS = 1 << 17
 WORDS = pa.dictionary(pa.int32(), pa.string())
 
