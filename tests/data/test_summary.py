@@ -83,7 +83,7 @@ def test_actions_that_give_the_instance_away(tmp_path: Path, kind: str) -> None:
     summary = so.inspect(write_actions(tmp_path / "x.h5", rows, None))
     assert summary.leak is not None
     assert summary.leak.significant and summary.leak.accuracy > 0.9
-    assert any("tell the instance" in w for w in summary.warnings)
+    assert any("predicted from the initial actions alone" in w for w in summary.warnings)
     assert any("probabilities are unknown for 100%" in w for w in summary.warnings)
     assert summary.effective_sample_size is None
 

@@ -204,7 +204,7 @@ def _about_probe(card: dict[str, Any]) -> list[str]:
     coverage, probe = card["coverage"], card["probe_steps"]
     short, shortest = coverage["short_episodes"], int(card["length"]["min"])
     if "probe_steps" not in card["mapping"]:
-        less = f", and {short:,} are shorter than {probe}" if short else ""
+        less = f"; episodes shorter than {probe} steps: {short:,}" if short else ""
         found.append(
             "No probe length was named; set it with fit --set probe_steps=N, or here with "
             "--probe-steps N. Keep it short: 1 to 8 steps, and "

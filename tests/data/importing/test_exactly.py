@@ -99,7 +99,7 @@ def test_words_for_nothing_are_labels_among_words(run: Run) -> None:
     done = run(text("a,1,0,0,l,0,0", "a,1,1,1,NA,7,0", "a,1,2,2,null,8,0", "a,1,3,3,,,"))
     assert actions(done) == (("NA", "l", "null"), [1, 0, 2])
     assert done.card["done"]["labels for nothing"] == 2
-    assert any("word for nothing" in line for line in done.warnings)
+    assert any("have a label such as NA" in line for line in done.warnings)
     with so.load_dataset(run(text("NA,1,0,0,l,0,0", "NA,1,1,1,,,")).path) as data:
         assert data.instances == ["NA"]
 

@@ -172,7 +172,7 @@ def test_options_that_cannot_be_followed_are_named(tmp_path: Path, write_toy: Pa
         import_logs(tmp_path / "a.hdf5", tmp_path / "a.h5", ImportMapping(episode=("e",), time="t"))
     with so.load_dataset(write_toy) as data, (tmp_path / "buffer.h5").open("w+b") as file:
         data.to_d3rlpy().dump(file)
-    with pytest.raises(DataError, match="--action cannot be followed here"):
+    with pytest.raises(DataError, match="--action does not apply here"):
         import_logs(tmp_path / "buffer.h5", tmp_path / "a.h5", ImportMapping(action="other"))
     with pytest.raises(DataError, match="--reward, --bins do not apply here"):
         import_logs("minari:toy/x-v0", tmp_path / "a.h5", ImportMapping(reward="r", bins=2))

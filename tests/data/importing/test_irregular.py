@@ -135,7 +135,7 @@ def test_nothing_before_the_first_to_fill_from(run: Callable[..., Imported]) -> 
     with pytest.raises(DataError, match=told + ".*as in --fill COLUMN=previous,mean") as caught:
         run(changed(lacking), fill={"observations": "previous"})
     assert "\n" not in str(caught.value)
-    with pytest.raises(DataError, match=r"begin with .*1 in 'score', 1 in 'drug'; first .*row 1\)"):
+    with pytest.raises(DataError, match=r"start with .*1 in 'score', 1 in 'drug'; first .*row 1\)"):
         run(
             changed(lambda rows: (put("drug", None, 0)(rows), put("score", None, 0)(rows))),
             fill={"drug": "previous", "score": "previous"},
@@ -455,7 +455,9 @@ def test_a_probe_length_that_was_not_named(run: Callable[..., Imported]) -> None
     unnamed = run(rows)
     first, covered = about(unnamed)
     assert "fit --set probe_steps=N" in first and "--probe-steps N" in first
-    assert "at most 3: no episode is shorter than that, and 1 are shorter than 5." in first
+    assert (
+        "at most 3, the length of the shortest episode; episodes shorter than 5 steps: 1." in first
+    )
     assert "of the 3^5 initial action sequences of 5 steps" in covered
     text = unnamed.card_path.read_text().partition("## Before fitting")[2]
     assert first in text and covered in text
