@@ -18,11 +18,11 @@ from sept_offline.limits import read_whole
 
 Record = TypeVar("Record")
 TOML_BYTES = 16 << 20
-"""Settings are written by people: no file of them is larger."""
+"""Size limit of a settings file, which is written by hand."""
 
 
 def build(cls: type[Record], values: Mapping[str, Any], where: str = "") -> Record:
-    """An instance of the dataclass `cls` from nested mappings; unknown keys are refused."""
+    """An instance of the dataclass `cls` from nested mappings; unknown keys raise a ConfigError."""
     fields = {field.name: field for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
     hints = typing.get_type_hints(cls)
     arguments = {}
@@ -31,7 +31,7 @@ def build(cls: type[Record], values: Mapping[str, Any], where: str = "") -> Reco
         if key not in fields:
             raise ConfigError(
                 f"There is no setting {path!r}{suggest(key, fields)}; "
-                f"known here are {', '.join(sorted(fields))}."
+                f"expected one of {', '.join(sorted(fields))}."
             )
         arguments[key] = _convert(value, hints[key], path)
     try:
@@ -101,7 +101,7 @@ def check_range(
 ) -> None:
     """Raise a ConfigError that names the first of these fields of `config` out of the bounds.
 
-    `where` is the section that a user finds them in. A field that is None is left open.
+    `where` is the section of the settings. A field that is None is not checked.
     """
     bounds = [
         (word, holds, bound)
@@ -122,7 +122,7 @@ def check_range(
 
 
 def merge(*layers: Mapping[str, Any]) -> dict[str, Any]:
-    """Nested mappings laid over one another, the later ones winning key by key."""
+    """Merge nested mappings; later ones take precedence key by key."""
     merged: dict[str, Any] = {}
     for layer in layers:
         for key, value in layer.items():
@@ -142,7 +142,7 @@ def parse_settings(settings: Iterable[str]) -> dict[str, Any]:
             raise ConfigError(f"Setting {setting!r} is not of the form name=value.")
         try:
             value = tomllib.loads(f"value = {text.strip()}")["value"]
-        except (ValueError, RecursionError):  # not TOML, or a number that nobody can mean
+        except (ValueError, RecursionError):  # not TOML, or an absurdly long number
             value = text.strip()
         nested: dict[str, Any] = {}
         inner = nested

@@ -55,7 +55,7 @@ class NamedEnvironment(gymnasium.Wrapper[Any, Any, Any, Any]):
         if shape:
             raise FamilyError(
                 f"{where} returned a reward of shape {shape}; return one number, "
-                "float(reward[0]) for instance."
+                "for example float(reward[0])."
             )
         if not hasattr(found[1], "__float__"):
             raise FamilyError(f"{where} returned the reward {found[1]!r:.80}; return one number.")
@@ -64,7 +64,7 @@ class NamedEnvironment(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 
 def open_environment(family: Family, hidden: Hidden, instance: str) -> Environment:
-    """The environment of one instance; whatever it raises becomes a SimulatorError."""
+    """The environment of one instance; its errors become a SimulatorError."""
     where = f"Family {family.name!r}, instance {instance}"
     env: Any = called(f"{where}: make()", lambda: family.make(hidden))
     if not isinstance(env, gymnasium.Env):
@@ -153,7 +153,7 @@ def check_spaces(family: Family, env: Environment) -> None:
         raise FamilyError(
             f"Family {family.name!r} observes a Dict of {', '.join(map(str, seen))}; return one "
             "flat Box of the measured quantities alone (gymnasium.wrappers.TransformObservation), "
-            "and leave out every entry that holds a hidden parameter."
+            "without entries that contain hidden parameters."
         )
     if not isinstance(seen, Box) or len(seen.shape) != 1:
         raise FamilyError(
@@ -165,7 +165,7 @@ def check_spaces(family: Family, env: Environment) -> None:
 def called(
     where: str, function: Callable[[], Result], kind: type[SeptError] = SimulatorError
 ) -> Result:
-    """What a user's code returns; its errors, which may be any, become one sentence of `kind`."""
+    """Call a user's code; any error becomes one sentence of `kind`."""
     try:
         return function()
     except (SeptError, MemoryError):

@@ -14,7 +14,7 @@ class FamilyError(SeptError):
 
 
 class SimulatorError(FamilyError):
-    """A family's environment raised an error of its own; another try may succeed."""
+    """A family's environment raised an error; another try may succeed."""
 
 
 class ConfigError(SeptError):

@@ -1,4 +1,4 @@
-"""What a family of environments is: one frozen record, and how a name finds it."""
+"""The `Family` record, and the lookup of families by name."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ ENTRY_POINTS = "sept_offline.families"
 class Family:
     """A set of instances that share states, actions and rewards and differ in hidden parameters.
 
-    `make(hidden)` returns an environment with no time limit of its own (or a generous one): the
+    `make(hidden)` returns an environment without a time limit (or with a generous one): the
     library applies `train_steps` while logging and `test_steps` in the test episode.
     `make_vec(hiddens, max_episode_steps)` returns a true batch, one row a hidden dict, that applies
     the limit itself and autoresets on the next step; without it copies are stepped.
     """
 
     name: str
-    """By which files and tables call it."""
+    """Name used in files and tables."""
     make: Callable[[Hidden], gymnasium.Env[Any, Any]]
     """From hidden parameters to an environment with discrete actions."""
     splits: Mapping[str, Sequence[Hidden]]
@@ -43,11 +43,11 @@ class Family:
     test_steps: int
     """Limit of the test episode."""
     probe_steps: int
-    """T_p, the first steps that tell instances apart."""
+    """T_p, the number of first steps that identify the instance."""
     latent_dim: int
     """Numbers in a latent."""
     solved: float | None = None
-    """The reward of a step that means solved; None where the family has no such thing."""
+    """The reward of a step that solves the task; None if undefined."""
     make_vec: Callable[[Sequence[Hidden], int], VectorEnv[Any, Any, Any]] | None = None
     """A true batch of environments, if there is one."""
     observation_names: tuple[str, ...] | None = None
@@ -62,7 +62,7 @@ class Family:
     references: Path | None = None
     """A JSON file with the random and the best known return of each instance."""
     published: Mapping[str, float] = field(default_factory=dict)
-    """Steps to solve that the literature reports for each method, shown beside measured ones."""
+    """Published steps to solve for each method, shown next to measured ones."""
     scene: Callable[[Hidden], Mapping[str, Any]] | None = None
     """How `report` draws an episode in an instance; the kinds are those of `report/scenes.py`."""
 
@@ -83,9 +83,9 @@ class Family:
         for name, value in hidden.items():
             if not hasattr(value, "__float__"):
                 raise FamilyError(
-                    f"Family {self.name!r}, instance {instance}: the hidden parameter {name!r} is "
-                    f"{value!r:.80}; hidden parameters are numbers, so number the kinds 0, 1, … "
-                    "and translate them in make()."
+                    f"Family {self.name!r}, instance {instance}: the hidden parameter {name!r} "
+                    f"is {value!r:.80}; hidden parameters must be numbers; encode categories as "
+                    "0, 1, … and decode them in make()."
                 )
 
     def instance_ids(self, split: str = "train") -> list[str]:
@@ -111,7 +111,7 @@ def load_object(spec: str, what: str) -> Any:
         found: Any = importlib.import_module(module_name)
         for part in attribute.split("."):
             found = getattr(found, part)
-    # The module is the user's: whatever goes wrong in it is theirs to read about.
+    # The module is the user's: report any error in it.
     except Exception as error:
         raise FamilyError(
             f"Cannot load the {what} {spec!r}: {type(error).__name__}: {error}."
@@ -121,14 +121,14 @@ def load_object(spec: str, what: str) -> Any:
 
 @functools.lru_cache(maxsize=8)
 def _registered(_: tuple[str, ...]) -> dict[str, importlib.metadata.EntryPoint]:
-    """By name, what is registered along a path; asking every package takes tens of milliseconds."""
+    """Registered families by name; cached, because scanning packages takes tens of milliseconds."""
     return {p.name: p for p in importlib.metadata.entry_points(group=ENTRY_POINTS)}
 
 
 def load_family(spec: str | Family) -> Family:
     """A family by its registered name or as `package.module:object`; a record is returned as is.
 
-    `package.module:object` imports code: hand in only what the user typed. A name that was read
+    `package.module:object` imports code: pass only what the user typed. A name that was read
     from a file goes through `known_family`.
     """
     if isinstance(spec, str) and ":" not in spec:
@@ -140,21 +140,21 @@ def load_family(spec: str | Family) -> Family:
 
 
 def known_family(name: str, recorded: object = None) -> Family:
-    """A family by a name that stands in a file: nothing that the name says is imported.
+    """A family by a name from a file: the name never imports code.
 
     Registered names are looked up, then families that the user has named in this process.
     `recorded` is the `package.module:object` that the file names, for the sentence alone.
     """
     if not isinstance(name, str):
-        raise FamilyError(f"A family's name is text, found {name!r:.80}.")
+        raise FamilyError(f"A family's name must be a string, found {name!r:.80}.")
     if name in _registered(tuple(sys.path)):
         return registered_family(name)
     if name in _handed_in:
         return _handed_in[name]
     hint = f" (the file names {recorded!r:.120})" if recorded else ""
     raise FamilyError(
-        f"The family {name!r:.120} is not registered here, and a file may not import "
-        f"code{hint}; if you trust its module, name it: --family my_module:my_family."
+        f"The family {name!r:.120} is not registered, and files may not import "
+        f"code{hint}; if you trust its module, pass --family my_module:my_family."
     )
 
 
@@ -168,8 +168,8 @@ def registered_family(name: str) -> Family:
     if name not in points:
         raise FamilyError(
             f"There is no family {name!r}{suggest(name, points)}; "
-            f"known are {', '.join(sorted(points)) or 'none'}, "
-            "or name your own as package.module:object."
+            f"expected one of {', '.join(sorted(points)) or 'none'}, "
+            "or your own as package.module:object."
         )
     found = points[name].load()
     _check_record(name, found)

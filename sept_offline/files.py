@@ -15,7 +15,7 @@ from typing import IO
 from sept_offline.errors import DataError, SeptError
 
 TEMPORARY = re.compile(r"\.(?P<name>.+)\.\d+\.tmp")
-"""What `write_atomically` leaves beside a file when it is killed."""
+"""Names of the files that `write_atomically` leaves next to a file when it is killed."""
 
 
 def sync_directory(path: Path) -> None:
@@ -34,7 +34,7 @@ def sync_file(path: Path) -> None:
 
 
 def behind_links(path: Path) -> Path:
-    """Where an output that the user names leads: whoever links it wants it written there.
+    """The target of an output that the user names, following links.
 
     Files inside a run or a bench are not named by the user: see `refuse_links`.
     """
@@ -55,19 +55,19 @@ def refuse_links(folder: Path, names: Iterable[str]) -> None:
         if (folder / name).is_symlink():
             raise DataError(
                 f"{folder / name} is a link, and nothing is written through a link inside a "
-                "folder; put the file or the folder itself there, or remove the link."
+                "folder; replace the link by the file or folder itself, or remove it."
             )
 
 
 def refuse_special(path: Path) -> None:
     """Raise if an output is a pipe or a device, which a rename would replace."""
     if path.exists() and not path.is_file() and not path.is_dir():
-        raise DataError(f"{path} is a pipe or a device, not a file; name a file.")
+        raise DataError(f"{path} is a pipe or a device, not a file; choose a file.")
 
 
 @contextlib.contextmanager
 def writing(path: Path | str) -> Iterator[None]:
-    """Answer whatever goes wrong while `path` is written with one sentence that names it."""
+    """Turn errors while writing `path` into one sentence that names it."""
     try:
         yield
     except OSError as problem:
@@ -76,7 +76,7 @@ def writing(path: Path | str) -> Iterator[None]:
 
 
 def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
-    """Let `write` fill a temporary file beside `path`, sync it, and rename it into place.
+    """Let `write` fill a temporary file next to `path`, sync it, and rename it into place.
 
     A link is refused; for an output that the user names, `path` is what `behind_links` gives.
     """
@@ -115,7 +115,7 @@ def lock_file(path: Path, refusal: SeptError) -> IO[str]:
     """
     while True:
         path.parent.mkdir(parents=True, exist_ok=True)
-        # A pipe would block whoever opens it, a link would lead to a file of the user's.
+        # Opening a pipe would block; a link would lead to a file of the user's.
         foreign = path.exists() and (not path.is_file() or path.stat().st_size > 0)
         if path.is_symlink() or foreign:
             raise DataError(f"{path} is not a lock of sept-offline; move it away.")
@@ -137,7 +137,7 @@ def lock_file(path: Path, refusal: SeptError) -> IO[str]:
 
 
 def unlock_file(path: Path, handle: IO[str]) -> None:
-    """Remove a file that `lock_file` holds, while nobody else can hold it, and let go of it."""
+    """Remove a file that `lock_file` locked, then release the lock."""
     with contextlib.suppress(OSError):
         path.unlink(missing_ok=True)
     handle.close()
@@ -173,12 +173,12 @@ def refuse_foreign(folder: Path, ours: re.Pattern[str], error: type[SeptError] =
     """Raise if a folder that is going to be replaced holds anything that we did not make."""
     if not folder.is_dir():
         if folder.exists():
-            raise error(f"{folder} is a file that sept-offline did not make; move it away.")
+            raise error(f"{folder} is a file that sept-offline did not create; move it away.")
         return
     for name in foreign(folder, ours):
         raise error(
-            f"{folder} holds {name}, which sept-offline did not make, and nothing of it "
-            "is deleted; move it away, or choose another place."
+            f"{folder} contains {name}, which sept-offline did not create and will not "
+            "delete; move it away, or choose another path."
         )
 
 
@@ -234,7 +234,7 @@ def replace_folder(
 
 
 def clear_beside(place: Path, ours: re.Pattern[str]) -> None:
-    """Mend what a kill left beside a folder: an older one that lost its place gets it back."""
+    """Repair what a kill left next to a folder: restore an older one that was moved away."""
     left = [
         entry
         for entry in place.parent.iterdir()
@@ -253,7 +253,7 @@ _BESIDE = re.compile(r"\.(?P<name>.+)-[0-9a-f]{32}(\.old)?")
 
 
 def _beside(target: Path) -> Path:
-    """A hidden name of its own in the same folder, so that a rename stays on one file system."""
+    """A unique hidden name in the same folder, so that a rename stays on one file system."""
     return target.with_name(f".{target.name}-{uuid.uuid4().hex}")
 
 
@@ -271,7 +271,7 @@ def _fill(folder: Path, contents: Mapping[str, bytes]) -> None:
 
 
 def _swap(staged: Path, place: Path) -> None:
-    """Rename `staged` to `place`; what stood there is left beside it."""
+    """Rename `staged` to `place`; the previous content is left next to it."""
     if not place.exists():
         staged.rename(place)
     elif not _exchange(staged, place):

@@ -1,4 +1,4 @@
-"""How much a file may make this process hold: its claims are compared with its size on disk."""
+"""Limits on the memory that a file may declare, relative to its size on disk."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ MOST_ACTIONS = 1_000_000
 
 
 def limit_bytes() -> int:
-    """What a small file may claim, whatever its size: 256 MB, or as many as the variable says."""
+    """Memory that a small file may declare: 256 MB, or the value of the variable."""
     text = os.environ.get(VARIABLE, "")
     if not text:
         return DEFAULT_MB << 20
     if not text.isascii() or not text.isdigit() or len(text) > 9:
-        raise ConfigError(f"{VARIABLE} is {text!r}; expected a whole number of megabytes.")
+        raise ConfigError(f"{VARIABLE} is {text!r}; expected an integer number of megabytes.")
     return int(text) << 20
 
 
@@ -36,8 +36,8 @@ def check_claim(path: object, what: str, claimed: int, stored: int, error: type[
     allowed = max(limit_bytes(), RATIO * stored)
     if claimed > allowed:
         raise error(
-            f"{path} has {stored:,} bytes and claims {claimed:,} bytes of {what}, more than "
-            f"{allowed:,}: it is damaged or made to fill the memory; if it is right, set "
+            f"{path} has {stored:,} bytes and declares {claimed:,} bytes of {what}, more than "
+            f"{allowed:,}: it is damaged or malicious; if it is valid, set "
             f"{VARIABLE}={-(-claimed >> 20)}."
         )
 
@@ -54,18 +54,18 @@ def check_regular(path: Path, error: type[SeptError]) -> int:
         raise error(f"Cannot read {path}: {reason}.") from problem
     if not stat.S_ISREG(found.st_mode):
         what = "a directory" if stat.S_ISDIR(found.st_mode) else "a pipe or a device"
-        raise error(f"{path} is {what}, not a file; name a file.")
+        raise error(f"{path} is {what}, not a file; expected a file.")
     stored = getattr(found, "st_blocks", found.st_size) * 512
     check_claim(path, "content", found.st_size, stored, error)
     return found.st_size
 
 
 def read_whole(path: Path, error: type[SeptError], most: int | None = None) -> bytes:
-    """The bytes of a file that is read at once; `most` where a larger one cannot be sound."""
+    """The bytes of a file that is read at once; `most`: the size limit of a valid one."""
     size = check_regular(path, error)
     if most is not None and size > max(most, limit_bytes()):
         raise error(
-            f"{path} has {size:,} bytes, more than such a file ever has; if it is right, set "
+            f"{path} has {size:,} bytes, more than expected for such a file; if it is valid, set "
             f"{VARIABLE}={-(-size >> 20)}."
         )
     try:

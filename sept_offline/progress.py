@@ -1,4 +1,4 @@
-"""How long-running work tells what it is doing, without knowing who listens."""
+"""The interface through which long-running work reports progress."""
 
 from __future__ import annotations
 

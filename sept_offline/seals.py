@@ -39,7 +39,7 @@ JSON_BYTES = 64 << 20
 
 
 class UnsealedWarning(UserWarning):
-    """A file is from before checksums: nobody can tell whether it is as it was written."""
+    """A file was written before checksums: damage cannot be detected."""
 
 
 _warned: set[Path] = set()
@@ -71,7 +71,7 @@ def _sha256(*pieces: bytes) -> bytes:
 
 
 def parse_json(content: bytes | str, where: object, error: type[SeptError]) -> Any:
-    """Any JSON, or `error` with one sentence that names where it stands."""
+    """Parse JSON, or raise `error` with one sentence that names the file."""
     try:
         value = json.loads(content)
         if (b"\\ud" if isinstance(content, bytes) else "\\ud") in content.lower():  # type: ignore[operator]
@@ -189,7 +189,7 @@ def _unsealed_values(values: Mapping[str, Any]) -> dict[str, str]:
 def _seal_tensors(content: bytes) -> bytes:
     found = _IN_TENSORS.search(content, 8, 8 + int.from_bytes(content[:8], "little"))
     if found is None or found[1] != ZEROS:
-        raise DataError("A snapshot has no place for its checksum.")
+        raise DataError("The checkpoint has no field for its checksum.")
     return content[: found.start(1)] + _sha256(content) + content[found.end(1) :]
 
 
@@ -199,7 +199,7 @@ def _read_tensors(path: Path, error: type[SeptError]) -> tuple[bytes, str]:
     length = int.from_bytes(content[:8], "little")
     try:
         if not 2 <= length <= len(content) - 8:
-            raise ValueError(f"its header claims {length:,} bytes of {len(content):,}")
+            raise ValueError(f"its header declares {length:,} bytes of {len(content):,}")
         metadata = json.loads(content[8 : 8 + length]).get("__metadata__", {})
         if not set(metadata) <= {"values"}:
             raise ValueError("its metadata are not those that were written")
@@ -242,10 +242,10 @@ def write_table(path: Path, table: pa.Table, compression: str = "snappy") -> Non
 
 
 def seal_place(footer: bytes) -> tuple[int, int]:
-    """Where the checksum stands in the bytes of a Parquet file, or of its footer."""
+    """The position of the checksum in the bytes of a Parquet file or of its footer."""
     places = [found.span(1) for found in _IN_PARQUET.finditer(footer)]
     if not places:
-        raise DataError("A Parquet file has no place for its checksum.")
+        raise DataError("The Parquet file has no field for its checksum.")
     return places[-1]
 
 

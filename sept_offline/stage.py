@@ -1,4 +1,4 @@
-"""What every training stage looks like from outside: advance, save, restore, finish."""
+"""The interface of every training stage: advance, save, restore, finish."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which versions made a file or answer a command."""
+"""Versions of this library and its dependencies."""
 
 from __future__ import annotations
 

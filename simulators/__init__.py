@@ -26,7 +26,7 @@ IDS = {
 def family(name: str) -> Family:
     """The shipped family of that name: navigation2d, navigation2d-switch, acrobot or hiv."""
     if name not in FAMILIES:
-        raise ValueError(f"There is no family {name!r}; shipped are {', '.join(FAMILIES)}.")
+        raise ValueError(f"There is no family {name!r}; expected one of {', '.join(FAMILIES)}.")
     return FAMILIES[name]
 
 

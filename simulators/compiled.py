@@ -1,4 +1,4 @@
-"""How the simulators are compiled: by Numba, cached on disk, with exact bits kept."""
+"""Compilation of the simulators: Numba, cached on disk, bit-exact."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Draws the instances that splits.json writes down; run once, kept so that anyone can check it."""
+"""Draws the instances in splits.json; run once, kept for reproducibility."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a simulator is to its environments: one record of pure dynamics over a batch of rows."""
+"""The record of a simulator: pure dynamics over a batch of rows."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class Dynamics:
         given = {} if hidden is None else hidden
         if not isinstance(given, Mapping):
             raise ValueError(
-                f"The hidden parameters of one instance are a dict of names and numbers, "
+                f"The hidden parameters of an instance must be a dict of names and numbers, "
                 f"got {hidden!r}."
             )
         names = [parameter.name for parameter in self.hidden]
@@ -114,7 +114,7 @@ class Dynamics:
             return np.tile(self.hidden_row(hidden), (rows, 1))
         if not isinstance(hidden, Sequence) or len(hidden) != rows:
             raise ValueError(
-                f"`hidden` must be one dict or a list of {rows} dicts, one an environment; "
+                f"`hidden` must be one dict or a list of {rows} dicts, one per environment; "
                 f"got {hidden!r:.200}."
             )
         return np.stack([self.hidden_row(one) for one in hidden])
@@ -124,10 +124,12 @@ class Dynamics:
         kinds = ("state",) if self.from_raw is None else ("state", "raw_state")
         for option in options:
             if option not in kinds:
-                raise ValueError(f"Unknown reset option {option!r}; known are {', '.join(kinds)}.")
+                raise ValueError(
+                    f"Unknown reset option {option!r}; expected one of {', '.join(kinds)}."
+                )
         if len(options) != 1:
             if options:
-                raise ValueError("Give either 'state' or 'raw_state' to reset, not both.")
+                raise ValueError("Pass either 'state' or 'raw_state' to reset, not both.")
             return None
         [(kind, value)] = options.items()
         shape = (rows, len(self.observation_names))

@@ -14,7 +14,7 @@ from gymnasium.vector.utils import batch_space
 from simulators.dynamics import Array, Dynamics, Integers, Mask, Observations
 
 Hidden = Mapping[str, float]
-# Start states a row draws at once; the stream is the same whatever the number.
+# Start states that a row draws at once; the stream does not depend on the number.
 STARTS_AHEAD = 32
 
 
@@ -33,7 +33,7 @@ def _bad_action(dynamics: Dynamics, action: Any) -> ValueError:
 
 
 class SimulatorEnv(gymnasium.Env[Observations, np.int64]):
-    """One instance of a family; it has no time limit of its own."""
+    """One instance of a family, without a time limit."""
 
     metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 - Gymnasium declares it so
 
@@ -170,7 +170,7 @@ class SimulatorVectorEnv(gymnasium.vector.VectorEnv[Observations, Integers, Any]
         return dynamics.observe(after), reward, terminated, truncated, {}
 
     def _checked(self, actions: Any) -> Integers:
-        """`actions` as int64 [n]; what stands in a row about to be reset does not matter."""
+        """`actions` as int64 [n]; the action of a row about to be reset is ignored."""
         given = np.asarray(actions)
         if given.shape != (self.num_envs,) or given.dtype.kind not in "iu":
             raise ValueError(
@@ -193,7 +193,9 @@ class SimulatorVectorEnv(gymnasium.vector.VectorEnv[Observations, Integers, Any]
         else:
             seeds = [None if one is None else int(one) for one in seed]
         if len(seeds) != self.num_envs:
-            raise ValueError(f"{len(seeds)} seeds were given for {self.num_envs} environments.")
+            raise ValueError(
+                f"Expected {self.num_envs} seeds, one per environment, got {len(seeds)}."
+            )
         for row, one in enumerate(seeds):
             if one is None:
                 continue

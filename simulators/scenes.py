@@ -1,4 +1,4 @@
-"""How an episode of each family is drawn: a description of its world, plain enough for JSON."""
+"""Descriptions of each family's world for drawing episodes, JSON-ready."""
 
 from __future__ import annotations
 

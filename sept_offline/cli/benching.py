@@ -31,15 +31,15 @@ if TYPE_CHECKING:
     default="",
     shell_complete=several_of(family_names),
     callback=typed_object,
-    help="Names or package.module:object; all by default.",
+    help="Names or package.module:object, comma-separated (default: all).",
 )
 @click.option(
     "--methods",
     default="",
     shell_complete=several_of(lambda: METHODS),
-    help="Separated by commas; all by default.",
+    help="Names, comma-separated (default: all).",
 )
-@click.option("--seeds", type=click.IntRange(min=1), help="Training seeds: 5 by default.")
+@click.option("--seeds", type=click.IntRange(min=1), help="Number of training seeds (default: 5).")
 @click.option(
     "--preset",
     default="default",
@@ -51,48 +51,56 @@ if TYPE_CHECKING:
     "--vary",
     multiple=True,
     shell_complete=complete_axes,
-    help="An axis and its values, each beside the base: behaviour=random,replay,mixed, episodes=N "
-    "of each instance, instances=N, propensities=estimated, probe_steps=N, or any setting of fit.",
+    help="Axis and values to compare with the base: behaviour=random,replay,mixed, episodes=N per "
+    "instance, instances=N, propensities=estimated, probe_steps=N, or any setting of fit.",
 )
 @click.option(
     "--set",
     "settings",
     multiple=True,
     shell_complete=complete_settings,
-    help="One setting for all cells.",
+    help="Override one setting in all cells.",
 )
 @click.option(
     "--dataset",
     "datasets",
     multiple=True,
     type=DATASET,
-    help="Logs to learn from in place of collected ones: a path, or family=path; may be repeated.",
+    help="Logs to use instead of collected ones: a path, or family=path; may be repeated.",
 )
-@click.option("--data-seeds", type=click.IntRange(min=1), default=2, show_default=True)
+@click.option(
+    "--data-seeds",
+    type=click.IntRange(min=1),
+    default=2,
+    show_default=True,
+    help="Number of collection seeds.",
+)
 @click.option(
     "--split",
     default="test",
     show_default=True,
     shell_complete=one_of(lambda: SPLITS),
-    help="The instances to act in.",
+    help="Split to evaluate on.",
 )
 @click.option(
-    "--episodes", type=click.IntRange(min=1), help="Of a cell, at least; else one an instance."
+    "--episodes",
+    type=click.IntRange(min=1),
+    help="Minimum test episodes per cell (default: one per instance).",
 )
 @click.option(
     "--engine",
     default="local",
     show_default=True,
     shell_complete=one_of(lambda: ENGINES),
-    help="local, or ray.",
+    help="local or ray.",
 )
 @click.option("--workers", type=click.IntRange(min=1), default=2, show_default=True)
-@click.option("--quick", is_flag=True, help="Tiny budgets and one seed: does everything run?")
-@click.option("--replace", is_flag=True, help="Run finished cells of other settings again.")
+@click.option("--quick", is_flag=True, help="Smoke test with tiny budgets and one seed.")
+@click.option("--replace", is_flag=True, help="Rerun finished cells whose settings differ.")
 @click.option(
-    "--tables-only", is_flag=True, help="Run nothing; draw the tables and figures of what is there."
+    "--tables-only", is_flag=True, help="Only write the tables and figures of finished cells."
 )
-@click.option("--figures", is_flag=True, help="Run nothing; draw the figures of what is there.")
+@click.option("--figures", is_flag=True, help="Only draw the figures of finished cells.")
 @click.option("-o", "--out", type=FOLDER, default=Path("bench"), show_default=True)
 @json_option
 @quiet_option
@@ -119,9 +127,9 @@ def bench(
 ) -> None:
     """Repeat the paper's evaluation: every method on every family with several seeds.
 
-    Logs are collected by recipe, or given by --dataset; each cell (family × method × variant ×
-    seed) is fitted and plays its test episodes. The same command continues a bench that was
-    interrupted; a finished cell is never run twice. Exit code 1 if a cell failed in the end.
+    Logs are collected by recipe or given by --dataset. Each cell (family × method × variant × seed)
+    is fitted and runs its test episodes. The same command continues an interrupted bench; a
+    finished cell is never run twice. The exit code is 1 if a cell failed.
 
     \b
     Example:
@@ -198,7 +206,7 @@ def _show(out: Path, found: dict[str, Any], as_json: bool) -> None:
     else:
         for table in tables:
             print_table(table.title, table.columns, table.rows)
-        click.echo(f"{out / 'tables.md'} holds the same, and what the columns mean")
+        click.echo(f"{out / 'tables.md'} contains the same tables and explains the columns")
     if drawn is None:
         click.echo(INSTALL, err=True)
     else:

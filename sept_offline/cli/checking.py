@@ -19,17 +19,17 @@ from sept_offline.cli.options import json_option, quiet_option
     type=click.IntRange(min=1),
     default=3,
     show_default=True,
-    help="Random episodes per instance that is tried.",
+    help="Random episodes per tested instance.",
 )
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @json_option
 @quiet_option
 def check(family: str, episodes: int, seed: int, as_json: bool, quiet: bool) -> None:
-    """Check FAMILY before anything is logged; exit code 2 if it breaks its contract.
+    """Check FAMILY for contract violations; exit code 2 if there is one.
 
-    FAMILY is a registered name or package.module:object. Random episodes are run in some of its
-    instances: a seed must fix an episode, hidden parameters must change the dynamics and stay
-    hidden, environments must not share state.
+    FAMILY is a registered name or package.module:object. The check runs random episodes in some of
+    its instances: the seed must determine the episode, hidden parameters must change the dynamics
+    and stay hidden, and environments must not share state.
 
     \b
     Example:
@@ -63,4 +63,4 @@ def check(family: str, episodes: int, seed: int, as_json: bool, quiet: bool) -> 
     if problem is not None:
         raise problem
     if not as_json:
-        click.echo(f"{plain(family)} is sound.")
+        click.echo(f"{plain(family)} is valid.")

@@ -28,38 +28,41 @@ from sept_offline.cli.options import json_option, quiet_option
     "--out",
     required=True,
     type=DATASET,
-    help="The dataset: x.h5, x.parquet, or a directory, x or s3://bucket/x.",
+    help="Output dataset: x.h5, x.parquet, or a directory (x or s3://bucket/x).",
 )
 @click.option(
     "--behaviour",
     shell_complete=several_of(lambda: (*BEHAVIOURS, "policy")),
-    help="random, replay, medium, expert, or shares: random:0.5,expert:0.5; policy is --policy.",
+    help="Policy to log: random, replay, medium, expert, policy (that of --policy), or a mixture "
+    "such as random:0.5,expert:0.5.",
 )
-@click.option("--episodes", type=click.IntRange(min=1), help="In all, balanced over instances.")
+@click.option(
+    "--episodes", type=click.IntRange(min=1), help="Total episodes, balanced over instances."
+)
 @click.option(
     "--instances",
     shell_complete=one_of(lambda: SPLITS),
-    help="The split to log: train by default.",
+    help="Split to log (default: train).",
 )
-@click.option("--max-steps", type=click.IntRange(min=1), help="Limit of an episode.")
+@click.option("--max-steps", type=click.IntRange(min=1), help="Maximum steps per episode.")
 @click.option(
     "--policy",
     callback=typed_object,
     help="Your own policy, package.module:object: a function from observations to probabilities, "
-    "or a class that remembers its episode.",
+    "or a class for policies with memory.",
 )
-@click.option("--recipe", type=FILE, help="A recipe (TOML) instead of the family's own.")
+@click.option("--recipe", type=FILE, help="Recipe (TOML) to use instead of the family's.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @click.option(
     "--engine",
     default="local",
     show_default=True,
     shell_complete=one_of(lambda: ENGINES),
-    help="local, or ray: the cluster of RAY_ADDRESS, or one here of that many workers.",
+    help="local, or ray: the cluster at RAY_ADDRESS, or a local one with --workers processes.",
 )
 @click.option("--workers", type=click.IntRange(min=1), default=1, show_default=True)
-@click.option("--resume", is_flag=True, help="Continue a collection that was interrupted.")
-@click.option("--restart", is_flag=True, help="Discard an interrupted collection and begin anew.")
+@click.option("--resume", is_flag=True, help="Continue an interrupted collection.")
+@click.option("--restart", is_flag=True, help="Discard an interrupted collection and start again.")
 @json_option
 @quiet_option
 def collect(
@@ -79,10 +82,10 @@ def collect(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Log episodes of FAMILY, separated by instance.
+    """Log episodes of FAMILY, grouped by instance.
 
     FAMILY is a name (navigation2d, navigation2d-switch, acrobot, hiv, or one that you registered)
-    or package.module:object. With nothing else said the family's recipe decides.
+    or package.module:object. Defaults come from the family's recipe.
 
     \b
     Example:
@@ -93,8 +96,8 @@ def collect(
 
     if policy is not None and behaviour is not None and "policy" not in behaviour:
         raise click.UsageError(
-            "--behaviour leaves out --policy; name its share, --behaviour random:0.5,policy:0.5, "
-            "or give one of the two."
+            "--behaviour does not include --policy; give it a share, as in "
+            "--behaviour random:0.5,policy:0.5, or pass only one of the two options."
         )
     given: dict[str, Any] = {
         "behaviour": behaviour,

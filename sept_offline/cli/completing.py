@@ -1,4 +1,4 @@
-"""What a shell is told of a half-typed argument: names, lists of names, settings, places."""
+"""Shell completion of arguments: names, lists of names, settings, paths."""
 
 from __future__ import annotations
 
@@ -22,18 +22,19 @@ else:
 
 
 class Choice(ChoiceType):
-    """A choice that names the nearest when one is mistyped."""
+    """A choice that suggests the nearest value for a mistyped one."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """As click does, with a suggestion."""
+        """Like click's, with a suggestion."""
         if value not in self.choices:
             known = ", ".join(self.choices)
-            self.fail(f"{value!r}{suggest(str(value), self.choices)} is none of {known}.", param)
+            near = suggest(str(value), self.choices)
+            self.fail(f"{value!r}{near} is not one of {known}.", param)
         return str(super().convert(value, param, ctx))
 
 
 class Folder(click.Path):
-    """A path that is completed by folders only; what is wrong with it the library says better."""
+    """A path completed by folders only; the library checks it, with better error messages."""
 
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
@@ -43,10 +44,10 @@ class Folder(click.Path):
 
 
 def typed_object(_: click.Context, __: click.Parameter, value: Any) -> Any:
-    """Find `package.module:object` where the user is, because the user typed it.
+    """Allow imports from the current directory if the user typed `package.module:object`.
 
-    Only then, and last in the path: otherwise nothing that lies in the current directory, beside a
-    downloaded run for instance, is ever imported.
+    Only then, and last on the path: nothing else in the current directory, for example next to a
+    downloaded run, is ever imported.
     """
     here = str(Path.cwd())
     if value and ":" in str(value) and here not in sys.path:
@@ -54,7 +55,7 @@ def typed_object(_: click.Context, __: click.Parameter, value: Any) -> Any:
     return value
 
 
-# Whether a place can be read is told by whoever reads it, in a sentence that names the file.
+# The reader of a path checks whether it can be read, with an error that names the file.
 FILE = click.Path(path_type=Path, readable=False)
 FOLDER = Folder(path_type=Path, readable=False)
 DATASET = click.Path(readable=False)
@@ -84,12 +85,12 @@ def several_of(names: Callable[[], Iterable[str]]) -> Completer:
 def complete_settings(
     _: click.Context, __: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """`latent.dim=` and its like, then a setting's choices where it has some."""
+    """Complete names such as `latent.dim=`, then the setting's choices if it has any."""
     return _settings(setting_names(), incomplete)
 
 
 def complete_axes(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Those, and the axes of the data; a value after another one's comma too."""
+    """Complete settings and the axes of the data, and values after a comma."""
     of_data = dict.fromkeys(AXES, ()) | {
         "behaviour": (*BEHAVIOURS, "mixed"),
         "propensities": ("estimated",),

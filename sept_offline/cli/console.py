@@ -1,4 +1,4 @@
-"""What a person sees: progress on standard error, tables and JSON on standard output."""
+"""Console output: progress on standard error, tables and JSON on standard output."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from rich.progress import TaskID
 
 PLAIN_INTERVAL = 5.0
-"""Seconds between lines where there is no terminal to draw a bar on."""
+"""Seconds between progress lines if there is no terminal."""
 NO_CURSOR = ("dumb", "unknown")
-"""Values of TERM of terminals that only print."""
+"""Values of TERM for terminals without cursor control."""
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 class ConsoleProgress:
-    """A bar on a terminal, a line now and then elsewhere, nothing when quiet."""
+    """A progress bar on a terminal, periodic lines elsewhere, nothing if quiet."""
 
     def __init__(self, quiet: bool = False) -> None:
         self.quiet = quiet
@@ -39,7 +39,7 @@ class ConsoleProgress:
         self._said = 0.0
 
     def start(self, title: str, total: float, unit: str = "") -> None:
-        """Begin a bar."""
+        """Start a progress bar."""
         self._title, self._total = title, total
         self._began = self._said = time.monotonic()
         if self.quiet or not self.terminal:
@@ -58,7 +58,7 @@ class ConsoleProgress:
         self._task = self._bar.add_task(title, total=total, metrics="")
 
     def update(self, done: float, **metrics: float) -> None:
-        """Move the bar, or say a line if the last one is long ago."""
+        """Move the bar, or print a line if enough time has passed."""
         if self.quiet:
             return
         now = time.monotonic()
@@ -78,37 +78,37 @@ class ConsoleProgress:
             click.echo(line + ahead, err=True)
 
     def finish(self) -> None:
-        """Leave the bar as it is."""
+        """Stop the bar where it is."""
         if self._bar is not None:
             self._bar.stop()
             self._bar = self._task = None
 
     def message(self, text: str) -> None:
-        """One line for the user."""
+        """Print one line for the user."""
         if not self.quiet:
             click.echo(text, err=True)
 
 
 class RowCounter:
-    """A bar over rows that arrive column by column, for work that does not know its end."""
+    """A progress bar over rows that arrive column by column."""
 
     def __init__(self, progress: ConsoleProgress, title: str, rows: int) -> None:
         self.progress, self.total, self.seen = progress, float(max(rows, 1)), 0
         progress.start(title, self.total)
 
     def __call__(self, _: str, rows: int) -> None:
-        """`rows` more are done."""
+        """Count `rows` more rows."""
         self.seen += rows
         self.progress.update(min(self.seen, self.total))
 
     def finish(self) -> None:
-        """All are done."""
+        """Fill and stop the bar."""
         self.progress.update(self.total)
         self.progress.finish()
 
 
 def interrupted(target: object, progress: ConsoleProgress) -> NoReturn:
-    """End a command that can be continued; said even when quiet, or the work would seem lost."""
+    """End a command that can be resumed, with a message even if quiet."""
     progress.finish()
     click.echo(f"Interrupted; the same command with --resume continues {target}.", err=True)
     raise click.exceptions.Exit(1)
@@ -116,13 +116,13 @@ def interrupted(target: object, progress: ConsoleProgress) -> NoReturn:
 
 @contextlib.contextmanager
 def working(title: str, quiet: bool = False) -> Iterator[None]:
-    """A sign on a terminal that work goes on whose steps nobody counts; nothing elsewhere."""
+    """Show a spinner on a terminal for work without a known number of steps."""
     if quiet or not draws(sys.stderr):
         yield
         return
     from rich.text import Text
 
-    # as text: the name of a file may hold what would be read as markup
+    # Text, because a file name may contain markup
     with rich_console(stderr=True).status(Text(plain(title))):
         yield
 
@@ -133,7 +133,7 @@ def draws(stream: Any) -> bool:
 
 
 def rich_console(stderr: bool = False) -> Console:
-    """A console without any colour, bold type included, where NO_COLOR asks for none."""
+    """A console without colour or bold type if NO_COLOR is set."""
     from rich.console import Console
 
     told = (sys.stderr if stderr else sys.stdout).isatty() or "COLUMNS" in os.environ
@@ -142,22 +142,22 @@ def rich_console(stderr: bool = False) -> Console:
         color_system=None if os.environ.get("NO_COLOR") else "auto",
         highlight=False,
         markup=False,
-        # where nobody says how wide the lines are, a table must not be cut at 80 columns
+        # if the width is unknown, a table must not be cut at 80 columns
         width=None if told else 160,
     )
 
 
 def print_json(value: Any) -> None:
-    """Exactly one line, one object."""
+    """Print one object on one line."""
     click.echo(json.dumps(value, allow_nan=False))
 
 
 def print_table(
     title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], text_columns: int = 1
 ) -> None:
-    """A table on standard output; the first columns are text, the others are numbers.
+    """Print a table on standard output; the first columns are text, the others numbers.
 
-    Drawn on a terminal, and where FORCE_COLOR asks for it; plain lines elsewhere.
+    It is drawn on a terminal and if FORCE_COLOR is set; elsewhere it is plain lines.
     """
     if draws(sys.stdout) or os.environ.get("FORCE_COLOR"):
         _draw_table(title, columns, rows, text_columns)
@@ -168,7 +168,7 @@ def print_table(
 def print_lines(
     title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], text_columns: int = 1
 ) -> None:
-    """The same as aligned columns, two spaces apart, which other programs can read."""
+    """Print a table as aligned columns, two spaces apart, for other programs to read."""
     lines = [list(columns), *([show(cell) for cell in row] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     click.echo(plain(title))
@@ -190,13 +190,13 @@ def _draw_table(
     for index, column in enumerate(columns):
         table.add_column(column, justify="left" if index < text_columns else "right")
     for row in rows:
-        # as text: the name of an instance may hold what would be read as markup
+        # Text, because an instance's name may contain markup
         table.add_row(*[Text(show(cell)) for cell in row])
     rich_console().print(table)
 
 
 def show(cell: Any) -> str:
-    """A table cell: numbers to four digits, missing values as a dash."""
+    """Format a table cell: numbers to four digits, missing values as a dash."""
     if cell is None:
         return "–"
     if isinstance(cell, float):
@@ -207,5 +207,5 @@ def show(cell: Any) -> str:
 
 
 def plain(text: str) -> str:
-    """`text` without control characters: a name out of a dataset may not write to the terminal."""
+    """`text` without control characters, because names from a dataset are not trusted."""
     return CONTROL.sub("�", text)

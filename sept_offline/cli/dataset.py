@@ -18,7 +18,7 @@ from sept_offline.cli.console import (
 from sept_offline.cli.options import json_option, quiet_option
 
 COLUMNS = 6
-"""Of one row a step: observations, actions, rewards, propensities and the two end flags."""
+"""Columns with one row per step: observations, actions, rewards, propensities, two end flags."""
 
 
 @click.command()
@@ -27,7 +27,7 @@ COLUMNS = 6
 @json_option
 @quiet_option
 def inspect(dataset: str, probe_steps: int | None, as_json: bool, quiet: bool) -> None:
-    """Show what DATASET holds: instances, returns, actions, coverage of initial segments.
+    """Summarise DATASET: instances, returns, actions, coverage of initial segments.
 
     \b
     Example:
@@ -66,7 +66,7 @@ def inspect(dataset: str, probe_steps: int | None, as_json: bool, quiet: bool) -
     )
     click.echo(
         "ended: share that terminated; cover: initial action sequences of "
-        f"{summary.probe_steps} steps seen; ESS: what a uniform probe is worth, in episodes"
+        f"{summary.probe_steps} steps seen; ESS: effective sample size of a uniform probe"
     )
     for warning in summary.warnings:
         click.echo(f"Warning: {warning}")
@@ -74,11 +74,11 @@ def inspect(dataset: str, probe_steps: int | None, as_json: bool, quiet: bool) -
 
 @click.command()
 @click.argument("dataset", type=DATASET)
-@click.option("--probe-steps", type=click.IntRange(min=1), help="Warn of shorter episodes.")
+@click.option("--probe-steps", type=click.IntRange(min=1), help="Warn about shorter episodes.")
 @json_option
 @quiet_option
 def validate(dataset: str, probe_steps: int | None, as_json: bool, quiet: bool) -> None:
-    """Check every number of DATASET; exit code 2 if anything is wrong.
+    """Check every value of DATASET; exit code 2 if there is a problem.
 
     \b
     Example:
@@ -97,7 +97,7 @@ def validate(dataset: str, probe_steps: int | None, as_json: bool, quiet: bool) 
     if not report.ok:
         report.raise_if_bad()
     if not as_json:
-        click.echo(f"{report.path} is sound.")
+        click.echo(f"{report.path} is valid.")
 
 
 @click.command()
@@ -106,7 +106,7 @@ def validate(dataset: str, probe_steps: int | None, as_json: bool, quiet: bool) 
 @json_option
 @quiet_option
 def convert(source: str, target: Path, as_json: bool, quiet: bool) -> None:
-    """Write SOURCE as TARGET: HDF5 to Parquet, or back, with the same content hash.
+    """Convert SOURCE to TARGET, HDF5 to Parquet or back; the content hash stays the same.
 
     \b
     Example:
@@ -125,20 +125,20 @@ def convert(source: str, target: Path, as_json: bool, quiet: bool) -> None:
 
 @click.command()
 @click.argument("datasets", type=DATASET, nargs=-1, required=True)
-@click.option("-o", "--out", required=True, type=FILE, help="The merged file: x.h5 or x.parquet.")
+@click.option("-o", "--out", required=True, type=FILE, help="Output file: x.h5 or x.parquet.")
 @click.option(
     "--separate",
     is_flag=True,
-    help="Equal ids in two files are different instances; ids get the file's name as a prefix.",
+    help="Treat equal ids in two files as different instances; prefix ids with the file's name.",
 )
 @json_option
 @quiet_option
 def merge(datasets: tuple[str, ...], out: Path, separate: bool, as_json: bool, quiet: bool) -> None:
     """Write the episodes of several DATASETS of one system to one file.
 
-    They must agree in actions, observed columns and family. An id that two files share is one
-    instance, and its hidden parameters must agree where both know them. Probabilities that one file
-    does not know stay unknown.
+    They must agree in actions, observed columns and family. An id that occurs in two files is one
+    instance, and its hidden parameters must agree if both files have them. Unknown probabilities
+    stay unknown.
 
     \b
     Example:
@@ -165,7 +165,7 @@ def merge(datasets: tuple[str, ...], out: Path, separate: bool, as_json: bool, q
 
 
 def _count_rows(path: str, quiet: bool, title: str) -> RowCounter:
-    """A bar for work over all columns of a dataset, which may be too damaged to say how many."""
+    """A progress bar over all columns of a dataset, which may be too damaged to give its size."""
     from sept_offline.data import load_dataset
     from sept_offline.errors import DataError
 

@@ -18,28 +18,30 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("dataset", type=DATASET)
-@click.option("-o", "--out", type=FILE, help="The labelled dataset; without it, only a report.")
-@click.option("--within", is_flag=True, help="Divide DATASET's instances, and never join them.")
+@click.option(
+    "-o", "--out", type=FILE, help="Output dataset with labels (default: print a report only)."
+)
+@click.option("--within", is_flag=True, help="Split DATASET's instances, never merge them.")
 @click.option(
     "--smallest",
     type=click.IntRange(min=2),
-    help="Episodes of the smallest group; 5, or 5 % of all, by default.",
+    help="Minimum episodes per group (default: 5, or 5 % of all if that is more).",
 )
 @click.option(
     "--unsure",
     type=Choice(["nearest", "drop"]),
     default="nearest",
     show_default=True,
-    help="Episodes that fit no group, or two alike: given to the likeliest, or left out.",
+    help="Episodes that fit no group, or two equally well: assign to the most likely, or drop.",
 )
 @click.option(
     "--updates",
     type=click.IntRange(min=1),
     default=1500,
     show_default=True,
-    help="Of the episodes' latents.",
+    help="Gradient steps for the episodes' latents.",
 )
-@click.option("--force", is_flag=True, help="Write labels that the logs do not support, too.")
+@click.option("--force", is_flag=True, help="Write labels even if the logs do not support them.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @json_option
 @quiet_option
@@ -55,11 +57,11 @@ def demarcate(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Propose instances for the episodes of DATASET, by their dynamics alone.
+    """Propose instance labels for the episodes of DATASET, from their dynamics alone.
 
-    For logs whose borders between instances are unknown: each episode has one instance, but which
-    episodes share one is not known. How many there are is found. Exit code 2, and no file, where
-    the logs do not support any labels.
+    For logs without instance labels. Each episode must belong to one instance; the number of
+    instances is estimated. If the logs do not support any labels, the exit code is 2 and no file is
+    written.
 
     \b
     Example:
@@ -100,16 +102,16 @@ def _print(dataset: str, found: Demarcation) -> None:
         f"groups found: {record['groups']} "
         f"({record['half_groups'][0]} and {record['half_groups'][1]} in independent halves); "
         f"stability {record['stability']:.3f}"
-        + ("" if separation is None else f"; separation {separation:.3f} nats a step")
+        + ("" if separation is None else f"; separation {separation:.3f} nats per step")
     )
     click.echo(f"unsure episodes: {record['unsure']:,}, {FATE[record['settings']['unsure']]}")
     if found.supported:
-        click.echo("The logs support these instances; they are proposals, and known to be no more.")
+        click.echo("The logs support these instances, but they are proposals, not ground truth.")
     else:
-        click.echo("The logs do not support a division into instances:")
+        click.echo("The logs do not support instance labels:")
         for reason in found.reasons:
             click.echo(f"  {reason}")
     if found.path is not None:
-        click.echo(f"{found.path} is written; see {found.card_path}")
+        click.echo(f"Wrote {found.path}; see {found.card_path}")
     elif not found.supported:
-        click.echo("Nothing is written; --force writes the labels all the same.")
+        click.echo("Nothing was written; --force writes the labels anyway.")

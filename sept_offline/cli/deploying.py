@@ -15,17 +15,19 @@ from sept_offline.cli.places import check_dataset, check_run
 
 @click.command()
 @click.argument("run", type=FOLDER)
-@click.option("-o", "--out", type=FOLDER, required=True, help="The folder to write: agent.onnx.")
-@click.option("--numpy", "as_numpy", is_flag=True, help="Weights and code that need NumPy alone.")
+@click.option("-o", "--out", type=FOLDER, required=True, help="Output folder, e.g. agent.onnx.")
 @click.option(
-    "--verify", type=DATASET, help="Logs (a dataset) on whose observations to compare actions."
+    "--numpy", "as_numpy", is_flag=True, help="Write weights and code that require only NumPy."
+)
+@click.option(
+    "--verify", type=DATASET, help="Dataset whose observations are used to compare actions."
 )
 @click.option(
     "--observations",
     type=click.IntRange(min=1),
     default=10_000,
     show_default=True,
-    help="How many to compare on.",
+    help="Number of observations to compare on.",
 )
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @json_option
@@ -40,10 +42,10 @@ def export(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Write the agent in RUN as ONNX graphs, or for NumPy alone, with a manifest.
+    """Write the agent in RUN as ONNX graphs, or for NumPy only, with a manifest.
 
-    What is written takes the same actions as the agent itself on recorded observations, or on some
-    from the range of its training data; otherwise nothing is written.
+    The export is verified to take the same actions as the agent on recorded observations, or on
+    random ones from the training range; otherwise nothing is written.
 
     \b
     Example:
@@ -72,22 +74,23 @@ def export(
     found = done.verified
     click.echo(f"{done.path}: {', '.join(files)}")
     source = "recorded observations" if verify else "observations within the training range"
-    ties = f"; {found.ties} equally good actions chosen otherwise" if found.ties else ""
-    click.echo(f"the same actions as the agent's own on {found.observations:,} {source}{ties}")
+    ties = f"; {found.ties} ties resolved differently" if found.ties else ""
+    click.echo(f"same actions as the agent on {found.observations:,} {source}{ties}")
 
 
 @click.command()
 @click.argument("run", type=FOLDER)
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 def act(run: Path, seed: int) -> None:
-    """Let the agent in RUN answer observations on standard input, one JSON object a line.
+    """Run the agent in RUN on observations from standard input, one JSON object per line.
 
     \b
     In:   {"episode": "a", "observation": [0.1, 0.2], "mask": [true, false]}
           {"episode": "a", "end": true}
     Out:  {"episode": "a", "action": 0, "phase": "control", "latent": [0.3], …}
           {"episode": "a", "error": "…"}
-    The mask may be left out. The first line of an episode may have a "seed". Episodes may be mixed.
+    The mask is optional. The first line of an episode may have a "seed". Lines of different
+    episodes may be interleaved.
 
     \b
     Example:

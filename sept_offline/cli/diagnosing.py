@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 @json_option
 @quiet_option
 def doctor(as_json: bool, quiet: bool) -> None:
-    """Check this installation: exit code 1 if something is broken, and what to do about it.
+    """Check this installation and give advice; exit code 1 if something is broken.
 
-    Every library is loaded, every registered family steps once, a tiny dataset is written and read
-    in both formats, an agent's network is compiled. What a bug report needs stands at the end,
-    without your name or the paths of your home.
+    Loads every library, steps every registered family once, writes and reads a tiny dataset in both
+    formats, and compiles an agent's network. The output ends with the data for a bug report,
+    without your name or home paths.
 
     \b
     Example:
@@ -31,7 +31,7 @@ def doctor(as_json: bool, quiet: bool) -> None:
     from sept_offline.doctor import examine
 
     if sys.stderr.isatty():
-        ConsoleProgress(quiet).message("Loading and trying everything; a few seconds…")
+        ConsoleProgress(quiet).message("Loading and testing everything; this takes seconds…")
     found = examine()
     if as_json:
         print_json(found.to_json())
@@ -42,7 +42,7 @@ def doctor(as_json: bool, quiet: bool) -> None:
 
 
 def _print(found: Examination) -> None:
-    # what draws tables may itself be broken
+    # rich, which draws the tables, may itself be broken
     whole = not any(finding.name == "rich" for finding in found.broken)
     columns = ["check", "state", "found"]
     rows = [[finding.name, finding.status, finding.found] for finding in found.findings]

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from sept_offline.evaluation import ReferencePolicies, Results
 
 FEW = 24
-"""Episodes that are shown one by one; of more, a row an instance."""
+"""Maximum number of episodes to show one by one; beyond that, one row per instance."""
 CHOSEN = (
-    "random and the best constant action play the same episodes; the constant is chosen on these "
-    "very instances, so it is a generous reference"
+    "random and the best constant action run in the same episodes; the constant is chosen on these "
+    "instances, so it is an optimistic reference"
 )
 
 
@@ -30,23 +30,27 @@ CHOSEN = (
     "--family",
     shell_complete=families,
     callback=typed_object,
-    help="A registered name or package.module:object; the dataset's by default, if registered.",
+    help="Registered name or package.module:object (default: the dataset's family, if registered).",
 )
 @click.option(
     "--instances",
     default="test",
     show_default=True,
     shell_complete=one_of(lambda: SPLITS),
-    help="The split to act in.",
+    help="Split to evaluate on.",
 )
 @click.option("--episodes-per-instance", type=click.IntRange(min=1), default=1, show_default=True)
-@click.option("--max-steps", type=click.IntRange(min=1), help="The family's test limit by default.")
+@click.option(
+    "--max-steps",
+    type=click.IntRange(min=1),
+    help="Maximum steps per episode (default: the family's).",
+)
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
-@click.option("-o", "--out", type=FILE, help="Where to keep all steps: x.parquet or x.json.")
+@click.option("-o", "--out", type=FILE, help="File for all steps: x.parquet or x.json.")
 @click.option(
     "--no-references",
     is_flag=True,
-    help="Do not play random actions and the best constant action beside the agent.",
+    help="Skip the reference policies: random actions and the best constant action.",
 )
 @json_option
 @quiet_option
@@ -62,12 +66,12 @@ def evaluate(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Give the agent in each of RUNS one episode in each instance of a family, and no second.
+    """Run the agent of each of RUNS for exactly one episode per test instance.
 
-    A run is what `fit` wrote; several are shown in one table. The agent sees observations only,
-    unless it declares that it needs more, which the table shows. An episode that ends during the
-    probe counts as it ended. The run keeps its last evaluation, for `report`. Two reference
-    policies play the same episodes: random actions, and the constant action that is best in these
+    RUNS are run directories of `fit`; several are shown in one table. The agent sees only
+    observations, unless it declares that it needs more, which the table shows. An episode that ends
+    during the probe counts. The run stores its last evaluation for `report`. Two reference policies
+    run in the same episodes: random actions, and the constant action that is best in these
     instances.
 
     \b
@@ -77,9 +81,13 @@ def evaluate(
     from sept_offline.errors import DataError
 
     if out is not None and out.suffix not in (".parquet", ".json"):
-        raise DataError(f"Cannot write results to {out}; end its name in .parquet or .json.")
+        raise DataError(
+            f"Cannot write results to {out}; choose a name that ends in .parquet or .json."
+        )
     if out is not None and len(runs) > 1:
-        raise DataError(f"One file cannot hold the results of {len(runs)} runs; evaluate each.")
+        raise DataError(
+            f"One file cannot contain the results of {len(runs)} runs; evaluate them one by one."
+        )
     for run in runs:
         check_run(run)
     from sept_offline.agent import load_agent
@@ -127,10 +135,10 @@ def evaluate(
 
 
 def _play_references(every: list[Results], quiet: bool) -> dict[str, ReferencePolicies]:
-    """The reference policies in the episodes of each family, by its name."""
+    """Results of the reference policies in the episodes of each family, by name."""
     from sept_offline.evaluation import play_references
 
-    with working("playing random and constant actions", quiet):
+    with working("running random and constant actions", quiet):
         return {
             name: play_references(results)
             for name, results in {one.family: one for one in every}.items()
@@ -138,7 +146,7 @@ def _play_references(every: list[Results], quiet: bool) -> dict[str, ReferencePo
 
 
 def _keep(results: Results, run: Path, quiet: bool) -> None:
-    """Leave the results with the run; one that cannot be written to was evaluated all the same."""
+    """Store the results in the run directory; print a message if that fails."""
     from sept_offline.errors import DataError
     from sept_offline.files import refuse_links
     from sept_offline.methods.run import EVALUATED
@@ -149,13 +157,13 @@ def _keep(results: Results, run: Path, quiet: bool) -> None:
         refuse_links(run, [EVALUATED])
         results.write(run / EVALUATED)
     except DataError as problem:
-        ConsoleProgress(quiet).message(f"The run does not keep these results: {problem}")
+        ConsoleProgress(quiet).message(f"Cannot store the results in the run: {problem}")
 
 
 def _print_results(results: Results) -> None:
     from sept_offline.evaluation.results import statistics
 
-    needs = ", ".join(results.needs) or "nothing but observations"
+    needs = ", ".join(results.needs) or "only observations"
     if results.learns:
         needs += " · learns in its episode"
     print_table(
@@ -164,22 +172,22 @@ def _print_results(results: Results) -> None:
         _rows(results),
     )
     if results.behaviour_estimated:
-        click.echo("The logs held no probabilities: those of the behaviour were estimated.")
+        click.echo("The behaviour's probabilities were not logged and were estimated.")
     summary = results.summary()
     parts = [f"{summary['episodes']:,} episodes of at most {results.limit:,} steps"]
     parts += _scores(summary)
-    parts.append(f"{summary['act_microseconds']:.0f} µs an action")
+    parts.append(f"{summary['act_microseconds']:.0f} µs per action")
     click.echo("; ".join(parts))
     counted = statistics([episode.normalised for episode in results.episodes])
     if counted is not None and counted["count"] != len(results.episodes):
         click.echo(
-            f"normalised: over {counted['count']} episodes; in the others' instances random and "
-            "reference hardly differ, or are not known"
+            f"normalised: mean over {counted['count']} episodes; in the other instances the random "
+            "and reference returns are unknown or nearly equal"
         )
 
 
 def _print_references(references: ReferencePolicies) -> None:
-    """One line for each reference policy, in the words of the agent's own."""
+    """Print one line per reference policy, in the same format as the agent's."""
     for label, results in _labelled(references):
         click.echo(f"{label}: {'; '.join(_scores(results.summary()))}")
     click.echo(CHOSEN)
@@ -263,7 +271,7 @@ def _print_comparison(every: list[Results], references: ReferencePolicies | None
         rows,
     )
     click.echo(
-        "steps: to solve, the limit where unsolved; paper: the same figure as published; "
+        "steps: steps to solve, or the limit if unsolved; paper: the published figure; "
         "learns: takes gradient steps in the episode"
     )
     if references is not None:

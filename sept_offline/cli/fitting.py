@@ -22,7 +22,7 @@ from sept_offline.cli.options import json_option, quiet_option
 from sept_offline.cli.places import check_dataset
 
 FEW = 8
-"""Instances that are named one by one; of more, how many there are."""
+"""Maximum number of instances to list by name; beyond that, only their number is shown."""
 
 
 @click.command()
@@ -39,39 +39,45 @@ FEW = 8
     default="default",
     show_default=True,
     shell_complete=one_of(lambda: PRESETS),
-    help="default; paper: as in the paper; segment: the paper's stages, made to work from logs.",
+    help="default; paper: the paper's settings; segment: the paper's stages adapted to logs.",
 )
-@click.option("--config", type=FILE, help="Settings (TOML) over the preset's.")
+@click.option("--config", type=FILE, help="Settings (TOML) that override the preset.")
 @click.option(
     "--set",
     "settings",
     multiple=True,
     shell_complete=complete_settings,
-    help="One setting, e.g. control.batch_size=128.",
+    help="Override one setting, e.g. control.batch_size=128.",
 )
 @click.option(
     "--control",
     shell_complete=one_of(lambda: ALGORITHMS),
-    help="double_dqn, discrete_cql, discrete_bcq, nfq, or auto: chosen from the logs.",
+    help="Control algorithm: double_dqn, discrete_cql, discrete_bcq, nfq, or auto (chosen from the "
+    "logs).",
 )
 @click.option(
     "--stack",
     type=click.IntRange(1, 64),
-    help="Observations to read side by side: the present one and the last ones, with the actions "
+    help="Number of observations to stack: the current one and the last ones, with the actions "
     "between them (default: chosen from the logs).",
 )
-@click.option("--fallback", type=Choice(["none", "avg"]), help="Who acts when flagged.")
+@click.option(
+    "--fallback",
+    type=Choice(["none", "avg"]),
+    help="Policy to use when the instance looks out-of-distribution.",
+)
 @click.option(
     "--hold-out",
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
-    help="Share of instances (episodes, below ten instances) to keep for ope.",
+    help="Share of instances (of episodes if there are fewer than ten instances) to hold out for "
+    "ope.",
 )
-@click.option("--no-verdict", is_flag=True, help="Skip the verdict on what was learned.")
+@click.option("--no-verdict", is_flag=True, help="Skip the final verdict.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
-@click.option("--resume", is_flag=True, help="Continue a run that was interrupted.")
-@click.option("--restart", is_flag=True, help="Replace whatever run is there.")
+@click.option("--resume", is_flag=True, help="Continue an interrupted run.")
+@click.option("--restart", is_flag=True, help="Replace an existing run.")
 @click.option(
-    "-o", "--out", type=FOLDER, help="The run: runs/<dataset>-<method>-<seed> by default."
+    "-o", "--out", type=FOLDER, help="Run directory (default: runs/<dataset>-<method>-<seed>)."
 )
 @json_option
 @quiet_option
@@ -93,7 +99,7 @@ def fit(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Learn an agent from the logs in DATASET.
+    """Train an agent on the logs in DATASET.
 
     \b
     Example:
@@ -157,7 +163,7 @@ def fit(
     click.echo(f"{target}: {method} in {seconds:.1f} s")
     held = agent.record.get("held_out")
     if held:
-        click.echo(f"held out of the fit, for ope: {_held_out(held)}")
+        click.echo(f"held out for ope: {_held_out(held)}")
     for name, choice in agent.record.get("choices", {}).items():
         click.echo(f"{name}: {choice['chosen']}. {choice['why']}")
     used = agent.record.get("latent_dimensions")
@@ -166,12 +172,12 @@ def fit(
     found = agent.record.get("identification")
     if found:
         click.echo(
-            f"identification: {found['neighbours']:.3f} of the episodes kept from the latent are "
-            f"matched to their instance by their first steps (chance: {found['chance']:.3f})"
+            f"identification: {found['neighbours']:.3f} of the held-out episodes are matched to "
+            f"their instance by their first steps (chance: {found['chance']:.3f})"
         )
         click.echo(f"probe: {agent.record['probe']}")
     if agent.record.get("behaviour_estimated"):
-        click.echo("The behaviour's probabilities were not logged; they are estimated.")
+        click.echo("The behaviour's probabilities were not logged and are estimated.")
     if "verdict" in agent.record:
         click.echo(f"verdict: {agent.record['verdict']}")
         for reason in agent.record["reasons"]:

@@ -15,37 +15,41 @@ from sept_offline.cli.options import json_option, quiet_option
 
 @click.command(name="import")
 @click.argument("source", type=DATASET, nargs=-1, required=True)
-@click.option("-o", "--out", type=FILE, required=True, help="The dataset: x.h5 or x.parquet.")
-@click.option("--mapping", type=FILE, help="A TOML file with the names below as keys.")
-@click.option("--instance", help="Column of the instance, or @file: each file is one.")
-@click.option("--episode", help="Column of the episode's id; several, a,b, that tell it together.")
-@click.option("--time", "time_", help="Column of numbers or timestamps; without it, row order.")
+@click.option("-o", "--out", type=FILE, required=True, help="Output dataset: x.h5 or x.parquet.")
+@click.option("--mapping", type=FILE, help="TOML file with the option names below as keys.")
+@click.option("--instance", help="Column of the instance, or @file: one instance per file.")
+@click.option("--episode", help="Column of the episode's id, or several that identify it: a,b.")
+@click.option("--time", "time_", help="Column of numbers or timestamps (default: row order).")
 @click.option("--observations", help="Columns a,b,c, or one column of lists.")
 @click.option("--next-observations", help="Columns of the observation after the step.")
-@click.option("--action", help="Column of the action: labels or whole numbers.")
+@click.option("--action", help="Column of the action: labels or integers.")
 @click.option("--reward", help="Column of the reward.")
-@click.option("--terminated", help="Column of the flag: the task ended here.")
-@click.option("--truncated", help="Column of the flag: watching ended here.")
-@click.option("--probability", help="Column: the behaviour's probability of the action it took.")
-@click.option("--probabilities", help="Columns: of every action, in the order of --actions.")
-@click.option("--actions", help="All action labels, in order; found in the data if not given.")
-@click.option("--bins", type=click.IntRange(min=2), help="Cut a continuous action at quantiles.")
+@click.option("--terminated", help="Column of a flag: the task ended at this step.")
+@click.option("--truncated", help="Column of a flag: the recording ended at this step.")
+@click.option("--probability", help="Column of the behaviour's probability of the logged action.")
+@click.option(
+    "--probabilities", help="Columns with the probability of every action, as in --actions."
+)
+@click.option("--actions", help="All action labels, in order (default: those in the data).")
+@click.option("--bins", type=click.IntRange(min=2), help="Bin a continuous action at quantiles.")
 @click.option(
     "--fill",
     multiple=True,
     metavar="COLUMN=RULE",
-    help="Missing values: previous, zero, mean, a value, or two in turn: previous,mean; COLUMN may "
-    "be 'observations'.",
+    help="Rule for missing values: previous, zero, mean, a value, or previous with a fallback, "
+    "previous,mean. COLUMN may be 'observations'.",
 )
 @click.option(
     "--keep-terminal",
     is_flag=True,
-    help="Where no final observation is logged, keep terminated episodes' last step.",
+    help="Keep the last step of terminated episodes without a logged final observation.",
 )
-@click.option("--drop-unrewarded", is_flag=True, help="Leave out episodes without any reward.")
-@click.option("--delimiter", help="Of CSV; a comma, or a tab in .tsv, if not given.")
-@click.option("--quoted-newlines", is_flag=True, help="Quoted text in CSV may run over lines.")
-@click.option("--probe-steps", type=click.IntRange(min=1), help="First steps an agent probes in.")
+@click.option("--drop-unrewarded", is_flag=True, help="Drop episodes without any reward.")
+@click.option("--delimiter", help="CSV delimiter (default: comma, or tab in .tsv).")
+@click.option("--quoted-newlines", is_flag=True, help="Allow line breaks in quoted CSV text.")
+@click.option(
+    "--probe-steps", type=click.IntRange(min=1), help="Probe length; keep it short: 1 to 8."
+)
 @json_option
 @quiet_option
 def import_(
@@ -58,11 +62,11 @@ def import_(
     quiet: bool,
     **options: Any,
 ) -> None:
-    """Write logged steps as a dataset, with a card beside it that says what was found and done.
+    """Convert logged steps to a dataset, with a card that records every repair.
 
-    SOURCE is CSV or Parquet with one row a step (files, 'patterns*.csv' or directories), HDF5 as
-    D4RL has it, a replay buffer dumped by d3rlpy, or minari:NAME. A column named as its option is
-    need not be named again.
+    SOURCE is CSV or Parquet with one row per step (files, 'patterns*.csv' or directories),
+    D4RL-style HDF5, a replay buffer dumped by d3rlpy, or minari:NAME. A column with the same name
+    as its option is found automatically.
 
     \b
     Example:
@@ -78,8 +82,8 @@ def import_(
             raise click.UsageError(f"--fill {rule} is not of the form COLUMN=RULE.")
         if column in rules:
             raise click.UsageError(
-                f"--fill names {column!r} twice; say it once, as in --fill {column}=previous,mean, "
-                "which takes the mean where there is nothing before."
+                f"--fill names {column!r} twice; name it once, as in "
+                f"--fill {column}=previous,mean, which uses the mean if there is no previous value."
             )
         rules[column] = text
     said = {name: value for name, value in options.items() if value not in (None, False)}

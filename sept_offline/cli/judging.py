@@ -22,17 +22,19 @@ if TYPE_CHECKING:
 @click.option(
     "--horizon",
     type=click.IntRange(min=1),
-    help="Steps; by default as many as half of the episodes reach.",
+    help="Maximum steps per episode (default: the length that half of the episodes reach).",
 )
-@click.option("--in-sample", is_flag=True, help="Judge on all episodes, learned from or not.")
+@click.option(
+    "--in-sample", is_flag=True, help="Evaluate on all episodes, including training episodes."
+)
 @click.option(
     "--confidence",
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
     default=0.95,
     show_default=True,
-    help="Of the intervals.",
+    help="Confidence level of the intervals.",
 )
-@click.option("--updates", type=click.IntRange(min=1), help="Of each fitted Q.")
+@click.option("--updates", type=click.IntRange(min=1), help="Gradient steps of each fitted Q.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @json_option
 @quiet_option
@@ -47,10 +49,10 @@ def ope(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """What would the agent in RUN have earned, by the logs in DATASET alone?
+    """Estimate what the agent in RUN would have earned, from the logs in DATASET alone.
 
-    It is judged on the episodes it did not learn from (`fit --hold-out`), probe and control as one
-    policy. The estimates are of the mean return of one episode of at most the horizon's steps.
+    The agent is evaluated on held-out episodes (`fit --hold-out`), with probe and control as one
+    policy. The estimates are of the mean return of one episode with at most --horizon steps.
 
     \b
     Example:
@@ -75,7 +77,7 @@ def ope(
 
 
 def _keep(judgement: Judgement, run: Path, quiet: bool) -> None:
-    """Leave the answer with the run, for a report; where that cannot be, it is said."""
+    """Store the result in the run for `report`; print a message if that fails."""
     from sept_offline.errors import DataError
     from sept_offline.methods.run import JUDGED
     from sept_offline.seals import write_json
@@ -85,7 +87,7 @@ def _keep(judgement: Judgement, run: Path, quiet: bool) -> None:
     try:
         write_json(run / JUDGED, judgement.summary())
     except DataError as problem:
-        ConsoleProgress(quiet).message(f"The run does not keep this answer: {problem}")
+        ConsoleProgress(quiet).message(f"Cannot store the result in the run: {problem}")
 
 
 def _print(judgement: Judgement) -> None:
@@ -105,19 +107,19 @@ def _print(judgement: Judgement) -> None:
     within = " within instances" if judgement.resampled == "episodes" else ""
     click.echo(
         f"{judgement.confidence:.0%} intervals, bootstrap over {judgement.resampled}{within}; "
-        f"the logs themselves earned {judgement.logged_return:,.4g}"
+        f"mean logged return {judgement.logged_return:,.4g}"
     )
     click.echo(
-        f"overlap: the agent would have done what was done at {found.agreement:.1%} of the steps "
-        f"and throughout {found.followed:.1%} of the episodes; {found.support:.1%} of its choices "
-        f"were logged now and then; weights reach {found.covered_steps} of {judgement.horizon} "
+        f"overlap: the agent agrees with the logged action at {found.agreement:.1%} of the steps "
+        f"and throughout {found.followed:.1%} of the episodes; {found.support:.1%} of its actions "
+        f"have support in the logs; weights cover {found.covered_steps} of {judgement.horizon} "
         "steps"
     )
     if judgement.behaviour_estimated:
-        click.echo("The logs lack probabilities: those of the behaviour are estimated.")
+        click.echo("The behaviour's probabilities were not logged and are estimated.")
     quoted = judgement.estimators[judgement.headline]
     click.echo(
-        f"verdict: {judgement.verdict}; {TITLES[judgement.headline]} says "
+        f"verdict: {judgement.verdict}; {TITLES[judgement.headline]}: "
         f"{quoted.mean:,.4g} ({quoted.low:,.4g} … {quoted.high:,.4g})"
     )
     for reason in judgement.reasons:

@@ -1,4 +1,4 @@
-"""The command group, its exit codes, and the one place where errors become sentences."""
+"""The command group, its exit codes, and the formatting of errors."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ NUMBA_SETTINGS = ".numba_config.yaml"
 
 
 class SuggestingGroup(click.Group):
-    """A group that names the nearest command when one is mistyped."""
+    """A group that suggests the nearest command for a mistyped one."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As click does, with a suggestion."""
+        """Like click's, with a suggestion."""
         name = args[0] if args else ""
         if name and not name.startswith("-") and self.get_command(ctx, name) is None:
             near = suggest(name, self.list_commands(ctx))
@@ -63,13 +63,13 @@ def _print_version(ctx: click.Context, _: click.Parameter, value: bool) -> None:
     is_eager=True,
     expose_value=False,
     callback=_print_version,
-    help="Versions of this library and of what it stands on.",
+    help="Show the versions of this library and its dependencies.",
 )
 def cli() -> None:
     """Single Episode Policy Transfer from logged trajectories.
 
     \b
-    Example, from nothing to an agent and its one episode in every test instance:
+    Example, from logging to one episode per test instance:
       sept-offline collect navigation2d -o navigation.h5
       sept-offline validate navigation.h5
       sept-offline fit navigation.h5 -o runs/navigation
@@ -100,7 +100,7 @@ for command in (
 
 
 def main(arguments: Sequence[str] | None = None) -> Any:
-    """Run the command line: 0 done, 2 wrong use or bad input, 1 anything else."""
+    """Run the command line. Exit codes: 0 success, 2 wrong usage or bad input, 1 anything else."""
     _open_streams()
     with warnings.catch_warnings():
         warnings.simplefilter("always", UnsealedWarning)
@@ -130,10 +130,10 @@ def _run(arguments: Sequence[str] | None) -> NoReturn:
         _say(str(error))
         sys.exit(2)
     except MemoryError:
-        _say("There is not enough memory for this; use a larger machine, or less data.")
+        _say("Out of memory; use a larger machine or less data.")
         sys.exit(2)
     except BrokenPipeError:
-        # Whoever read the output has seen enough; Python must not try to write the rest at exit.
+        # The reader has closed the pipe; Python must not try to write the rest at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except OSError as error:
@@ -144,16 +144,16 @@ def _run(arguments: Sequence[str] | None) -> NoReturn:
 
 
 def _refuse_settings_beside() -> None:
-    """Numba takes settings from the current folder: also from where it loads compiled code."""
+    """Numba reads settings from the current folder, even where to load compiled code from."""
     if os.path.lexists(NUMBA_SETTINGS):
         raise ConfigError(
-            f"This folder holds {NUMBA_SETTINGS}, by which Numba would load code from wherever it "
-            "says; run the command in another folder, or set Numba's environment variables."
+            f"This folder contains {NUMBA_SETTINGS}, which can make Numba load code from any path; "
+            "run the command in another folder, or set Numba's environment variables."
         )
 
 
 def _say(sentence: str) -> None:
-    """An error on one line, whatever a library or a file has put into it."""
+    """Print an error on one line, even if its text contains line breaks."""
     click.echo(f"Error: {plain(' '.join(sentence.splitlines()))}", err=True)
 
 
@@ -173,7 +173,7 @@ def _show_warning(
 
 
 def _open_streams() -> None:
-    """Put /dev/null where a standard stream is closed: no file of ours may get its number."""
+    """Open /dev/null for closed standard streams, so that no other file gets their numbers."""
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is not None:
             continue

@@ -1,6 +1,6 @@
-"""The names a user may type, known without loading what they name.
+"""The names a user may type, available without importing the library.
 
-A shell waits for a completion, and torch takes seconds; a test holds these lists to the library's.
+Shell completion must be fast, and torch takes seconds to load; a test keeps these lists in sync.
 """
 
 from __future__ import annotations
@@ -25,4 +25,4 @@ BEHAVIOURS = ("random", "replay", "medium", "expert")
 ENGINES = ("local", "ray")
 SPLITS = ("train", "validation", "test")
 AXES = ("behaviour", "episodes", "instances", "propensities")
-"""Of `bench --vary`, beside every setting of `fit`."""
+"""Axes of `bench --vary`, besides every setting of `fit`."""

@@ -14,13 +14,13 @@ from sept_offline.cli.options import json_option, quiet_option
 
 @click.command()
 @click.argument("sources", type=FOLDER, nargs=-1, required=True)
-@click.option("--dataset", type=DATASET, help="Where the runs' logs are, if they moved.")
+@click.option("--dataset", type=DATASET, help="Path of the runs' logs, if they have moved.")
 @click.option(
     "--family",
     multiple=True,
     shell_complete=families,
     callback=typed_object,
-    help="A family of your own that the runs name, as package.module:object.",
+    help="Your own family that the runs name, as package.module:object.",
 )
 @click.option("-o", "--out", type=FILE, default="report.html", show_default=True)
 @json_option
@@ -33,11 +33,11 @@ def report(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """One page of runs and benches: what was logged, what was learned, how the one episode went.
+    """Write an HTML page about runs and benches: logs, trained models and test episodes.
 
     SOURCES are run directories of `fit` and folders of `bench`. The page is one HTML file that
-    opens from disk and asks for nothing; charts can be zoomed, test episodes can be played. What
-    a run has not (no evaluation yet, logs that have moved) leaves one line behind.
+    opens from disk and loads nothing from the network. Charts can be zoomed, and test episodes can
+    be played. A missing part (no evaluation yet, logs that have moved) is replaced by one line.
 
     \b
     Example:
@@ -49,12 +49,12 @@ def report(
     from sept_offline.report import write_report
 
     if out.suffix not in (".html", ".htm"):
-        raise DataError(f"Cannot write a page to {out}; end its name in .html.")
+        raise DataError(f"Cannot write a page to {out}; choose a name that ends in .html.")
     if click.get_current_context().get_parameter_source("out") is ParameterSource.DEFAULT:
-        # Only an output that the user has typed is written where a link leads.
+        # Follow a link only if the user typed the output.
         refuse_links(out.parent, [out.name])
     for name in family:
-        load_family(name)  # from here on a run may name it
+        load_family(name)  # registers it, so that a run may name it
     size = write_report(sources, out, dataset=dataset, progress=ConsoleProgress(quiet))
     if as_json:
         print_json({"path": str(out), "bytes": size, "sources": [str(one) for one in sources]})

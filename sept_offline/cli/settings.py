@@ -1,6 +1,6 @@
-"""The settings of `fit` as `--set` names them, read off the source of their records.
+"""The settings of `fit` as `--set` names them, parsed from the source of their records.
 
-Importing the records would import torch, and a shell waits for a completion.
+Importing the records would import torch, which is too slow for shell completion.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ ROOT = "FitConfig"
 
 @cache
 def setting_names() -> dict[str, tuple[str, ...]]:
-    """Every setting, such as `latent.dim`, with its choices where it has some."""
+    """Every setting, such as `latent.dim`, with its choices if it has any."""
     records: dict[str, ast.ClassDef] = {}
     choices: dict[str, tuple[str, ...]] = {"bool": ("false", "true")}
     for path in sorted(Path(__file__).parents[1].glob("*/config.py")):
@@ -43,7 +43,7 @@ def _fields(
 
 
 def _literals(node: ast.expr) -> tuple[str, ...]:
-    """The texts of `Literal["a", "b"]`; none of anything else."""
+    """The strings of `Literal["a", "b"]`; empty for other types."""
     if not isinstance(node, ast.Subscript) or getattr(node.value, "id", "") != "Literal":
         return ()
     values = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]

@@ -9,7 +9,7 @@ from sept_offline.cli.completing import Choice
 SHELLS = ("bash", "zsh", "fish")
 END = "    return 0\n"
 NO_SPACE = "    [[ ${#COMPREPLY[@]} -eq 1 && ${COMPREPLY[0]} == *= ]] && compopt -o nospace\n\n"
-"""After `latent.dim=` comes its value, not the next word; fish knows that by itself."""
+"""Add no space after `latent.dim=`, because its value follows; fish does so by itself."""
 
 
 @click.command()
@@ -18,8 +18,8 @@ NO_SPACE = "    [[ ${#COMPREPLY[@]} -eq 1 && ${COMPREPLY[0]} == *= ]] && compopt
 def completion(ctx: click.Context, shell: str) -> None:
     """Print the script that lets SHELL (bash, zsh or fish) complete this command.
 
-    Commands and options are completed, and families, methods, presets, settings and places after
-    them. To install it, once:
+    It completes commands, options, families, methods, presets, settings and paths. To install it,
+    once:
 
     \b
       bash (4.4 or newer), in ~/.bashrc:
@@ -40,7 +40,7 @@ def completion(ctx: click.Context, shell: str) -> None:
     if made is None:
         raise click.UsageError(f"This version of click cannot complete in {shell}.")
     variable = f"_{program.replace('-', '_').upper()}_COMPLETE"
-    # its source() would first start bash and ask for its version, which may be another one's
+    # source() would start bash to ask for its version, which may be a different bash
     script = made(ctx.find_root().command, {}, program, variable)
     template = script.source_template
     if shell == "bash":

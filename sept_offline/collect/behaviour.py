@@ -31,7 +31,7 @@ class Behaviour(Protocol):
 
 @dataclass(frozen=True)
 class Uniform:
-    """Every action alike."""
+    """Uniform over all actions."""
 
     num_actions: int
 
@@ -82,7 +82,7 @@ class EpsilonGreedy:
             rows[mine] = snapshot.epsilon / num_actions
             rows[mine, values.argmax(axis=1)] += 1.0 - snapshot.epsilon
         if rows is None:
-            raise ConfigError("A behaviour was asked to act for no rows.")
+            raise ConfigError("A behaviour needs at least one observation.")
         return rows
 
 
@@ -119,7 +119,7 @@ class RememberingPolicy:
         episode: Callable[..., Any] = called(f"Policy {self.name}", self.kind, ConfigError)
         if not callable(episode):
             raise ConfigError(
-                f"Policy {self.name} is a class whose objects cannot be called; give it "
+                f"Policy {self.name} is a class without __call__; define "
                 "__call__(self, observation, last_action, last_reward)."
             )
         return episode
@@ -150,7 +150,7 @@ class RememberingPolicy:
 
 
 def user_policy(policy: Any, name: str, num_actions: int) -> UserPolicy | RememberingPolicy:
-    """A function acts without memory; a class is made anew for every episode and may remember."""
+    """A function has no memory; a class is instantiated for every episode and may have one."""
     if isinstance(policy, type):
         return RememberingPolicy(policy, name, num_actions)
     return UserPolicy(policy, name, num_actions)

@@ -1,4 +1,4 @@
-"""What a user runs on a family of their own before trusting anything learned from it."""
+"""Contract checks for a user's own family."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def check_family(family: str | Family, *, seed: int = 0, episodes: int = 3) -> N
         if first.first_difference(again) is not None:
             raise FamilyError(
                 f"Family {record.name!r}: the same seed and actions gave two different episodes; "
-                "probably the environment draws from a generator other than self.np_random."
+                "the environment probably draws from a generator other than self.np_random."
             )
         traces.append(first)
     _check_gymnasium(record, *instances[0])
@@ -151,7 +151,7 @@ def _check_gymnasium(family: Family, instance: str, hidden: Hidden) -> None:
 
 
 def _check_limit(family: Family, instance: str, hidden: Hidden) -> None:
-    """A limit that random actions may never reach still cuts short whoever does better."""
+    """A limit that random actions may never reach can still truncate a better policy."""
     from gymnasium.wrappers import TimeLimit
 
     needed = max(family.train_steps, family.test_steps)
@@ -201,7 +201,7 @@ def _trace(family: Family, instance: Instance, seed: int, actions: NDArray[Any])
 
 
 def _numbers(where: str, observation: Any) -> NDArray[np.float32]:
-    """A copy as it is logged: an environment may hand out the very array it lives in."""
+    """A copy as it is logged: an environment may return its internal array."""
     try:
         return np.array(observation, dtype=np.float32)
     except (TypeError, ValueError) as error:
@@ -214,8 +214,8 @@ def _check_info(where: str, hidden: Hidden, info: dict[str, Any]) -> None:
     leaked = sorted(set(hidden) & set(info))
     if leaked:
         raise FamilyError(
-            f"{where}: info holds the hidden parameter {leaked[0]!r}; an agent must never be able "
-            "to read it."
+            f"{where}: info contains the hidden parameter {leaked[0]!r}; remove it, because an "
+            "agent must not be able to read it."
         )
 
 
@@ -235,15 +235,15 @@ def _check_hidden(
             if trace.first_difference(traces[index]) is not None:
                 return
     raise FamilyError(
-        f"Family {family.name!r}: hidden parameters change nothing, the same actions gave the same "
-        "episodes in every training instance; probably make() does not hand them to the dynamics."
+        f"Family {family.name!r}: hidden parameters have no effect: the same actions gave the same "
+        "episodes in every training instance; make() probably does not pass them to the dynamics."
     )
 
 
 def _check_columns(
     family: Family, instances: Sequence[Instance], seed: int, draws: list[NDArray[Any]]
 ) -> None:
-    """No observed column may show a hidden parameter; one that names the instance is told."""
+    """No observed column may show a hidden parameter; warn if one identifies the instance."""
     training = _few([one for one in instances if one[0].startswith("train-")])
     constant: list[NDArray[Any]] = []
     values: list[NDArray[Any]] = []
@@ -265,8 +265,8 @@ def _check_columns(
             hidden = np.array([one[1][parameter] for one in training], dtype=np.float64)
             if np.allclose(table[:, column], hidden, rtol=1e-6, atol=0):
                 raise FamilyError(
-                    f"Family {family.name!r}: {name} of the observation is the hidden parameter "
-                    f"{parameter!r}; leave it out of what the environment returns."
+                    f"Family {family.name!r}: {name} of the observation equals the hidden "
+                    f"parameter {parameter!r}; remove it from the observation."
                 )
         warnings.warn(
             f"Family {family.name!r}: {name} of the observation is constant within an instance "
@@ -323,8 +323,8 @@ def _check_batch(
                 "both must share one dynamics."
             )
         raise FamilyError(
-            f"Family {family.name!r}: instance {instance[0]} gives other {field} at step {step} "
-            "when it is stepped in turn with other instances than alone; probably environments "
-            "share state, such as globals of a module, class attributes, or one object that "
-            "make() returns again: keep it on self."
+            f"Family {family.name!r}: instance {instance[0]} gives different {field} at step "
+            f"{step} when other instances are stepped in turn; environments probably share "
+            "state, such as module globals, class attributes, or one object that make() returns "
+            "again: keep state on self."
         )

@@ -72,7 +72,7 @@ class Expert:
 
     @classmethod
     def restore(cls, state: StageState) -> Expert:
-        """What `state` returned."""
+        """Restore what `state` returned."""
         # Shipped experts keep their weights in half precision.
         arrays = {
             name: (tensor.float() if tensor.is_floating_point() else tensor).numpy()
@@ -94,7 +94,7 @@ class ExpertStage:
     """Online training in rounds.
 
     A round starts every environment afresh and steps all of them for one episode limit, so that
-    between rounds nothing lives outside this object and a snapshot of it is exact.
+    between rounds all state is in this object, so a checkpoint of it is exact.
     """
 
     name = "expert"
@@ -150,7 +150,7 @@ class ExpertStage:
     def _least_epsilon(self) -> NDArray[np.float64]:
         """[rows] bounds of epsilon, spread over the copies of each instance.
 
-        Up to 1 while nobody has found the instance's goal, up to `exploring` from then on.
+        Up to 1 until the instance's goal is found, then up to `exploring`.
         """
         most = np.full(len(self.ends), self.config.exploring)
         if self.family.solved is not None:

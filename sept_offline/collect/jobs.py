@@ -1,4 +1,4 @@
-"""One shard of a collection: its episodes planned, run and written, wherever that happens."""
+"""One shard of a collection: plan, run and write its episodes, in any process."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Made:
 
     steps: int
     part: WrittenPart | None
-    """Where it is a part of the dataset already."""
+    """The part of the dataset, if it is written directly."""
 
 
 def run_job(
@@ -91,7 +91,7 @@ def run_job(
     function: Callable[..., Any] | None = None,
     tell: Callable[[tuple[float, int]], None] | None = None,
 ) -> Made:
-    """Run one shard and write it; `tell` learns now and then of the episodes and steps done."""
+    """Run and write one shard; `tell` periodically receives the episodes and steps done."""
     family = load_family(job.family)
     hiddens = family.instances(job.instances)
     behaviours = _behaviours(family, job, function)
@@ -110,7 +110,7 @@ def run_job(
             )
         )
     with one_thread():
-        heard = None if tell is None else _now_and_then(tell)
+        heard = None if tell is None else _periodically(tell)
         logged = run_shard(family, starts, job.max_steps, job.probe_steps, heard)
     steps = sum(len(episode.actions) for episode in logged)
     if isinstance(job.target, Path):
@@ -122,15 +122,15 @@ def run_job(
     return Made(steps, save_part(job.target, logged, instance, names, seed))
 
 
-def _now_and_then(tell: Callable[[tuple[float, int]], None]) -> Callable[[float, int], None]:
+def _periodically(tell: Callable[[tuple[float, int]], None]) -> Callable[[float, int], None]:
     """A listener that passes on what it hears, but not every step of a fast simulator."""
-    told = time.monotonic()
+    last = time.monotonic()
 
     def heard(episodes: float, steps: int) -> None:
-        nonlocal told
+        nonlocal last
         now = time.monotonic()
-        if now - told >= INTERVAL:
-            told = now
+        if now - last >= INTERVAL:
+            last = now
             tell((episodes, steps))
 
     return heard
@@ -140,7 +140,7 @@ def load_policy(name: str) -> Callable[..., Any]:
     """The function that `package.module:object` names."""
     policy = load_object(name, "policy")
     if not callable(policy):
-        raise ConfigError(f"The policy {name!r} cannot be called.")
+        raise ConfigError(f"The policy {name!r} is not callable.")
     found: Callable[..., Any] = policy
     return found
 
@@ -156,7 +156,7 @@ def _behaviours(
     if "policy" in names:
         policy = function if job.policy is None else load_policy(job.policy)
         if policy is None:
-            raise ConfigError("An episode is planned for a policy, but none was given.")
+            raise ConfigError("The plan contains episodes of a policy, but no policy was given.")
         found["policy"] = user_policy(policy, job.policy or "policy", num_actions)
     if job.expert is not None and names & {"replay", "medium", "expert"}:
         expert = _fetch_expert(job.expert)
@@ -175,7 +175,7 @@ def load_expert(path: Path) -> Expert:
 
 
 def _fetch_expert(place: Place) -> Expert:
-    """The expert of a job, from wherever it lies."""
+    """Load the expert of a job."""
     if isinstance(place, Path):
         return load_expert(place)
     data = Folder(place).read(EXPERT)
@@ -188,5 +188,5 @@ def _fetch_expert(place: Place) -> Expert:
 
 
 def reset_seed(seed: int, split: str, episode: Planned) -> int:
-    """What an episode's environment is reset with."""
+    """The reset seed of an episode's environment."""
     return integer(seed, "collect", f"{split}-{episode.instance}", episode.index, "reset")

@@ -60,7 +60,7 @@ class Collection:
 
     record: Family
     family: str | Family
-    """As workers load it."""
+    """The name by which workers load it."""
     recipe: Recipe
     hiddens: tuple[Hidden, ...]
     seed: int
@@ -86,7 +86,7 @@ class Collection:
 
     @property
     def extra(self) -> dict[str, Any]:
-        """What the header says besides."""
+        """Additional entries of the header."""
         extra: dict[str, Any] = {"latent_dim": self.record.latent_dim}
         if isinstance(self.family, str) and ":" in self.family:
             extra["family_object"] = self.family
@@ -112,7 +112,7 @@ class Collection:
         return shipped_expert(self.record, self.recipe.expert, self.seed) is not None
 
     def plan(self) -> dict[str, Any]:
-        """What a resumed collection must agree with."""
+        """The values that a resumed collection must match."""
         return {
             "family": self.record.name,
             "seed": self.seed,
@@ -158,7 +158,7 @@ def collect_dataset(
     shares = parse_behaviour(recipe.behaviour, with_policy=True)
     if policy is None and "policy" in shares:
         raise ConfigError(
-            f"The behaviour {recipe.behaviour!r} names a policy of your own; say which: --policy "
+            f"The behaviour {recipe.behaviour!r} includes your own policy; pass it with --policy "
             "package.module:object."
         )
     if policy is not None and "policy" not in shares:
@@ -168,17 +168,18 @@ def collect_dataset(
     if episodes < len(hiddens):
         raise ConfigError(
             f"{episodes} episodes cannot cover the {len(hiddens)} instances of split "
-            f"{recipe.instances!r}; ask for at least one each."
+            f"{recipe.instances!r}; collect at least one per instance."
         )
     if isinstance(family, Family) and _is_registered(family):
         family = family.name
     elsewhere = workers > 1 or engine != "local"
     if elsewhere and isinstance(family, Family):
         raise ConfigError(
-            "Several workers need a family by name: register it, or name it package.module:object."
+            "Several workers need a family by name; register it, or pass it as "
+            "package.module:object."
         )
     if elsewhere and policy is not None and not isinstance(policy, str):
-        raise ConfigError("Several workers need a policy named as package.module:object.")
+        raise ConfigError("Several workers need a policy as package.module:object.")
     if isinstance(policy, str):
         load_policy(policy)  # here, so that a wrong name leaves nothing behind
     collection = Collection(
@@ -207,7 +208,7 @@ def collect_dataset(
 
 
 def _absolute(target: Place) -> Place:
-    """As a worker finds it too, wherever that stands."""
+    """A path that workers on other machines can resolve too."""
     return target.absolute() if isinstance(target, Path) else target
 
 
@@ -215,17 +216,17 @@ def _is_directory(target: Place) -> bool:
     """Whether a target becomes a directory of parts, by its name."""
     if isinstance(target, Remote) and target.suffix in (".h5", ".hdf5", ".parquet"):
         raise ConfigError(
-            f"A dataset at {target} is a directory of Parquet files; leave out {target.suffix}."
+            f"A dataset at {target} is a directory of Parquet files; remove {target.suffix}."
         )
     if isinstance(target, Path) and target.suffix not in (".h5", ".parquet", ""):
         raise ConfigError(
-            f"{target} must end in .h5 or .parquet, or have no suffix at all: a directory."
+            f"{target} must end in .h5 or .parquet, or have no suffix for a directory."
         )
     return isinstance(target, Remote) or not target.suffix
 
 
 def _collect_file(collection: Collection, target: Path, resume: bool, restart: bool) -> Dataset:
-    """Shards into a directory beside the file, and from there, in order, into the file."""
+    """Write shards to a directory next to the file, then copy them in order into the file."""
     staging = Staging(target)
     if resume and target.exists() and not staging.path.exists():
         return _finished_file(collection, target)
@@ -300,7 +301,7 @@ def _finished_file(collection: Collection, target: Path) -> Dataset:
     if metadata.plan is not None:
         same = metadata.plan == plan_digest(collection.plan())
     else:
-        # Made before files named their plan: by all that such a file tells of it.
+        # Written before files named their plan: compare everything that the file records.
         same = (
             wanted == found
             and finished.instances == collection.instances
@@ -311,7 +312,7 @@ def _finished_file(collection: Collection, target: Path) -> Dataset:
         kind = "recipe" if wanted == found else "kind"
         raise DataError(
             f"{target} is a finished dataset of another {kind} ({found[0]}, seed {found[1]}, "
-            f"{found[2]:,} episodes); choose another name, or leave out --resume to replace it."
+            f"{found[2]:,} episodes); choose another name, or omit --resume to replace it."
         )
     collection.progress.message(f"{target} is complete; nothing to resume.")
     return finished

@@ -28,14 +28,14 @@ OURS = re.compile(
     r"_lock|_plan\.json|_manifest\.json|_privileged\.json|expert[\w-]*\.safetensors"
     r"|part-\d{6}-[0-9a-f]{8}\.parquet"
 )
-"""What a collection and its dataset consist of; nothing else is ever deleted."""
+"""File names of a collection and its dataset; nothing else is ever deleted."""
 MARKS = frozenset(("recipe", "sha256"))
-"""By which a plan and a manifest are recognised as ours."""
+"""Keys that identify a plan and a manifest as ours."""
 
 
 @dataclass(frozen=True)
 class PartTarget:
-    """Where a worker puts one shard, and what it must know of the whole to do so."""
+    """Where a worker writes one shard, and what it needs for that."""
 
     place: Place
     name: str
@@ -57,7 +57,7 @@ def save_part(
     """Check a shard's episodes and write them; the plan they belong to must be there.
 
     A worker that outlives its collection must not bring it back nor meddle with the next one, and
-    one that cannot see it must not write where nobody looks.
+    one that cannot see it must not write elsewhere.
     """
     folder, header = Folder(target.place), target.header
     check_place(folder, header.metadata.plan)
@@ -94,11 +94,11 @@ def check_place(folder: Folder, digest: str | None) -> None:
     if text is None:
         raise DataError(
             f"There is no collection at {folder.place}: it was discarded, or the workers "
-            "share no such directory; name one that they share."
+            "cannot reach this directory; choose one that they share."
         )
     if plan_digest(parse_plan(text, folder.place)) != digest:
         raise DataError(
-            f"Another process has begun another collection at {folder.place}; choose another place."
+            f"Another process has started a collection at {folder.place}; choose another path."
         )
 
 
@@ -129,7 +129,9 @@ class Partition:
 
     def _acquire(self, path: Path) -> None:
         if path.exists() and not path.is_dir():
-            raise DataError(f"{path} is a file; name a directory, or end the name in .parquet.")
+            raise DataError(
+                f"{path} is a file; choose a directory, or a name that ends in .parquet."
+            )
         self._refuse_foreign()
         with writing(path):
             path.mkdir(parents=True, exist_ok=True)
@@ -141,8 +143,8 @@ class Partition:
         for name, size in sorted(self.folder.sizes().items()):
             if size is None or not _is_part(name):
                 raise DataError(
-                    f"{self.place} holds other files ({name}), which sept-offline did not make; "
-                    "name a new or an empty directory."
+                    f"{self.place} contains other files ({name}), which sept-offline did not "
+                    "create; choose a new or empty directory."
                 )
 
     def _prepare(self, plan: Mapping[str, Any], resume: bool, restart: bool) -> bool:
@@ -153,8 +155,8 @@ class Partition:
             whole = [name for name in names if not TEMPORARY.fullmatch(name)]
             if whole:
                 raise DataError(
-                    f"{self.place} holds other files ({min(whole)}) and no plan of a collection; "
-                    "name a new or an empty directory."
+                    f"{self.place} contains other files ({min(whole)}) and no plan of a "
+                    "collection; choose a new or empty directory."
                 )
         elif resume and not restart:
             text = self.folder.read(PLAN)
@@ -170,7 +172,7 @@ class Partition:
                 "discard it."
             )
         self._refuse_other(names)
-        # The manifest first: from here on there is no dataset. The old plan goes last, so that at
+        # The manifest first: after that there is no dataset. The old plan goes last, so that at
         # any moment the parts are those of the plan that is there.
         if MANIFEST in names:
             self.folder.delete(MANIFEST)
@@ -180,7 +182,7 @@ class Partition:
         return False
 
     def _refuse_other(self, names: set[str]) -> None:
-        """Nothing is discarded whose plan and manifest are those of another program.
+        """Do not discard files whose plan and manifest come from another program.
 
         Beside parts, whose names nothing else has, a plan may be damaged.
         """
@@ -192,18 +194,18 @@ class Partition:
                 if parse_plan(self.folder.read(name) or b"", self.place).keys() & MARKS:
                     return
         raise DataError(
-            f"{self.place} holds {described[0]}, which sept-offline did not make, and nothing of "
-            "it is deleted; name a new or an empty directory."
+            f"{self.place} contains {described[0]}, which sept-offline did not create and will "
+            "not delete; choose a new or empty directory."
         )
 
     def _is_ours(self) -> bool:
-        """Whether the manifest is of this plan, and not of one that was discarded meanwhile."""
+        """Whether the manifest belongs to this plan and not to a discarded one."""
         manifest = find_manifest(self.folder)
         # Before manifests named their plan there was none to compare.
         return manifest is not None and manifest.header.metadata.plan in (self._digest, None)
 
     def part(self, number: int) -> str:
-        """The name of one part, which tells the parts of one plan from another's."""
+        """The file name of one part, which is unique to its plan."""
         return f"part-{number:06d}-{self._digest[:8]}.parquet"
 
     def finished(self, count: int) -> dict[int, WrittenPart]:
@@ -223,9 +225,9 @@ class Partition:
         behaviour: Int64,
         seed: Int64,
     ) -> None:
-        """Remove what is no part of the dataset, and write its manifest.
+        """Remove files that are not part of the dataset, and write its manifest.
 
-        Where nothing can be locked another process may have begun anew: the plan is looked at right
+        Without locks another process may have started again: the plan is checked right
         before, so that no parts of another are removed or named, and right after.
         """
         check_place(self.folder, self._digest)

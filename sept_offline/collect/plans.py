@@ -37,6 +37,6 @@ def check_plan(found: Mapping[str, Any], wanted: Mapping[str, Any], where: objec
         return
     different = [key for key in wanted if key not in found or found[key] != wanted[key]]
     raise DataError(
-        f"{where} was begun with another {', '.join(different) or 'version'}; resume with the same "
-        "arguments, or add --restart to discard it."
+        f"{where} was started with another {', '.join(different) or 'version'}; resume with the "
+        "same arguments, or add --restart to discard it."
     )

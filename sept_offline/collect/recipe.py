@@ -59,14 +59,14 @@ class ExpertConfig:
         check_range(self, shares, "expert", least=0, most=1)
         if self.control.reward_form == "instance":
             raise ConfigError(
-                "expert.control.reward_form is 'instance', which needs all rewards beforehand; "
+                "expert.control.reward_form is 'instance', which requires all rewards in advance; "
                 "expected 'raw' or 'log'."
             )
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """All that decides a dataset besides the family and the seed."""
+    """Everything that determines a dataset besides the family and the seed."""
 
     behaviour: str = "random"
     """`random`, `replay`, `medium`, `expert`, or a mixture such as `random:0.5,expert:0.5`; in one,
@@ -96,18 +96,18 @@ def load_recipe(
 
 
 OF_LOGS = ("centred", "bounded")
-"""Settings of control that an expert, which learns online, has no use for."""
+"""Settings of control that do not apply to an expert, which learns online."""
 
 
 def plain_expert(config: ExpertConfig) -> dict[str, Any]:
-    """What decides an expert, ready for JSON."""
+    """Everything that determines an expert, JSON-ready."""
     plain: dict[str, Any] = to_plain(config)
     control = {name: value for name, value in plain["control"].items() if name not in OF_LOGS}
     return plain | {"control": control}
 
 
 def plain_recipe(recipe: Recipe) -> dict[str, Any]:
-    """What decides a collection, ready for JSON."""
+    """Everything that determines a collection, JSON-ready."""
     plain: dict[str, Any] = to_plain(recipe)
     return plain | {"expert": plain_expert(recipe.expert)}
 
@@ -124,14 +124,16 @@ def parse_behaviour(text: str, *, with_policy: bool = False) -> dict[str, float]
         if name not in known:
             raise ConfigError(
                 f"There is no behaviour {name!r}{suggest(name, known)}; "
-                f"known are {', '.join(known)}, or mixtures such as random:0.5,expert:0.5."
+                f"expected one of {', '.join(known)}, or a mixture such as random:0.5,expert:0.5."
             )
         if name in shares:
             raise ConfigError(f"Behaviour {name!r} is named twice in {text!r}.")
         try:
             shares[name] = float(share) if colon else 1.0
         except ValueError:
-            raise ConfigError(f"The share {share!r} of behaviour {name!r} is no number.") from None
+            raise ConfigError(
+                f"The share {share!r} of behaviour {name!r} is not a number."
+            ) from None
         if not 0 < shares[name] < float("inf"):
             raise ConfigError(f"The share of behaviour {name!r} must be positive, not {share}.")
     total = sum(shares.values())

@@ -61,9 +61,9 @@ def run_shard(
     """The episodes that `starts` decide; the first `probe_steps` actions are uniform.
 
     A row's numbers do not depend on the other rows: each has its own reset seed and draws, and a
-    row that has ended is ignored until the last one ends. After every step `heard` is told how many
-    episodes are done, those under way by the share of `max_steps` they have taken, and how many
-    steps were taken in all.
+    row that has ended is ignored until the last one ends. After every step `heard` receives the
+    number of finished episodes, with running ones counted by their share of `max_steps`, and the
+    total number of steps.
     """
     n = len(starts)
     ids = [start.instance for start in starts]
@@ -131,8 +131,8 @@ def run_shard(
                 break
         if active.any():
             raise FamilyError(
-                f"Family {family.name!r}: an episode went on after its limit of {max_steps} steps; "
-                "make_vec must apply the limit it is given."
+                f"Family {family.name!r}: an episode continued after its limit of {max_steps} "
+                "steps; make_vec must apply max_episode_steps."
             )
     finally:
         env.close()

@@ -18,7 +18,7 @@ from sept_offline.stage import StageState
 
 
 def origin(family: Family, config: ExpertConfig, seed: int) -> dict[str, Any]:
-    """All that decides an expert besides the processor it is trained on, ready for JSON."""
+    """Everything that determines an expert besides the processor, JSON-ready."""
     return {
         "family": family.name,
         "instances": family.instances("train"),

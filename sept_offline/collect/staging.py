@@ -1,4 +1,4 @@
-"""Unfinished collections: finished shards in a directory beside the dataset, kept until it is."""
+"""Unfinished collections: shards in a directory next to the dataset until it is complete."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from sept_offline.seals import load_arrays, save_arrays
 ARRAYS = ("observations", "actions", "rewards", "propensities")
 PLAN = "plan.json"
 OURS = re.compile(r"lock|plan\.json|shard-\d{6}-[0-9a-f]{8}\.safetensors|expert[\w-]*\.safetensors")
-"""What an unfinished collection holds; a folder with anything else in it is not one of ours."""
+"""File names of an unfinished collection; a folder with other files is not ours."""
 
 
 class Staging:
@@ -56,7 +56,7 @@ class Staging:
     def _prepare(self, plan: Mapping[str, Any], resume: bool, restart: bool) -> None:
         plan_file = self.path / PLAN
         self._digest = plan_digest(plan)
-        # Without its plan nobody knows what a shard belongs to: whatever is left is worthless.
+        # Without its plan a shard cannot be used.
         if restart or not plan_file.exists():
             self._clear()
         if not plan_file.exists():
@@ -66,7 +66,7 @@ class Staging:
             check_plan(found, plan, self.path)
         else:
             raise DataError(
-                f"{self.path} holds an unfinished collection; add --resume to continue it "
+                f"{self.path} contains an unfinished collection; add --resume to continue it "
                 "or --restart to discard it."
             )
 
@@ -77,7 +77,7 @@ class Staging:
             self._lock = None
 
     def shard(self, index: int) -> Path:
-        """The file of one shard, whose name tells the shards of one plan from another's."""
+        """The file of one shard; its name is unique to its plan."""
         return self.path / f"shard-{index:06d}-{self._digest[:8]}.safetensors"
 
     def finished(self, count: int) -> set[int]:
@@ -103,7 +103,9 @@ def save_shard(path: Path, episodes: Sequence[Logged]) -> None:
     The folder must be there: a worker that outlives its collection must not bring it back.
     """
     if not path.parent.is_dir():
-        raise DataError(f"{path.parent} is gone; another process has discarded this collection.")
+        raise DataError(
+            f"{path.parent} does not exist; another process has discarded this collection."
+        )
     columns = {name: np.concatenate([getattr(e, name) for e in episodes]) for name in ARRAYS}
     columns["length"] = np.array([len(e.actions) for e in episodes], dtype=np.int64)
     columns["terminated"] = np.array([e.terminated for e in episodes])
@@ -114,7 +116,7 @@ def load_shard(path: Path) -> list[Logged]:
     """The episodes that `save_shard` wrote."""
     columns = load_arrays(path, DataError)
     if not {*ARRAYS, "length", "terminated"} <= set(columns):
-        raise DataError(f"{path} is damaged: it lacks columns; delete it and resume.")
+        raise DataError(f"{path} is damaged: columns are missing; delete it and resume.")
     lengths = columns["length"]
     ends = np.cumsum(lengths)
     episodes = []

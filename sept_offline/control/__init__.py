@@ -35,7 +35,7 @@ _LAZY = {
     "prepare_rewards": "rewards",
 }
 
-# d3rlpy imports legacy gym, which prints a notice that is nobody's business here.
+# d3rlpy imports legacy gym, which prints an irrelevant notice.
 with contextlib.suppress(ImportError):
     from gym_notices import notices
 

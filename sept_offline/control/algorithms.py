@@ -77,7 +77,7 @@ class FlatAdam:
         self._learning_rate = learning_rate
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Drop the gradients: the backward pass then hands over its own instead of adding."""
+        """Drop the gradients, so that the backward pass assigns new ones instead of adding."""
         for parameter in self.parameters:
             parameter.grad = None
 

@@ -10,71 +10,72 @@ from sept_offline.family import suggest
 
 ALGORITHMS = ("double_dqn", "discrete_cql", "discrete_bcq", "nfq")
 AUTO = "auto"
-"""In place of an algorithm: a fit chooses from the logs."""
+"""Instead of an algorithm: `fit` chooses from the logs."""
 REWARD_FORMS = ("raw", "instance", "log")
 
 
 @dataclass(frozen=True)
 class ControlConfig:
-    """How control learns; with the defaults every seed was good at its last update."""
+    """Settings of control."""
 
     algorithm: str = "double_dqn"
-    """One of double_dqn, discrete_cql, discrete_bcq, nfq; `auto` is discrete_cql where most logged
-    steps show one action only, else double_dqn."""
+    """One of double_dqn, discrete_cql, discrete_bcq, nfq; `auto` is discrete_cql if the behaviour
+    takes a single action at most logged steps, else double_dqn."""
     hidden: tuple[int, ...] = (256, 512)
     """Widths of the hidden layers."""
     layer_norm: bool = False
-    """Whether each of them is normalised."""
+    """Whether to use layer normalisation."""
     gamma: float = 0.99
-    """Discount."""
+    """Discount factor."""
     learning_rate: float = 5e-4
-    """Of Adam."""
+    """Learning rate of Adam."""
     batch_size: int = 64
-    """Transitions a minibatch."""
+    """Transitions per minibatch."""
     updates: int = 5000
-    """Gradient steps in all; 0 lets a fit choose by how many steps were logged."""
+    """Total number of gradient steps; 0: chosen by the number of logged steps."""
     target_rate: float = 0.005
-    """Polyak's rate, at every update; `nfq` copies its weights at every update instead."""
+    """Polyak rate of the target network, per update; `nfq` copies its weights instead."""
     average_decay: float = 0.999
-    """Of the deployed average of the weights, per update; warmed up."""
+    """Decay per update of the running average of the weights, which is deployed; lower at first."""
     average_every: int = 10
-    """Updates between two additions to the average."""
+    """Updates between two updates of the average."""
     grad_clip: float | None = None
-    """Largest norm of a gradient; none if None."""
+    """Maximum gradient norm; None: no clipping."""
     critics: int = 1
-    """d3rlpy's Q-functions that share a target."""
+    """Number of d3rlpy's Q-functions that share a target."""
     members: int = 1
-    """Independently started networks whose averages act together, each with its own minibatches."""
+    """Size of the ensemble; members have different initial weights and minibatches."""
     cql_alpha: float = 1.0
     """Weight of the conservative term of `discrete_cql`."""
     bcq_flexibility: float = 0.3
-    """Probability, as a share of the likeliest action's, that `discrete_bcq` asks of an action."""
+    """Minimum probability of an action in `discrete_bcq`, relative to the most likely action."""
     bcq_beta: float = 0.5
-    """Weight of the regulariser of its imitator."""
+    """Weight of the regulariser of the imitator in `discrete_bcq`."""
     reward_form: str = "raw"
-    """raw, instance (each instance's rewards have a root mean square of 1) or log."""
+    """Scaling of the rewards: raw, instance (root mean square of 1 per instance) or log."""
     reward_scale: float = 1.0
-    """Multiplies the rewards, after `reward_form`."""
+    """Factor on the rewards, applied after `reward_form`."""
     goal_shift: float | None = None
-    """C of the shift r − C·(1 − γ·(1 − done)): the scaled reward at the goal, for goal tasks."""
+    """C of the shift r − C·(1 − γ·(1 − done)) for goal tasks: the scaled reward at the goal."""
     centred: bool = True
-    """Whether C is the mean logged return where `goal_shift` is None: values then start where the
-    logs are, and no choice of action changes."""
+    """Whether C is the mean logged return if `goal_shift` is None: values then start near the
+    logged returns, and no choice of action changes."""
     bounded: bool = True
-    """Whether targets are kept within what the logged rewards allow."""
+    """Whether targets are clipped to the range that the logged rewards allow."""
 
     def __post_init__(self) -> None:
-        """Refuse what cannot work, by name."""
+        """Raise a ConfigError that names an invalid setting."""
         known = (AUTO, *ALGORITHMS)
         if self.algorithm not in known:
             raise ConfigError(
-                f"control.algorithm has no choice {self.algorithm!r}"
-                f"{suggest(self.algorithm, known)}; known are {', '.join(known)}."
+                f"control.algorithm is {self.algorithm!r}{suggest(self.algorithm, known)}; "
+                f"expected one of {', '.join(known)}."
             )
         if self.reward_form not in REWARD_FORMS:
             raise ConfigError(
-                f"control.reward_form has no choice {self.reward_form!r}"
-                f"{suggest(self.reward_form, REWARD_FORMS)}; known are {', '.join(REWARD_FORMS)}."
+                f"control.reward_form is {self.reward_form!r}"
+                f"{suggest(self.reward_form, REWARD_FORMS)}; expected one of "
+                f"{', '.join(REWARD_FORMS)}."
             )
         if not self.hidden or min(self.hidden) < 1:
             raise ConfigError(

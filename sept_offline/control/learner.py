@@ -96,7 +96,7 @@ class Member:
         except (KeyError, RuntimeError) as error:
             raise TrainingError(
                 f"The checkpoint does not fit this control learner ({error}); "
-                "it was made with another config: start the run again."
+                "it was written with another config; restart the run."
             ) from error
 
     def _tensors(self) -> dict[str, torch.Tensor]:

@@ -29,12 +29,12 @@ from sept_offline.control.replay import Batch
 from sept_offline.errors import ConfigError
 
 Step = list[tuple[torch.Tensor, torch.Tensor]]
-"""Of each layer: inputs `[M, T, in]` and `rate` times slopes `[M, T, out]`, for M tasks."""
+"""Per layer: inputs `[M, T, in]` and `rate` times gradients `[M, T, out]`, for M tasks."""
 
 
 @dataclass(frozen=True)
 class Tasks:
-    """How an update meets tasks: M of them, each by T transitions and one step at this rate."""
+    """The tasks of an update: M of them, each with T transitions and one step at this rate."""
 
     count: int
     steps: int
@@ -73,7 +73,7 @@ class SteppedCritic(SingleCritic):
         """Take each task's step; support's rows are M·T, task after task.
 
         The loss is the mean Huber error against r + γ · (1 − done) · max_a Q(s′, a), by this very
-        network: all that is at hand in the test episode.
+        network: the only inputs available in the test episode.
         """
         seen = [support.inputs]
         for layer in self._linear[:-1]:
@@ -137,7 +137,7 @@ def check_single(config: ControlConfig) -> None:
         if getattr(config, name) != value:
             raise ConfigError(
                 f"control.{name} is {getattr(config, name)!r}, but 'maml' adapts a single plain "
-                f"network by hand; set it to {value!r}."
+                f"network; set it to {value!r}."
             )
 
 

@@ -15,7 +15,7 @@ from sept_offline.errors import TrainingError
 
 @dataclass(frozen=True)
 class Batch:
-    """Transitions, rows alike.
+    """Transitions, one per row of every field.
 
     inputs `[B, d+k]`, actions `[B]` int64, rewards `[B]`, next_inputs `[B, d+k]`,
     terminals `[B]` (1 where the episode ended for good, else 0); float32 but for the actions.
@@ -66,7 +66,7 @@ class Replay:
     ) -> None:
         self.size = len(row)
         if self.size == 0:
-            raise TrainingError("There is not a single transition to learn control from.")
+            raise TrainingError("There are no transitions to train control on.")
         self._observations = _tensor(observations)
         self._row = torch.as_tensor(np.array(row, dtype=np.int64))
         self._actions = torch.as_tensor(np.array(actions, dtype=np.int64))
@@ -83,7 +83,7 @@ class Replay:
             values = getattr(self, name)
             if values is not None and not bool(torch.isfinite(values).all()):
                 raise TrainingError(
-                    f"The {name[1:]} handed to control are not all finite; validate the dataset."
+                    f"The {name[1:]} passed to control are not all finite; validate the dataset."
                 )
         ended = self._terminals > 0
         self.largest_size = float(self._rewards.abs().max())
@@ -107,12 +107,12 @@ class Replay:
         transition of a minibatch.
         """
         if context_instance is None:
-            raise TrainingError("Contexts need to say which instance each of them belongs to.")
+            raise TrainingError("Each context needs the index of its instance.")
         owner = np.asarray(context_instance, dtype=np.int64)
         weights = np.ones(len(owner)) if context_weights is None else np.asarray(context_weights)
         weights = weights.astype(np.float64)
         if not np.isfinite(weights).all() or (weights < 0).any():
-            raise TrainingError("The weights of contexts must be finite and not negative.")
+            raise TrainingError("The weights of contexts must be finite and non-negative.")
         order = np.argsort(owner, kind="stable")
         owner, weights = owner[order], weights[order]
         count = int(self._instance.max()) + 1

@@ -41,8 +41,8 @@ def scale_by_instance(rewards: NDArray[Any], instance: NDArray[Any]) -> Rewards:
 def common_form(rewards: NDArray[Any], config: ControlConfig) -> ControlConfig:
     """The same settings with rewards in a form that a new instance's can be put into.
 
-    In a test episode nobody knows the size of the instance's rewards, so where each instance has a
-    scale of its own, all are given one: that of all logged `rewards[N]` together.
+    In a test episode the scale of the instance's rewards is unknown. If each instance has its own
+    scale, all use one instead: that of all logged `rewards[N]` together.
     """
     if config.reward_form != "instance":
         return config

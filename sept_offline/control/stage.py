@@ -43,7 +43,7 @@ class ControlStage:
         self._rng = generator(seed, "control", "minibatches")
         self._chunk_start = generator_state(self._rng)
         self._chunk: list[Batch] = []
-        # a generator of its own: watching must not change what is learned
+        # a separate generator: monitoring must not change the result
         self._watched = replay.sample(WATCHED, generator(seed, "control", "watched")).inputs
 
     def advance(self, updates: int) -> dict[str, float]:
@@ -90,7 +90,7 @@ class ControlStage:
         """The most that the logged rewards allow an episode of the longest logged length to return.
 
         The largest reward of a step that goes on, at every step, and once the largest of one that
-        ends the episode, at whatever step is best; discounted, in the form control learns from.
+        ends the episode, at the best step; discounted, in the form control learns from.
         """
         replay, gamma = self._replay, self.config.gamma
         steps = np.arange(replay.longest + 1)
@@ -124,7 +124,7 @@ class ControlStage:
         )
 
     def state(self) -> StageState:
-        """A snapshot: the learner, and where in which chunk of minibatches it stands."""
+        """A checkpoint: the learner, and its position in the current chunk of minibatches."""
         state = self.learner.state()
         inside = bool(self.done % CHUNK)
         state.values |= {

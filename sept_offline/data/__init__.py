@@ -1,4 +1,4 @@
-"""Logged episodes on disk: written safely, read lazily, validated, handed to other libraries."""
+"""Logged episodes on disk: safe writing, lazy reading, validation, conversion."""
 
 from sept_offline.data.conversion import convert
 from sept_offline.data.dataset import Dataset, Episodes, load_dataset

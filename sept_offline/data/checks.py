@@ -1,4 +1,4 @@
-"""What a writer accepts: every array of an episode checked, and named when it is wrong."""
+"""Checks of the arrays that a writer receives; errors name the field."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sept_offline.data.source import canonical_json
 from sept_offline.errors import DataError
 
 SUM_TOLERANCE = 1e-5
-"""How far probabilities may miss 1: what float32 softmaxes do, and no more."""
+"""Tolerance for sums of probabilities: the rounding of a float32 softmax."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def check_episode(
         )
     steps = len(act)
     if steps < 1:
-        raise DataError(f"actions of {place}: the episode has no step; leave it out.")
+        raise DataError(f"actions of {place}: the episode has no steps; drop it.")
     outside = (act < 0) | (act >= num_actions)
     if outside.any():
         step = int(np.argmax(outside))
@@ -59,19 +59,21 @@ def check_episode(
     if obs.ndim != 2 or len(obs) != steps + 1 or (dim is not None and obs.shape[1] != dim):
         hint = ""
         if obs.ndim == 2 and len(obs) == steps:
-            hint = "; hand in the observation after the last step too"
+            hint = "; pass the observation after the last step too"
         raise DataError(
             f"observations of {place}: expected shape ({steps + 1}, {dim or 'd'}) for {steps} "
             f"steps, found {obs.shape}{hint}."
         )
     if obs.shape[1] < 1:
-        raise DataError(f"observations of {place}: expected at least one number a row, found none.")
+        raise DataError(
+            f"observations of {place}: expected at least one number per row, found none."
+        )
     reward = _numbers(rewards, "rewards", place, np.float64)
     if reward.shape != (steps,):
         raise DataError(f"rewards of {place}: expected shape ({steps},), found {reward.shape}.")
     if not (terminated or truncated):
         raise DataError(
-            f"The end of {place}: neither terminated nor truncated; say terminated=True if its "
+            f"The end of {place}: neither terminated nor truncated; pass terminated=True if its "
             "last state ends the task, else truncated=True."
         )
     if not 0 <= int(seed) < 1 << 63:
@@ -154,7 +156,8 @@ def hidden_table(
     missing = [instance for instance in instances if instance not in hidden]
     if missing:
         raise DataError(
-            f"hidden has no row for the instance {missing[0]!r}; give every instance one, or none."
+            f"hidden has no entry for the instance {missing[0]!r}; pass one for every instance, "
+            "or none."
         )
     names = tuple(dict.fromkeys(name for row in instances for name in hidden[row]))
     values = [[float(hidden[row].get(name, np.nan)) for name in names] for row in instances]
@@ -168,9 +171,9 @@ def hidden_table(
 
 
 def json_ready(value: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """What a trip through JSON makes of a mapping, so that metadata compare equal when read."""
+    """A mapping after a JSON round trip, so that metadata compare equal when read."""
     try:
         loaded: dict[str, Any] = json.loads(canonical_json(dict(value)))
     except (TypeError, ValueError) as error:
-        raise DataError(f"{name} must hold plain values that JSON can store: {error}.") from error
+        raise DataError(f"{name} must contain JSON-serialisable values: {error}.") from error
     return loaded

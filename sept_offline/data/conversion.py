@@ -20,7 +20,7 @@ def convert(
 ) -> str:
     """Write the dataset at `source` to `target` (.h5 or .parquet); return its content hash.
 
-    A source whose content is not what its hash says is refused: a copy would look sound.
+    A source whose content does not match its hash is an error: a copy would look valid.
     """
     target = Path(target)
     kind_of(target)
@@ -43,6 +43,6 @@ def _check_hash(path: object, columns: Source, hidden: HiddenTable | None) -> No
     stored = columns.header.content_hash
     if stored is not None and content_hash(columns, hidden) != stored:
         raise DataError(
-            f"The content of {path} does not match its hash, so it was damaged or edited; "
+            f"The content of {path} does not match its hash: it is damaged or was edited; "
             "run `sept-offline validate` on it, then restore it or write it again."
         )

@@ -37,7 +37,7 @@ def to_d3rlpy(data: Dataset) -> d3rlpy.dataset.ReplayBuffer:
                 terminated=episode.terminated,
             )
         )
-    # Said, not guessed: an action nobody logged would otherwise not exist.
+    # Passed explicitly: d3rlpy would not know actions that were never logged.
     return ReplayBuffer(
         InfiniteBuffer(),
         episodes=episodes,

@@ -82,7 +82,7 @@ def open_source(path: str | Place, *, scan: bool = False) -> tuple[Source, Hidde
         source = ParquetSource(place, scan=scan)
         return source, read_parquet_hidden(place, len(source.header.instances))
     if isinstance(place, Remote):
-        raise DataError(f"{place} is HDF5, which is read from local files only; copy it here.")
+        raise DataError(f"{place} is HDF5, which can only be read from local files; copy it first.")
     source = Hdf5Source(place)
     return source, read_hdf5_hidden(place, len(source.header.instances))
 
@@ -112,7 +112,7 @@ class Dataset:
 
     @property
     def path(self) -> Place:
-        """Where the file or directory lies."""
+        """The path of the file or directory."""
         return self._source.path
 
     @property
@@ -122,7 +122,7 @@ class Dataset:
 
     @property
     def metadata(self) -> Metadata:
-        """What the file says about itself."""
+        """The metadata of the file."""
         return self._source.header.metadata
 
     @property
@@ -158,7 +158,7 @@ class Dataset:
 
     @cached_property
     def content_hash(self) -> str:
-        """The hash of the whole file's content, whatever the view."""
+        """The hash of the whole file's content, for any view."""
         return self._hash or content_hash(self._source, self.hidden)
 
     def __repr__(self) -> str:
@@ -232,9 +232,9 @@ class Dataset:
     def columns(self, *names: str) -> dict[str, NDArray[Any]]:
         """Some of the per-step columns of this view, [N, …] each, without reading the others."""
         if "propensities" in names and not self.has_propensities:
-            raise DataError(f"{self.path}: this view knows no propensities.")
+            raise DataError(f"{self.path}: this view has no propensities.")
         if "observations" in names:
-            raise DataError("Observations have one row more an episode than steps; use steps().")
+            raise DataError("Observations have one more row per episode than steps; use steps().")
         index = self.episode_index
         steps = _ranges(index.offset, index.length)
         return {name: self._read(name, steps) for name in names}
@@ -282,7 +282,7 @@ class Dataset:
         column is where.
         """
         if not 1 <= n <= LONGEST:
-            raise DataError(f"stacked(n) needs an n from 1 to {LONGEST}, found {n}.")
+            raise DataError(f"stacked(n) expects 1 ≤ n ≤ {LONGEST}, found {n}.")
         if n == 1:
             return self
         return Dataset(

@@ -26,7 +26,7 @@ MARK = ".sept-offline"
 
 
 class Workspace:
-    """The only writer of `path`: holds a lock beside it and a scratch directory, both hidden.
+    """The only writer of `path`: owns a lock and a scratch directory next to it, both hidden.
 
     The kernel drops the lock of a killed process, so a leftover never blocks; the next writer
     clears it away.
@@ -37,9 +37,9 @@ class Workspace:
         self.directory = path.parent / f".{path.name}.writing"
         self._lock_path = path.parent / f".{path.name}.lock"
         if not path.parent.is_dir():
-            raise DataError(f"Cannot write {path}: there is no directory {path.parent}; make it.")
+            raise DataError(f"Cannot write {path}: there is no directory {path.parent}; create it.")
         if path.is_dir():
-            raise DataError(f"Cannot write {path}: it is a directory; name a file.")
+            raise DataError(f"Cannot write {path}: it is a directory; choose a file.")
         refuse_links(path.parent, [path.name])  # a link that leads to itself
         refuse_special(path)
         busy = DataError(
@@ -54,12 +54,12 @@ class Workspace:
                 raise
 
     def _prepare(self) -> None:
-        """An empty scratch directory with our mark, in place of what a killed writer left."""
+        """Create an empty scratch directory with our mark, replacing that of a killed writer."""
         if self.directory.exists():
             if any(self.directory.iterdir()) and not (self.directory / MARK).exists():
                 raise DataError(
                     f"{self.directory} is not a scratch directory of this version of "
-                    f"sept-offline, and is needed to write {self.path}; move it away."
+                    f"sept-offline, but is needed to write {self.path}; move it away."
                 )
             self._clear()
         self.directory.mkdir()
@@ -76,13 +76,13 @@ class Workspace:
             self.directory.rmdir()
 
     def publish(self, finished: Path) -> None:
-        """Put a finished file of the scratch directory in place of `path` at once."""
+        """Replace `path` atomically by a finished file of the scratch directory."""
         sync_file(finished)
         os.replace(finished, self.path)  # noqa: PTH105
         sync_directory(self.path.parent)
 
     def close(self) -> None:
-        """Remove what lies beside the path, and let the next writer in."""
+        """Remove the scratch directory and release the lock."""
         if self._lock is None:
             return
         self._clear()

@@ -1,4 +1,4 @@
-"""Where datasets lie: a local path, or a place on any filesystem that pyarrow knows."""
+"""Locations of datasets: a local path, or any filesystem that pyarrow supports."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sept_offline.files import write_atomically
 from sept_offline.limits import limit_bytes, read_whole
 
 SMALL = 64 << 20
-"""Most bytes of a manifest or a plan, unless the limit for files is higher."""
+"""Maximum size of a manifest or a plan, unless the limit for files is higher."""
 # A Path squeezes the two slashes of a URI into one; two letters at least, for a drive has one.
 _URI = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+):/+(?P<rest>.*)", re.DOTALL)
 
@@ -29,7 +29,7 @@ class Remote:
     """A file or directory that no local path leads to: s3://bucket/logs, gs://…, hdfs://…"""
 
     uri: str = field(repr=False)
-    """As pyarrow.fs.FileSystem.from_uri takes it; it may hold a password."""
+    """The URI for pyarrow.fs.FileSystem.from_uri; it may contain a password."""
 
     def __str__(self) -> str:
         """The URI without what is secret or only says how to get there."""
@@ -38,12 +38,12 @@ class Remote:
 
     @property
     def suffix(self) -> str:
-        """As of a path."""
+        """Like `Path.suffix`."""
         return PurePosixPath(urllib.parse.urlsplit(self.uri).path).suffix
 
     @property
     def stem(self) -> str:
-        """As of a path; the bucket's name where there is nothing else."""
+        """Like `Path.stem`; the bucket's name if there is nothing else."""
         parts = urllib.parse.urlsplit(self.uri)
         return PurePosixPath(parts.path).stem or parts.netloc.rpartition("@")[2]
 
@@ -52,7 +52,7 @@ Place = Path | Remote
 
 
 def locate(place: str | Place) -> Place:
-    """A path for whatever is local, `file:///…` included; a `Remote` for any other URI."""
+    """A path for local files, including `file:///…`; a `Remote` for any other URI."""
     if isinstance(place, Remote):
         return place
     found = _URI.fullmatch(str(place))
@@ -109,7 +109,7 @@ class Folder:
         self.filesystem, self.path = filesystem(place)
 
     def name(self, name: str) -> str:
-        """What the filesystem calls a file of this directory."""
+        """The filesystem's path of a file in this directory."""
         return f"{self.path}/{name}"
 
     def sizes(self) -> dict[str, int | None]:

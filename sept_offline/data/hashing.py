@@ -1,4 +1,4 @@
-"""The content hash: what a dataset holds, whatever the format, chunks, compression or versions."""
+"""The content hash, independent of format, chunks, compression and versions."""
 
 from __future__ import annotations
 

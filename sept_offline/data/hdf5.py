@@ -37,9 +37,9 @@ CHUNK_BYTES = 1 << 15
 """Measured in benchmarks/dataset.py; docs/dataset.md says why."""
 GZIP_LEVEL = 1
 SLAB_ROWS = 1 << 14
-"""Rows read at once where only some of them are wanted: bounds what is held beside the result."""
+"""Rows read at once if only some are needed: bounds the memory besides the result."""
 USER_BLOCK = 512
-"""HDF5 leaves these first bytes to the application; the digest of all the others stands there."""
+"""HDF5 reserves these first bytes for the application; they contain the digest of the rest."""
 _MAGIC = b"sept-offline dataset, HDF5 from byte 512 on, sha256 of the rest:\n"
 
 
@@ -55,8 +55,8 @@ class Hdf5Source:
         try:
             if not h5py.is_hdf5(path):
                 raise DataError(
-                    f"{path} is not an HDF5 file, or its beginning is damaged; name a .h5 file "
-                    "that sept-offline wrote."
+                    f"{path} is not an HDF5 file, or its header is damaged; expected a .h5 file "
+                    "written by sept-offline."
                 )
         except OSError as error:
             raise damaged(path, error) from error
@@ -64,8 +64,8 @@ class Hdf5Source:
         try:
             if not has(self._file, "header"):
                 raise DataError(
-                    f"{path} is HDF5 but no sept-offline dataset (it has no 'header'); make one "
-                    "of it with sept-offline import, or write one with sept_offline.DatasetWriter."
+                    f"{path} is HDF5 but not a sept-offline dataset (it has no 'header'); convert "
+                    "it with sept-offline import, or write one with sept_offline.DatasetWriter."
                 )
             header = stored_array(self._file, "header", path, rank=0)
             fields = [

@@ -1,4 +1,4 @@
-"""What HDF5 does not guard against: links that lead out of a file, and writes that fail."""
+"""Guards that HDF5 lacks: against links that leave a file, and against failed writes."""
 
 from __future__ import annotations
 
@@ -53,22 +53,22 @@ def stored_array(file: h5py.File, name: str, path: Path, rank: int | None = None
     where: Any = file
     for part in name.split("/"):
         if not isinstance(where, h5py.Group):
-            raise DataError(f"{path} has an array where the group of {name!r} belongs.")
+            raise DataError(f"{path} contains an array instead of the group of {name!r}.")
         link = _link(where, part)
         if link is None:
             known = ", ".join(names_of(file)[:12])
             raise DataError(f"{path} has no dataset {name!r}; it has {known}.")
         if not isinstance(link, h5py.HardLink):
             raise DataError(
-                f"{path} holds a link in place of {name!r}, which may lead to another file; write "
-                "the values into the file itself."
+                f"{path} contains a link instead of {name!r}, which may point to another file; "
+                "store the values in the file itself."
             )
         try:
             where = where[part]
         except (OSError, KeyError, ValueError, RuntimeError) as error:
             raise _damaged(path, name, error) from error
     if not isinstance(where, h5py.Dataset):
-        raise DataError(f"{path} holds a group in place of the array {name!r}; it is damaged.")
+        raise DataError(f"{path} contains a group instead of the array {name!r}; it is damaged.")
     try:
         _check(where, name, path, rank)
     except (OSError, TypeError, ValueError, RuntimeError, KeyError, NotImplementedError) as error:
@@ -86,8 +86,8 @@ def _link(group: Any, name: str) -> Any:
 def _check(found: h5py.Dataset, name: str, path: Path, rank: int | None) -> None:
     if found.is_virtual or found.external:
         raise DataError(
-            f"{path} keeps the values of {name!r} in other files, which are not opened; write them "
-            "into the file itself."
+            f"{path} stores the values of {name!r} in other files, which are not opened; store "
+            "them in the file itself."
         )
     if found.shape is None or found.dtype.kind not in "biufSO" or h5py.check_ref_dtype(found.dtype):
         raise DataError(f"{path} holds {found.dtype} in {name!r}, expected numbers or text.")
@@ -95,7 +95,7 @@ def _check(found: h5py.Dataset, name: str, path: Path, rank: int | None) -> None
         raise DataError(f"{name!r} of {path} has {found.ndim} dimensions, expected {rank}.")
     for code in _filters(found):
         if code not in BUILT_IN and code != LZF:
-            raise DataError(f"{name!r} of {path} needs the filter {code}, which is not loaded.")
+            raise DataError(f"{name!r} of {path} needs the filter {code}, which is not available.")
 
 
 def _filters(found: h5py.Dataset) -> Iterator[int]:
@@ -105,14 +105,14 @@ def _filters(found: h5py.Dataset) -> Iterator[int]:
 
 
 def array_bytes(found: h5py.Dataset) -> int:
-    """What an array takes in memory, by what the file claims."""
+    """The memory of an array, as the file declares it."""
     size = int(found.dtype.itemsize)
     for length in found.shape:
         size *= int(length)
     chunk = int(found.dtype.itemsize)
     for length in found.chunks or ():
         chunk *= int(length)
-    # A chunk is decompressed whole, whatever is asked of it.
+    # A chunk is always decompressed whole.
     return max(size, chunk if found.chunks else 0)
 
 
@@ -122,7 +122,7 @@ def _damaged(path: Path, name: str, error: BaseException) -> DataError:
 
 
 class PatientFile:
-    """A new file for HDF5 to write to, which takes everything that it is handed.
+    """A new file for HDF5 to write to, which accepts every write.
 
     HDF5 crashes the process if it cannot write what it holds while it closes, as on a full disk.
     Here the first failure is kept for `check` to raise; from then on nothing more goes to disk, and
@@ -142,13 +142,13 @@ class PatientFile:
             raise self.error
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """As a file does."""
+        """See `io.RawIOBase`."""
         base = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size}[whence]
         self._at = base + offset
         return self._at
 
     def tell(self) -> int:
-        """As a file does."""
+        """See `io.RawIOBase`."""
         return self._at
 
     def write(self, data: Any) -> int:
@@ -169,7 +169,7 @@ class PatientFile:
         return len(content)
 
     def readinto(self, buffer: Any) -> int:
-        """As a file does."""
+        """See `io.RawIOBase`."""
         view = memoryview(buffer).cast("B")
         count = max(0, min(len(view), self._size - self._at))
         self._file.seek(self._at)
@@ -183,12 +183,12 @@ class PatientFile:
         return count
 
     def read(self, count: int) -> bytes:
-        """As a file does."""
+        """See `io.RawIOBase`."""
         buffer = bytearray(count)
         return bytes(buffer[: self.readinto(buffer)])
 
     def truncate(self, size: int | None = None) -> int:
-        """As a file does, if it can."""
+        """See `io.RawIOBase`; errors are kept for later."""
         self._size = self._at if size is None else size
         if self.error is None:
             try:

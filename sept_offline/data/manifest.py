@@ -22,7 +22,7 @@ from sept_offline.seals import warn_unsealed
 MANIFEST = "_manifest.json"
 PRIVILEGED = "_privileged.json"
 PLAN = "_plan.json"
-"""What is being collected here: there before the first part, and after the last."""
+"""File with the plan of the collection: written before the first part and kept."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Manifest:
     index: EpisodeIndex
     parts: tuple[Part, ...]
     privileged: str | None = None
-    """The SHA-256 of the hidden parameters beside it; "" where there are none."""
+    """The SHA-256 of the hidden parameters next to it; "" if there are none."""
 
 
 def pack_index(index: EpisodeIndex) -> str:
@@ -101,7 +101,7 @@ def _digest(body: dict[str, Any]) -> str:
 
 
 def find_manifest(folder: Folder) -> Manifest | None:
-    """The manifest of a directory, whatever else is there; None where it has none."""
+    """The manifest of a directory; None if it has none."""
     text = folder.read(MANIFEST)
     if text is None:
         return None
@@ -138,7 +138,7 @@ def read_manifest(folder: Folder) -> Manifest | None:
     if manifest is None:
         if folder.read(PLAN) is not None:
             raise DataError(
-                f"{folder.place} holds an unfinished collection and no dataset yet; continue it "
+                f"{folder.place} contains an unfinished collection, not a dataset; continue it "
                 "with sept-offline collect --resume."
             )
         return None
@@ -153,7 +153,7 @@ def read_manifest(folder: Folder) -> Manifest | None:
 
 
 def read_privileged(folder: Folder, manifest: Manifest) -> HiddenTable | None:
-    """The hidden parameters beside a manifest, apart from all else."""
+    """The hidden parameters next to a manifest, stored separately."""
     text, digest = folder.read(PRIVILEGED), manifest.privileged
     if digest is None and text is not None and isinstance(folder.place, Path):
         warn_unsealed(folder.place / PRIVILEGED)

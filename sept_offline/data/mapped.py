@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 RESIDENT_BYTES = 1 << 24
-"""What of a column may stay in memory: the kernel counts its pages as ours while we hold them."""
+"""Maximum bytes of a column in memory: the kernel counts mapped pages as used."""
 
 GATHERED_ROWS = 1 << 14
 
 
 class MappedColumn:
-    """`array` is the whole file; after enough of it was used its pages are handed back."""
+    """`array` is the whole file; its pages are released after enough of it was used."""
 
     def __init__(
         self, path: Path, dtype: Any, shape: tuple[int, ...], writable: bool = False

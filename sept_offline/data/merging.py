@@ -89,7 +89,9 @@ def _check_once(every: Sequence[Dataset]) -> None:
     for data in every:
         other = seen.setdefault(data.content_hash, data)
         if other is not data:
-            raise DataError(f"{other.path} and {data.path} hold the same episodes; name one.")
+            raise DataError(
+                f"{other.path} and {data.path} contain the same episodes; name only one of them."
+            )
 
 
 def _instance_ids(every: Sequence[Dataset], separate: bool) -> list[list[str]]:
@@ -113,7 +115,7 @@ def _stem(data: Dataset) -> str:
 
 
 def _hidden(every: Sequence[Dataset], ids: Sequence[Sequence[str]]) -> dict[str, dict[str, float]]:
-    """What is known of each merged instance; empty where no dataset knows anything."""
+    """The hidden parameters of each merged instance; empty if no dataset has any."""
     known: dict[str, dict[str, float]] = {}
     by: dict[tuple[str, str], Dataset] = {}
     for data, names in zip(every, ids, strict=True):

@@ -1,4 +1,4 @@
-"""What was named in place of a dataset, told in one sentence that says what to do with it."""
+"""Errors for paths that are not datasets, each with advice."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PACKED = (".gz", ".bz2", ".zst")
 
 
 def check_place(path: str | Place) -> Place:
-    """Where a dataset may lie; a DataError where there is nothing, or plainly something else."""
+    """The location of a dataset; a DataError if there is none, or something else."""
     place = locate(path)
     what = place_kind(place)
     if what == "nothing":
@@ -31,18 +31,20 @@ def check_place(path: str | Place) -> Place:
         name = name.removesuffix(packed)
     if name.endswith(TABLES):
         raise DataError(
-            f"{place} is a {name[-3:].upper()} file, not a dataset; sept-offline import makes a "
-            "dataset of it."
+            f"{place} is a {name[-3:].upper()} file, not a dataset; convert it with sept-offline "
+            "import."
         )
     if place.suffix.lower() not in HDF5_SUFFIXES + PARQUET_SUFFIXES:
         raise DataError(
-            f"Cannot tell the format of {place}; name a .h5 file, a .parquet file or a directory."
+            f"Unknown format of {place}; expected a .h5 file, a .parquet file or a directory."
         )
     return place
 
 
 def _check_folder(folder: Path) -> None:
     if (folder / "run.json").is_file() or (folder / "agent.json").is_file():
-        raise DataError(f"{folder} is a run of fit, not a dataset; name the logs it learned from.")
+        raise DataError(
+            f"{folder} is a run of fit, not a dataset; name the logs it was trained on."
+        )
     if (folder / "manifest.json").is_file() and not any(folder.rglob("*.parquet")):
         raise DataError(f"{folder} is an exported agent, not a dataset; name logs.")

@@ -1,4 +1,4 @@
-"""Datasets as Parquet, read: a file this library wrote, or files and directories of anyone's."""
+"""Reading Parquet datasets: written by this library, or files and directories of other tools."""
 
 from __future__ import annotations
 
@@ -215,7 +215,7 @@ class ParquetSource:
                 raise DataError(
                     f"{self.path} has no column {name!r}; a Parquet dataset needs episode, time, "
                     "instance, observations, actions, rewards, terminations and truncations, and "
-                    "sept-offline import makes one of other tables."
+                    "sept-offline import converts other tables."
                 )
         scan = RowScan(self._rows)
         for group, start in enumerate(self._starts.tolist()):
@@ -243,7 +243,7 @@ class ParquetSource:
         return scan
 
     def _guess_header(self, instances: list[str], behaviours: list[str]) -> Header:
-        """What a file without our header says about itself through its columns."""
+        """Metadata derived from the columns of a file without our header."""
         if "propensities" in self._schema.names:
             num_actions = self._width("propensities")
         else:
@@ -296,7 +296,7 @@ def _fragments(path: Place, manifest: Manifest | None = None) -> list[tuple[str,
     found = pads.dataset(name, filesystem=system, format="parquet", partitioning="hive")
     files = sorted(found.get_fragments(), key=lambda fragment: fragment.path)
     if not files:
-        raise DataError(f"The directory {path} holds no Parquet file; name a dataset.")
+        raise DataError(f"The directory {path} contains no Parquet file; expected a dataset.")
     return [
         (fragment.path, dict(pads.get_partition_keys(fragment.partition_expression)))
         for fragment in files
@@ -316,14 +316,14 @@ def _vectors(column: pa.Array, width: int) -> NDArray[Any]:
     known = ~column.is_null().to_numpy(zero_copy_only=False)
     flat = column.drop_null().flatten().to_numpy(zero_copy_only=False)
     if len(flat) != int(known.sum()) * width:
-        raise ValueError(f"a row has not {width} numbers")
+        raise ValueError(f"a row does not have {width} numbers")
     out = np.full((len(column), width), np.nan, dtype=flat.dtype)
     out[known] = flat.reshape(-1, width)
     return out
 
 
 def read_parquet_hidden(path: Place, instances: int) -> HiddenTable | None:
-    """The hidden parameters beside a manifest or in a file's footer, apart from its source."""
+    """The hidden parameters next to a manifest or in a file's footer, separate from the source."""
     if place_kind(path) == "directory":
         manifest = read_manifest(Folder(path))
         if manifest is not None:

@@ -1,4 +1,4 @@
-"""From the ids of Parquet rows, in whatever order, to the order of episodes and what is wrong."""
+"""Order of episodes, and problems, from the ids of Parquet rows in any order."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class RowScan:
 
 @dataclass(frozen=True)
 class RowOrder:
-    """How the rows of R observations make E episodes."""
+    """The order of R observation rows in E episodes."""
 
     order: Int64 | None
     """[R], the physical row of each row in episode order; None where they are the same"""
@@ -92,7 +92,7 @@ def order_rows(scan: RowScan, header: Header | None, *, ordered: bool) -> RowOrd
 
 
 def disagreements(stored: EpisodeIndex, found: EpisodeIndex) -> list[Problem]:
-    """Where a stored index, by which a dataset is opened, differs from the rows themselves."""
+    """Differences between the stored index and the rows."""
     if len(stored) != len(found):
         message = f"the stored index has {len(stored)} episodes and the rows make {len(found)}"
         return [Problem("index", "episodes", abs(len(stored) - len(found)), message)]
@@ -107,7 +107,7 @@ def disagreements(stored: EpisodeIndex, found: EpisodeIndex) -> list[Problem]:
 
 
 def _positions(names: Sequence[str], known: Sequence[str]) -> Int64:
-    """[len(names)+1], where each name stands in `known`; -1 where it does not."""
+    """[len(names)+1], the position of each name in `known`; -1 if it is missing."""
     place = {name: position for position, name in enumerate(known)}
     return np.asarray([place.get(name, -1) for name in names] + [-1], dtype=np.int64)
 

@@ -186,7 +186,7 @@ def _footer(raw: Any) -> bytes:
 
 
 def _find(raw: Any, size: int, metadata: pq.FileMetaData, value: bytes) -> int:
-    """Where the digest stands: its last occurrence in the footer."""
+    """The position of the digest: its last occurrence in the footer."""
     start = size - int(metadata.serialized_size) - 8
     raw.seek(start)
     return start + int(raw.read().rfind(value))

@@ -1,4 +1,4 @@
-"""Partitioned datasets, written: parts by whoever has the episodes, the manifest by one at last."""
+"""Writing partitioned datasets: parts by the workers, then the manifest by one process."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def write_part(
 
 
 def read_part(folder: Folder, name: str) -> WrittenPart | None:
-    """What is known of a part from its footer; None if a byte of it is not as it was written."""
+    """The footer's data about a part; None if the part is damaged."""
     path = folder.name(name)
     try:
         if not parquet_bytes_intact(folder.place, path):

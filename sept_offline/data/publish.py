@@ -25,7 +25,7 @@ def kind_of(path: Path) -> str:
         return "hdf5"
     if suffix in PARQUET_SUFFIXES:
         return "parquet"
-    raise DataError(f"Cannot tell the format of {path}; end its name in .h5 or .parquet.")
+    raise DataError(f"Unknown format of {path}; choose a name that ends in .h5 or .parquet.")
 
 
 def publish(
@@ -34,7 +34,7 @@ def publish(
     hidden: HiddenTable | None,
     progress: Callable[[str, int], None] | None = None,
 ) -> str:
-    """Write `source` beside the workspace's path, move it there, and return its content hash."""
+    """Write `source` next to the workspace's path, move it there, and return its content hash."""
     digest = content_hash(source, hidden)
     header = source.header.with_hash(digest)
     finished = work.directory / "finished"

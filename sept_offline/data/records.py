@@ -1,4 +1,4 @@
-"""What a dataset is made of: records whose docstrings state the shape of every field.
+"""The records of a dataset; their docstrings state the shape of every field.
 
 The T+1 alignment, drawn once. An episode of T steps has T+1 observations; observations of all
 episodes lie end to end, so do steps, and episode k owns one observation row more than step rows:
@@ -49,13 +49,13 @@ class Episode:
     """[T, A], the behaviour's probability of every action; NaN where unknown: in a whole row or in
     all of it but the logged action; None if all are"""
     terminated: bool
-    """Of the last step; no other step ends an episode."""
+    """Whether the task ended at the last step; no other step ends an episode."""
     truncated: bool
-    """Of the last step; never together with `terminated`."""
+    """Whether the recording stopped at the last step; never together with `terminated`."""
     behaviour: str
     """The name of the policy that acted."""
     seed: int
-    """Of the episode, as the writer was told."""
+    """Seed of the episode, as passed to the writer."""
     index: int
     """The episode's number in the file, from 0."""
 
@@ -108,7 +108,7 @@ class Steps:
 
 @dataclass(frozen=True)
 class EpisodeIndex:
-    """Where each of E episodes lies in the file and where it came from."""
+    """The position and origin of each of E episodes."""
 
     number: Int64
     """[E], the episode's number in the file"""
@@ -150,7 +150,7 @@ class HiddenTable:
 
 @dataclass(frozen=True)
 class Metadata:
-    """What a dataset says about itself; every value survives a trip through JSON."""
+    """The metadata of a dataset; every value is JSON-serialisable."""
 
     family: str | None = None
     family_arguments: Mapping[str, Any] = field(default_factory=dict)
@@ -161,7 +161,7 @@ class Metadata:
     behaviours: tuple[str, ...] = ()
     root_seed: int | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
-    """Of the libraries that wrote it; the content hash does not depend on them."""
+    """Versions of the libraries that wrote it; the content hash does not depend on them."""
     probe_steps: int | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
     format_version: int = FORMAT_VERSION

@@ -1,4 +1,4 @@
-"""Where columns come from, whatever the format: the header, and the interface readers share."""
+"""The header, and the interface that readers of all formats share."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sept_offline.seals import parse_json
 
 MOST_STEPS = 1 << 40
 BLOCK_ROWS = 1 << 17
-"""Rows a streaming pass holds at a time: a few megabytes a column, whatever the file's size."""
+"""Rows in memory during a streaming pass: a few megabytes per column, for files of any size."""
 
 DTYPES: Mapping[str, np.dtype[Any]] = {
     "observations": np.dtype("<f4"),
@@ -87,7 +87,7 @@ def parse_header(text: str | bytes, path: Place) -> Header:
         version = values["format_version"]
         if version != FORMAT_VERSION:
             raise DataError(
-                f"{path} has format version {version!r}, and this library reads version "
+                f"{path} has format version {version!r}, but this library reads version "
                 f"{FORMAT_VERSION}; install the sept-offline that wrote it, or write it again."
             )
         _check_values(values)
@@ -168,17 +168,17 @@ def canonical_json(value: Any) -> str:
 class Source(Protocol):
     """Columns of one dataset, read piece by piece; episodes are numbered 0 … E-1 in file order.
 
-    Hidden parameters are no part of it: whoever holds only a source cannot ask for them.
+    Hidden parameters are not part of it, so code that has only a source cannot read them.
     """
 
     @property
     def path(self) -> Place:
-        """Where it lies."""
+        """The location of the dataset."""
         ...
 
     @property
     def header(self) -> Header:
-        """What it says about itself."""
+        """The metadata of the dataset."""
         ...
 
     @property
@@ -193,7 +193,7 @@ class Source(Protocol):
 
     @property
     def defects(self) -> Sequence[Problem]:
-        """What was found wrong while the rows were being ordered."""
+        """Problems found while the rows were ordered."""
         ...
 
     def take(self, name: str, rows: NDArray[np.int64]) -> NDArray[Any]:

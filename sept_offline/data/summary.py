@@ -1,4 +1,4 @@
-"""What a dataset holds, at a glance, and what in it may mislead a learner."""
+"""A summary of a dataset, with warnings about properties that may mislead a learner."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sept_offline.data.records import Segments
 from sept_offline.errors import DataError
 
 DEFAULT_PROBE_STEPS = 5
-"""Where neither the caller nor the dataset names a probe length."""
+"""Probe length if neither the caller nor the dataset names one."""
 FOLDS = 5
 SCORED = 1 << 22
 """Steps of episodes, once for each instance they may be of, that are scored at once."""
@@ -43,18 +43,18 @@ class InstanceSummary:
     coverage: float
     """Distinct initial action sequences seen, out of |A| ** probe_steps."""
     effective_sample_size: float | None
-    """Of the uniform probe against the behaviour, in episodes; None where it is unknown."""
+    """Effective sample size of a uniform probe, in episodes; None if it is unknown."""
 
 
 @dataclass(frozen=True)
 class InstanceLeak:
-    """How well the logged initial actions alone tell the instance, cross-validated."""
+    """How well the logged initial actions alone predict the instance, cross-validated."""
 
     accuracy: float
-    """Mean over instances of the share of their episodes told right."""
+    """Mean over instances of the share of their episodes predicted correctly."""
     chance: float
     significant: bool
-    """Clearly above chance: by 3 standard errors and by a tenth of what is left to gain."""
+    """Clearly above chance: by 3 standard errors and by a tenth of the possible gain."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ def inspect(data: Dataset | str | Place, probe_steps: int | None = None) -> Summ
     probe = probe_steps or data.metadata.probe_steps or DEFAULT_PROBE_STEPS
     _check(data)
     index, names = data.episode_index, data.instances
-    # Where no episode is that long there are no segments, however long they would be.
+    # If no episode is that long, there are no segments.
     segments = data.segments(min(probe, int(index.length.max(initial=0)) + 1))
     weights = _uniform_weights(segments, data.num_actions)
     table = tuple(
@@ -257,7 +257,7 @@ def instance_leak(segments: Segments, num_actions: int) -> InstanceLeak | None:
         for low in range(0, len(asked), block):
             own = asked[low : low + block]
             scores = chain[:, time[own], previous[own], actions[own]].sum(axis=2)
-            # A tie, as when every episode begins alike, counts as a guess and not as the first.
+            # A tie, for example if all episodes start in the same way, counts as a guess.
             best = scores == scores.max(axis=0)
             right[own] = best[instance[own], np.arange(len(own))] & (best.sum(axis=0) == 1)
     accuracy = float(np.mean([right[instance == i].mean() for i in range(len(codes))]))
@@ -279,7 +279,7 @@ def _warnings(summary: Summary) -> list[str]:
         shortest = min(row.length_min for row in summary.table)
         found.append(
             f"{summary.short_episodes} episodes are shorter than the probe's {probe} steps and "
-            "give no segment; methods that probe refuse such logs, and take --set "
+            "have no segment; methods that probe reject such logs; use --set "
             f"probe_steps={shortest}."
         )
     single = [row.instance for row in summary.table if row.episodes < 2]
@@ -287,20 +287,20 @@ def _warnings(summary: Summary) -> list[str]:
         found.append(f"{len(single)} instances have a single episode, first {single[0]!r}.")
     if summary.coverage_min < LOW_COVERAGE:
         found.append(
-            f"An instance shows only {summary.coverage_min:.0%} of the {summary.num_actions}^"
-            f"{probe} initial action sequences: a probe among the others cannot be judged."
+            f"An instance contains only {summary.coverage_min:.0%} of the {summary.num_actions}^"
+            f"{probe} initial action sequences: probes that take the others cannot be evaluated."
         )
     size = summary.effective_sample_size
     if size is not None and size < LOW_EFFECTIVE_SHARE * summary.episodes:
         found.append(
             f"The effective sample size of a uniform probe is {size:.0f} of {summary.episodes} "
-            "episodes: the behaviour seldom acts as a probe would."
+            "episodes: the behaviour rarely acts like a probe."
         )
     if summary.leak is not None and summary.leak.significant:
         found.append(
-            f"The initial actions alone tell the instance in {summary.leak.accuracy:.0%} of the "
-            f"episodes (chance {summary.leak.chance:.0%}): the behaviour knows what a probe must "
-            "find out, and a latent may learn to read the actions."
+            "The instance is predicted from the initial actions alone in "
+            f"{summary.leak.accuracy:.0%} of the episodes (chance: {summary.leak.chance:.0%}): "
+            "the behaviour depends on the instance, and a latent may learn to read the actions."
         )
     if summary.instance_columns:
         shown = ", ".join(repr(name) for name in summary.instance_columns[:5])
@@ -308,6 +308,6 @@ def _warnings(summary: Summary) -> list[str]:
         found.append(
             f"Observed columns that are constant within an instance and differ between instances: "
             f"{shown}{f' and {more} more' if more > 0 else ''}. They identify the instance without "
-            "a probe; leave them out unless they are measured at deployment too."
+            "a probe; remove them unless they are also measured at deployment."
         )
     return found

@@ -19,14 +19,14 @@ from sept_offline.data.source import BLOCK_ROWS, DTYPES, Source, structural_prob
 from sept_offline.errors import DataError
 
 WARNINGS = ("missing propensities", "partial propensities", "short episode", "single episode")
-"""Kinds that a sound dataset may show; everything else makes it bad."""
+"""Kinds of problems that a valid dataset may have; all others are errors."""
 GENERAL = ("changed bytes", "content hash")
 """Kinds that say something is wrong but not where: they are named last."""
 
 
 @dataclass(frozen=True)
 class ValidationReport:
-    """What `validate` found, errors first."""
+    """The result of `validate`, errors first."""
 
     path: str
     content_hash: str | None
@@ -41,7 +41,7 @@ class ValidationReport:
 
     @property
     def warnings(self) -> tuple[Problem, ...]:
-        """The problems that a sound dataset may have."""
+        """The problems that a valid dataset may have."""
         return tuple(p for p in self.problems if p.kind in WARNINGS)
 
     @property

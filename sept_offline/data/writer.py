@@ -33,7 +33,7 @@ COPIED = (
     "behaviour",
     "seed",
 )
-"""What a writer is told of an episode."""
+"""The arguments of an episode."""
 
 
 class DatasetWriter:
@@ -132,11 +132,11 @@ class DatasetWriter:
         is known. The last step ends in `terminated` or `truncated`.
         """
         if not self._files:
-            raise DataError(f"The writer of {self.path} is closed; open another.")
+            raise DataError(f"The writer of {self.path} is closed; create a new one.")
         if self._declared is not None and instance not in self._declared:
             raise DataError(
                 f"Episode {len(self._rows)} names the instance {instance!r}, which is not among "
-                "the instances the writer was given."
+                "the writer's instances."
             )
         episode: CheckedEpisode = check_episode(
             place=f"episode {len(self._rows)} of instance {instance!r}",
@@ -201,7 +201,7 @@ class DatasetWriter:
         length, instance, behaviour, seed = np.asarray(self._rows, dtype=np.int64).T
         written = np.cumsum(length) - length
         order = np.argsort(instance, kind="stable")
-        # Instances that were declared and never appeared have no episodes to speak of.
+        # Declared instances without episodes are dropped.
         present, instance_code = np.unique(instance[order], return_inverse=True)
         names = list(self._instances)
         _, first, codes = np.unique(behaviour[order], return_index=True, return_inverse=True)

@@ -12,9 +12,9 @@ from sept_offline.latent.arrays import Integers
 from sept_offline.seeding import generator
 
 CLUSTERED = 5000
-"""Episodes that are clustered; of more, so many are drawn, and the rest is assigned later."""
+"""Maximum number of episodes to cluster; of more, a sample is drawn and the rest assigned later."""
 NEIGHBOURS = 5
-"""By whose distance a density is measured: few, since borders between groups can be narrow."""
+"""Neighbours for the density estimate: few, because gaps between groups can be narrow."""
 
 
 def check_sklearn() -> None:
@@ -28,7 +28,7 @@ def check_sklearn() -> None:
 def cluster(latents: Latents, smallest: int, seed: int) -> Integers:
     """A cluster for each episode, −1 for those in none, [E].
 
-    Distances are in units of the posteriors' spread: a dimension that tells nothing has means
+    Distances are in units of the posteriors' spread: an uninformative dimension has means
     within it, and so no weight.
     """
     from sklearn.cluster import HDBSCAN

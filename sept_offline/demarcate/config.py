@@ -11,49 +11,49 @@ from sept_offline.errors import ConfigError
 Unsure = Literal["nearest", "drop"]
 
 MOST_ROUNDS = 30
-"""Of refinement; groups that have not settled by then are not told apart."""
+"""Maximum rounds of refinement; groups that still change after that are not separable."""
 
 
 @dataclass(frozen=True)
 class DemarcateConfig:
-    """How episodes are told apart by their dynamics, and when the result is believed."""
+    """How episodes are grouped by their dynamics, and when the labels are supported."""
 
     dim: int = 3
-    """Of an episode's latent."""
+    """Dimension of an episode's latent."""
     updates: int = 1500
-    """Of the episodes' latents."""
+    """Gradient steps for the episodes' latents."""
     refining: int | None = None
-    """Updates of the groups' decoder in each round of refinement; by default half of `updates`."""
+    """Updates of the groups' decoder per round of refinement (default: half of `updates`)."""
     rounds: int = 3
-    """Times that the decoder is refitted and the episodes are assigned anew, at least."""
+    """Minimum rounds of refitting the decoder and reassigning the episodes."""
     hidden: int = 128
     """Width of the hidden layers."""
     episodes: int = 48
-    """A minibatch."""
+    """Episodes per minibatch."""
     window: int = 24
-    """Steps of an episode that its latent is read from, and that it has to explain, an update."""
+    """Steps per episode and update to infer the latent from, and to explain."""
     learning_rate: float = 2e-3
-    """Of all networks, at first."""
+    """Initial learning rate of all networks."""
     learning_rate_end: float = 1e-4
-    """To which the rate falls along half a cosine."""
+    """Final learning rate of the cosine schedule."""
     resolution: float = 0.05
-    """Dynamics that differ by less than this share of a change's spread count as the same; it
-    keeps what the networks cannot learn of one dynamics from passing for two."""
+    """Dynamics that differ by less than this share of the changes' standard deviation count as the
+    same, so that approximation errors of the networks do not look like different dynamics."""
     smallest: int | None = None
-    """Episodes of the smallest group; by default 5, or 5 % of all if that is more. Rare episodes of
-    one dynamics, where the networks know least, look like a small group of their own."""
+    """Minimum episodes per group (default: 5, or 5 % of all episodes if that is more). Rare
+    episodes, which the networks fit worst, can look like a small group."""
     gain: float = 0.03
-    """Nats a step that telling two groups apart must gain on steps it was not told apart by."""
+    """Minimum gain of separating two groups, in nats per step, on steps not used to assign them."""
     unsure: Unsure = "nearest"
-    """What becomes of episodes that fit no group, or two alike: given to the likeliest, or left
-    out."""
+    """What to do with episodes that fit no group, or two equally well: assign them to the most
+    likely group, or drop them."""
     stable: float = 0.8
-    """Agreement of independent halves (adjusted Rand) below which labels are not supported."""
+    """Minimum agreement of independent halves (adjusted Rand index) for labels to be supported."""
     most_unsure: float = 0.2
-    """Share of unsure episodes above which labels are not supported."""
+    """Maximum share of unsure episodes for labels to be supported."""
 
     def __post_init__(self) -> None:
-        """Refuse what cannot work, by name."""
+        """Raise a ConfigError that names an invalid setting."""
         counts = ("dim", "updates", "refining", "rounds", "hidden", "episodes", "window")
         check_range(self, counts, least=1)
         check_range(self, ("learning_rate", "learning_rate_end", "resolution", "gain"), above=0)
@@ -64,10 +64,10 @@ class DemarcateConfig:
             raise ConfigError(f"unsure is {self.unsure!r}; expected 'nearest' or 'drop'.")
 
     def smallest_of(self, episodes: int) -> int:
-        """Episodes of the smallest group among so many."""
+        """Minimum episodes per group for a dataset of `episodes` episodes."""
         return self.smallest or max(5, episodes // 20)
 
     @property
     def refining_updates(self) -> int:
-        """Of the groups' decoder in each round."""
+        """Updates of the groups' decoder per round."""
         return self.refining or max(1, self.updates // 2)

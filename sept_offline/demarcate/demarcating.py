@@ -34,7 +34,7 @@ class Demarcation:
     labels: Integers
     """[E], indices into `instances`, in the order of the dataset's episodes"""
     unsure: NDArray[np.bool_]
-    """[E], episodes that fit no group, or two alike"""
+    """[E], episodes that fit no group, or two equally well"""
     latent: Floats
     """[E, k], the means of the episodes' latents"""
     reasons: tuple[str, ...]
@@ -44,7 +44,7 @@ class Demarcation:
     path: Path | None
     """The dataset that was written, if one was"""
     card_path: Path | None
-    """The card beside it, for people"""
+    """The card next to it"""
 
     @property
     def supported(self) -> bool:
@@ -80,14 +80,14 @@ def demarcate_dataset(
     if target is not None:
         kind_of(target)
         if real_path(target) == real_path(Path(str(data.path))):
-            raise DataError(f"{target} is the dataset itself; name another file to write to.")
+            raise DataError(f"{target} is the input dataset; choose another output file.")
         if not target.parent.is_dir():
             raise DataError(f"There is no folder {target.parent} to write {target.name} to.")
     count = data.num_episodes
     if count < FEWEST:
         raise DataError(
-            f"{data.path} has {count} episodes; demarcation needs at least {FEWEST}, for groups "
-            "must be found again in either half of them."
+            f"{data.path} has {count} episodes; demarcation needs at least {FEWEST}, because "
+            "groups must be found again in each half of them."
         )
     found = find_groups(
         transitions_of(data.steps(), data.episode_index.length, data.num_actions),
@@ -130,7 +130,7 @@ def demarcate_dataset(
 
 
 def _reasons(found: Found, config: DemarcateConfig, smallest: int) -> tuple[str, ...]:
-    """What speaks against the labels, a sentence or two each."""
+    """Reasons against the labels, one or two sentences each."""
     reasons = []
     if found.grouping.count == 1:
         reasons.append("All episodes look like one instance: no groups differ in their dynamics.")
@@ -138,12 +138,12 @@ def _reasons(found: Found, config: DemarcateConfig, smallest: int) -> tuple[str,
         reasons.append(
             f"Independent halves of the episodes agree by {found.stability:.2f} (adjusted Rand), "
             f"below {config.stable:g}: they find {found.counts[0]} and {found.counts[1]} groups. "
-            f"Groups of fewer than {smallest} episodes are not looked for; --smallest lowers that."
+            f"Groups of fewer than {smallest} episodes are ignored; --smallest lowers that."
         )
     share = float(found.unsure.mean())
     if share > config.most_unsure:
         reasons.append(
-            f"{share:.0%} of the episodes fit no group, or two alike; expected at most "
+            f"{share:.0%} of the episodes fit no group, or two equally well; expected at most "
             f"{config.most_unsure:.0%}."
         )
     return tuple(reasons)

@@ -16,7 +16,7 @@ from sept_offline.latent.arrays import Integers
 from sept_offline.progress import Progress
 
 FATE = {"nearest": "given to the likeliest group", "drop": "left out"}
-"""What became of unsure episodes."""
+"""What happened to unsure episodes."""
 
 
 def name_labels(
@@ -78,7 +78,7 @@ def write_labelled(
 
 
 def write_card(out: Path, record: dict[str, Any], reasons: Sequence[str]) -> Path:
-    """`<stem>.card.md` beside the dataset: how its labels came about."""
+    """Write `<stem>.card.md` next to the dataset: how its labels were found."""
     path = out.with_name(f"{out.stem}.card.md")
     separation = record["separation"]
     rows = {
@@ -91,7 +91,7 @@ def write_card(out: Path, record: dict[str, Any], reasons: Sequence[str]) -> Pat
         f"{record['half_groups'][0]} and {record['half_groups'][1]} groups in them)",
         "separation": "–"
         if separation is None
-        else f"{separation:.3f} nats a step between the two groups hardest to tell apart",
+        else f"{separation:.3f} nats per step between the two most similar groups",
         "unsure episodes": f"{record['unsure']:,}, {FATE[record['settings']['unsure']]}",
         "known borders": "kept" if record["within"] else "none known",
         "seed": record["seed"],
@@ -99,8 +99,9 @@ def write_card(out: Path, record: dict[str, Any], reasons: Sequence[str]) -> Pat
     lines = [
         f"# {out.name}",
         "",
-        "The instances of this dataset are proposed: `sept-offline demarcate` found them in the",
-        "dynamics of the episodes, one instance an episode, and nobody has confirmed them.",
+        "The instances of this dataset are proposals by `sept-offline demarcate`, from the "
+        "dynamics",
+        "of the episodes, with one instance per episode. They have not been confirmed.",
         *(["", "**The logs do not support them:** " + " ".join(reasons)] if reasons else []),
         "",
         "| | |",

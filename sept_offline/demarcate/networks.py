@@ -11,7 +11,7 @@ from sept_offline.latent.networks import Gaussian, outer
 from sept_offline.latent.training import initialise, perceptron
 
 FREEDOM = 4.0
-"""Of Student's t: one step at a wall says much, and must not say everything."""
+"""Degrees of freedom of Student's t: limits the influence of a single step, at a wall say."""
 LARGEST_SCALE = 2.0
 """Log of the widest scale of a change, in its own spread."""
 

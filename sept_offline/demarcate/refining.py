@@ -1,4 +1,4 @@
-"""From clusters to groups: refit by group, assign anew, join what cannot be told apart."""
+"""From clusters to groups: refit by group, reassign, merge groups that cannot be distinguished."""
 
 from __future__ import annotations
 
@@ -29,34 +29,34 @@ SURE = 0.95
 
 @dataclass(frozen=True)
 class Pair:
-    """Two groups, and what is gained by telling them apart."""
+    """Two groups, and the gain from separating them."""
 
     first: int
     second: int
     gain: float
-    """Nats a step of one half of an episode, told its group by the other half alone, over both
-    groups taken for one; steps count by how alike the groups have been where they were taken"""
+    """Gain in nats per step on one half of an episode, with its group predicted from the other
+    half, over both groups as one; steps are weighted by the overlap of the groups there"""
     error: float
-    """Of the gain: its standard error over episodes"""
+    """Standard error of the gain over episodes"""
     overlap: float
-    """How alike, on average: 0 where states and actions alone tell the groups, at most 1"""
+    """Mean overlap: 0 if states and actions alone predict the group, at most 1"""
     agreement: float
     """Share of episodes whose two halves name the same of the two"""
 
     def apart(self, config: DemarcateConfig) -> bool:
         """Whether they are two."""
-        told = self.least_gain >= config.gain and self.agreement >= ALIKE
-        return told and self.overlap >= LEAST_OVERLAP
+        clear = self.least_gain >= config.gain and self.agreement >= ALIKE
+        return clear and self.overlap >= LEAST_OVERLAP
 
     @property
     def least_gain(self) -> float:
-        """What is gained at least, but for an error of more than two standard errors."""
+        """The lower bound of the gain, at two standard errors."""
         return self.gain - 2 * self.error
 
 
 @dataclass(frozen=True)
 class Grouping:
-    """Groups that can be told apart, and what tells them."""
+    """Groups that can be distinguished, and their decoder."""
 
     count: int
     """K"""
@@ -67,7 +67,7 @@ class Grouping:
     def assign(self, data: Transitions) -> tuple[Integers, NDArray[np.bool_]]:
         """The likeliest group of each episode, and which episodes are unsure, [E] both.
 
-        Unsure: two groups explain it about alike, or its group no better than all groups taken for
+        Unsure: two groups explain it about equally well, or its group no better than all groups as
         one, as with an episode of dynamics that no group has.
         """
         if self.decoder is None:
@@ -92,7 +92,7 @@ def refine(
 
     Two groups are joined when one half of an episode's steps does not say which of them explains
     the other half. Only the weakest pair is joined at a time (of many groups a few): with each join
-    the decoder learns more of what is left, and pairs that seemed alike may not be.
+    the decoder learns more about the rest, and pairs that seemed equal may differ.
     """
     smallest = config.smallest_of(data.episodes)
     groups = _numbered(clusters)
@@ -140,7 +140,7 @@ def _large_enough(likelihood: Doubles, smallest: int) -> Integers:
 def _compare(
     decoder: GroupDecoder, data: Transitions, single: Doubles, groups: Integers
 ) -> tuple[Pair, ...]:
-    """What telling each pair of groups apart gains, [K·(K−1)/2]."""
+    """The gain from separating each pair of groups, [K·(K−1)/2]."""
     lengths = data.length.numpy()
     fit = decoder.kept_out & (lengths > 1)
     found = []

@@ -1,7 +1,7 @@
 """Whether this installation works, and what a bug report says about the machine it is on.
 
-Nothing but the standard library is imported until a check needs it: what is broken is found, and
-told, by the check that meets it.
+Only the standard library is imported until a check needs more, so a broken library is reported by
+its own check.
 """
 
 from sept_offline.doctor.examining import Examination, examine

@@ -1,4 +1,4 @@
-"""All checks in order, from what the others stand on to what stands on them."""
+"""All checks in order of dependency."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Examination:
 
     @property
     def broken(self) -> list[Finding]:
-        """What must be mended."""
+        """The findings that must be fixed."""
         return [finding for finding in self.findings if finding.status == "broken"]
 
     @property
@@ -45,7 +45,7 @@ class Examination:
         if not self.broken:
             return f"{NAME} works here{less}."
         names = ", ".join(finding.name for finding in self.broken)
-        order = "; mend the first, the others may follow from it" if len(self.broken) > 1 else ""
+        order = "; fix the first, the others may follow from it" if len(self.broken) > 1 else ""
         return f"Broken: {names}{order}{less}."
 
     def to_json(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What one check found, and how a check that fails becomes a finding instead of an error."""
+"""The result of a check; errors in a check become results too."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class Finding:
     """`absent`: an extra that is not installed, which only its own commands miss."""
     found: str
     advice: str = ""
-    """What to do about it; empty where nothing is to be done."""
+    """Advice; empty if nothing needs to be done."""
 
 
 def check(name: str, look: Callable[[], str], advice: str) -> Finding:
-    """What `look` says it found; whatever it raises is broken, and `advice` mends it.
+    """Run `look` and report its result; if it raises, the check is broken and `advice` fixes it.
 
     Libraries that talk while they are imported are not heard.
     """
@@ -59,7 +59,7 @@ def private(text: str) -> str:
 def _home() -> str:
     try:
         home = str(Path.home())
-    # whoever has no home has none to hide
+    # without a home there is nothing to hide
     except RuntimeError:
         return ""
     return home if len(home) > 1 else ""
@@ -68,6 +68,6 @@ def _home() -> str:
 def _user() -> str:
     try:
         return getpass.getuser()
-    # nor a name, without a password entry or a variable that tells it
+    # the user name may be unknown: no password entry, no variable
     except (ImportError, KeyError, OSError):
         return ""

@@ -47,7 +47,7 @@ def check_extras(asked: Requirements) -> Iterator[Finding]:
 def check_entry_points() -> Finding:
     """Whether the command, the families and the contexts are registered, and those that are load.
 
-    Families are loaded by a check of their own.
+    Families are loaded by a separate check.
     """
 
     def look() -> str:
@@ -81,7 +81,7 @@ def _import(requirement: Requirement) -> str:
 
 
 def _lack(requirement: Requirement) -> str:
-    """What is wrong with an optional library, or nothing."""
+    """The problem with an optional library, or nothing."""
     version = requirement.installed()
     if version is None:
         return f"no {requirement.name}"

@@ -1,4 +1,4 @@
-"""The facts about a machine that explain a bug, without a name or a path that tells whose it is."""
+"""Facts about a machine for bug reports, without names or paths that identify the user."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def machine() -> dict[str, str]:
 
 
 def _system() -> str:
-    """The distribution's name where there is one, which the kernel's does not tell."""
+    """The distribution's name if there is one; the kernel's name does not show it."""
     try:
         return platform.freedesktop_os_release().get("PRETTY_NAME", UNKNOWN)
     except OSError:
@@ -49,7 +49,7 @@ def _memory() -> str:
 
 
 def _available() -> float | None:
-    """What Linux would give without swapping, in GiB."""
+    """Memory available without swapping on Linux, in GiB."""
     try:
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
         kilobytes = next(line.split()[1] for line in lines if line.startswith("MemAvailable:"))

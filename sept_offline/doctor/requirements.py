@@ -1,4 +1,4 @@
-"""What this library asks to be installed, and whether an installed version will do."""
+"""The library's requirements, and checks of installed versions."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def requirements() -> Requirements:
 
 
 def checkout() -> dict[str, Any] | None:
-    """The `[project]` of the pyproject.toml beside the package, if it is this library's."""
+    """The `[project]` of the pyproject.toml next to the package, if it is this library's."""
     path = Path(__file__).parents[2] / "pyproject.toml"
     try:
         project = tomllib.loads(path.read_text(encoding="utf-8"))["project"]

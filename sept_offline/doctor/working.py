@@ -61,7 +61,7 @@ def check_families() -> Iterator[Finding]:
     points = importlib.metadata.entry_points(group="sept_offline.families")
     for point in sorted(points, key=lambda point: point.name):
         owner = point.dist.name if point.dist else point.value
-        yield check(f"family {point.name}", partial(_step, point.name), f"mend or update {owner}")
+        yield check(f"family {point.name}", partial(_step, point.name), f"fix or update {owner}")
 
 
 def check_temporary() -> Finding:

@@ -1,4 +1,4 @@
-"""What an episode comes to believe of w, and of the network, from the steps it has seen."""
+"""The posterior of w and of the network, updated from the steps of an episode."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from sept_offline.latent.training import set_rate
 from sept_offline.seeding import torch_generator
 
 ROWS = 64
-"""Steps a gradient step looks at; of more than that a sample is drawn."""
+"""Maximum number of steps per gradient step; of more, a sample is drawn."""
 
 FACTORS = (1.0, 4.0)
-"""Of the learning rates of means and log-variances: a factor of e is a long way for a mean."""
+"""Factors on the learning rates of means and of log-variances, whose units differ."""
 
 
 class Belief:
@@ -49,7 +49,7 @@ class Belief:
 
     @property
     def mean(self) -> Floats:
-        """Of w, [k]."""
+        """The posterior mean of w, [k]."""
         mean: Floats = self._w[0].detach().numpy().copy()
         return mean
 

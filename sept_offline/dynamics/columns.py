@@ -17,7 +17,7 @@ from sept_offline.latent.arrays import Floats, StepsLike, fit_scaling, varying
 
 @dataclass(frozen=True)
 class Columns:
-    """What is known of each observed column; all `[d]`, float32.
+    """Statistics of each observed column; all `[d]`, float32.
 
     mean, scale: of states; change_mean, change_scale: of s′ − s; varies: 1 unless s′ − s is
     the same in all steps; angle: 1 where the column is an angle; low, high: the range in the logs.
@@ -34,7 +34,7 @@ class Columns:
 
     @classmethod
     def fit(cls, steps: StepsLike, angle: NDArray[np.bool_] | None = None) -> Columns:
-        """Of all logged transitions; `angle[d]` says which columns are angles, if that is known."""
+        """Statistics of all logged transitions; `angle[d]`: which columns are angles, if known."""
         before, after = steps.observations[steps.row], steps.observations[steps.row + 1]
         if angle is None:
             angle = find_angles(before, after)
@@ -52,7 +52,7 @@ class Columns:
         )
 
     def first(self, count: int) -> Columns:
-        """What is known of the first `count` columns."""
+        """The statistics of the first `count` columns."""
         return Columns(*(getattr(self, each.name)[:count] for each in fields(self)))
 
     def to_arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
@@ -61,7 +61,7 @@ class Columns:
 
     @classmethod
     def from_arrays(cls, arrays: Arrays, prefix: str) -> Columns:
-        """What `to_arrays(prefix)` wrote."""
+        """Restore what `to_arrays(prefix)` wrote."""
         return cls(*(take(arrays, f"{prefix}.{each.name}", 1) for each in fields(cls)))
 
 

@@ -1,4 +1,4 @@
-"""Settings of the Bayesian network, of what it infers in an episode and of planning with it."""
+"""Settings of the Bayesian network, of inference in an episode and of planning."""
 
 from __future__ import annotations
 
@@ -10,50 +10,50 @@ from sept_offline.errors import ConfigError
 
 Budget = Literal["reduced", "paper"]
 MOST, MOST_SAMPLES = 1_000_000, 10_000
-"""An agent brings these settings along and computes by them in its episode: no more than this."""
+"""Limits: these settings come with an agent's file and determine the cost of its episode."""
 
 
 @dataclass(frozen=True)
 class DynamicsConfig:
-    """How the network, and a model of rewards and ends beside it, are fitted to the logs."""
+    """Settings of the network and of the model of rewards and terminations."""
 
     dim: int = 5
-    """Of w."""
+    """Dimension of w."""
     hidden: tuple[int, ...] = (64, 64)
     """Widths of the network's hidden layers."""
     alpha: float = 0.5
-    """Of the divergence; towards 0 it is variational inference."""
+    """α of the divergence; variational inference is the limit at 0."""
     samples: int = 4
-    """K: draws of the weights an estimate of the energy takes."""
+    """K: samples of the weights per estimate of the energy."""
     updates: int = 5000
     """Gradient steps of the network."""
     batch_size: int = 128
-    """Transitions a minibatch of the network."""
+    """Transitions per minibatch of the network."""
     learning_rate: float = 3e-3
-    """Of the network, at first."""
+    """Initial learning rate of the network."""
     learning_rate_end: float = 1e-4
-    """To which the rate falls along half a cosine."""
+    """Final learning rate of the cosine schedule."""
     prior_variance: float = 1.0
-    """Of every weight."""
+    """Prior variance of every weight."""
     initial_spread: float = 0.02
-    """Standard deviation of the weights' first posterior."""
+    """Initial standard deviation of the weights' posterior."""
     latent_spread: float = 0.05
-    """Standard deviation of the instances' first w and of their posteriors."""
+    """Initial standard deviation of the instances' w and of their posteriors."""
     latent_factor: float = 5.0
-    """The instances' posteriors learn so much faster than the network."""
+    """Learning rate of the instances' posteriors, as a multiple of the network's."""
     angles: tuple[str, ...] | None = None
-    """Columns that are angles in [−π, π], by name; those that look like it if None is said."""
+    """Names of columns that are angles in [−π, π]; None: detected from the data."""
     outcome_hidden: tuple[int, ...] = (64, 64)
-    """Of the model of rewards and ends."""
+    """Widths of the hidden layers of the model of rewards and terminations."""
     outcome_updates: int = 3000
-    """Its gradient steps."""
+    """Gradient steps of the model of rewards and terminations."""
     outcome_batch: int = 256
-    """Its transitions a minibatch."""
+    """Transitions per minibatch of the model of rewards and terminations."""
     outcome_rate: float = 2e-3
-    """Its learning rate."""
+    """Learning rate of the model of rewards and terminations."""
 
     def __post_init__(self) -> None:
-        """Refuse what cannot work, by name."""
+        """Raise a ConfigError that names an invalid setting."""
         counts = ("dim", "samples", "updates", "batch_size", "outcome_updates", "outcome_batch")
         check_range(self, counts, "dynamics", least=1)
         positive = (
@@ -75,40 +75,40 @@ class DynamicsConfig:
 
 @dataclass(frozen=True)
 class BnnConfig:
-    """What `bnn` does in the test episode."""
+    """Settings of `bnn` in the test episode."""
 
     budget: Budget = "reduced"
-    """Whose budget these numbers are, for the record and the tables."""
+    """Name of the budget that these numbers define, for the record and the tables."""
     every: int = 10
     """Steps between two updates."""
     infer_steps: int = 40
-    """Gradient steps on q(w) an update."""
+    """Gradient steps on q(w) per update."""
     infer_rate: float = 0.05
     """Learning rate of w."""
     tune_steps: int = 10
-    """Gradient steps on the network an update; 0 leaves it as fitted."""
+    """Gradient steps on the network per update; 0: none."""
     tune_rate: float = 2e-4
     """Learning rate of the network's weights."""
     samples: int = 8
     """K of the energy in the episode."""
     start: Literal["logs", "scratch"] = "logs"
-    """The first policy: that of the logs of all instances, or an untrained one as in the paper."""
+    """Initial policy: trained on the logs of all instances, or untrained as in the paper."""
     episodes: int = 64
-    """Fictional episodes an update, side by side."""
+    """Fictional episodes per update, run in parallel."""
     horizon: int = 24
-    """Steps of a fictional episode at most."""
+    """Maximum number of steps in a fictional episode."""
     updates: int = 200
-    """Updates of the policy an update of the model, spread over the fictional episodes."""
+    """Updates of the policy per update of the model, spread over the fictional episodes."""
     explore: float = 0.3
     """Share of random actions in fictional episodes."""
     anywhere: float = 0.5
-    """Share of fictional episodes that begin in states logged at any time; of the others half begin
-    where logged episodes do and half in states seen in this one."""
+    """Share of fictional episodes that start in states logged at any time. Half of the others start
+    in logged first states, half in states seen in this episode."""
     average_decay: float = 0.98
-    """Of the average of the policy's weights, per update: the average acts."""
+    """Decay per update of the running average of the policy's weights, which acts."""
 
     def __post_init__(self) -> None:
-        """Refuse what cannot work, by name."""
+        """Raise a ConfigError that names an invalid setting."""
         counts = ("every", "episodes", "horizon", "updates")
         check_range(self, counts, "bnn", least=1, most=MOST)
         check_range(self, ("samples",), "bnn", least=1, most=MOST_SAMPLES)
@@ -120,25 +120,25 @@ class BnnConfig:
 
 @dataclass(frozen=True)
 class DptConfig:
-    """What `dpt` does in the test episode, and the w its policy learns with."""
+    """Settings of `dpt` (direct policy transfer): inference in the episode, w in training."""
 
     budget: Budget = "reduced"
-    """Whose budget these numbers are, for the record and the tables."""
+    """Name of the budget that these numbers define, for the record and the tables."""
     every: int = 1
     """Steps between two updates of w."""
     infer_steps: int = 10
-    """Gradient steps on q(w) an update."""
+    """Gradient steps on q(w) per update."""
     infer_rate: float = 0.05
     """Learning rate of w."""
     samples: int = 8
     """K of the energy in the episode."""
     copies: int = 50
-    """Draws of w from each training instance's posterior that the policy learns with."""
+    """Samples of w from each training instance's posterior for the training of the policy."""
     unknown: float = 0.1
-    """Share of transitions the policy learns from with the mean w, which an episode begins with."""
+    """Share of training transitions with the mean w, with which an episode starts."""
 
     def __post_init__(self) -> None:
-        """Refuse what cannot work, by name."""
+        """Raise a ConfigError that names an invalid setting."""
         check_range(self, ("every", "copies"), "dpt", least=1, most=MOST)
         check_range(self, ("samples",), "dpt", least=1, most=MOST_SAMPLES)
         check_range(self, ("infer_steps",), "dpt", least=0, most=MOST)

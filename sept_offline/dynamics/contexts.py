@@ -78,7 +78,7 @@ class PlanningContext(_Modelled):
 
     @classmethod
     def from_arrays(cls, arrays: Arrays, description: Any, prefix: str) -> PlanningContext:
-        """What `to_arrays(prefix)` and `describe()` wrote."""
+        """Restore what `to_arrays(prefix)` and `describe()` wrote."""
         model = Model.from_arrays(arrays, field(description, "model", dict), f"{prefix}.model")
         fiction = Fiction.from_arrays(
             arrays, field(description, "fiction", dict), f"{prefix}.fiction", model
@@ -117,7 +117,7 @@ class InferredContext(_Modelled):
 
     @classmethod
     def from_arrays(cls, arrays: Arrays, description: Any, prefix: str) -> InferredContext:
-        """What `to_arrays(prefix)` and `describe()` wrote."""
+        """Restore what `to_arrays(prefix)` and `describe()` wrote."""
         return cls(
             Model.from_arrays(arrays, field(description, "model", dict), f"{prefix}.model"),
             Standardiser.from_arrays(arrays, f"{prefix}.scaler"),
@@ -126,7 +126,7 @@ class InferredContext(_Modelled):
 
 
 class _Seeing(Tracker, ABC):
-    """Hands every step of the episode to the belief; learns something after each so many."""
+    """Passes every step of the episode to the belief and updates it periodically."""
 
     def __init__(self, belief: Belief, every: int, vector: Array) -> None:
         super().__init__(vector, settled=False)

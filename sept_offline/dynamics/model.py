@@ -25,7 +25,7 @@ WIDEST, DEEPEST = 100_000, 64
 
 @dataclass(frozen=True)
 class Model:
-    """What a test episode infers w with.
+    """The model with which a test episode infers w.
 
     w_mean[I, k], w_log_variance[I, k]: the training instances' posteriors; alpha: of the energy it
     was fitted by.
@@ -68,7 +68,7 @@ class Model:
 
     @classmethod
     def from_arrays(cls, arrays: Arrays, description: Any, prefix: str) -> Model:
-        """What `to_arrays(prefix)` and `describe()` wrote."""
+        """Restore what `to_arrays(prefix)` and `describe()` wrote."""
         columns = Columns.from_arrays(arrays, f"{prefix}.columns")
         reader, hidden = Reader(columns), _widths(description, "hidden")
         sizes = count(description, "num_actions", WIDEST), count(description, "dim", WIDEST)
@@ -84,7 +84,7 @@ class Model:
 
 @dataclass(frozen=True)
 class Fiction:
-    """What fictional episodes need beside the dynamics.
+    """Data for fictional episodes besides the dynamics.
 
     starts[S, d]: states in which logged episodes begin; anywhere[S, d]: states of any time.
     """
@@ -107,7 +107,7 @@ class Fiction:
 
     @classmethod
     def from_arrays(cls, arrays: Arrays, description: Any, prefix: str, model: Model) -> Fiction:
-        """What `to_arrays(prefix)` and `describe()` wrote, for the same `model`."""
+        """Restore what `to_arrays(prefix)` and `describe()` wrote, for the same `model`."""
         reader, hidden = Reader(model.columns), _widths(description, "hidden")
         outcome = _load_module(
             lambda: Outcome(reader, model.dynamics.num_actions, hidden),
@@ -117,7 +117,7 @@ class Fiction:
         starts, anywhere = (take(arrays, f"{prefix}.{name}", 2) for name in ("starts", "anywhere"))
         width = model.dynamics.reader.width
         if starts.shape[1:] != (width,) or anywhere.shape[1:] != (width,):
-            raise AgentError(f"The agent's states to begin in do not have {width} columns.")
+            raise AgentError(f"The agent's start states do not have {width} columns.")
         return cls(outcome, starts, anywhere)
 
 
@@ -150,7 +150,7 @@ def _load_module(make: Callable[[], Network], arrays: Arrays, prefix: str) -> Ne
         value = take(arrays, f"{prefix}.{name}", tensor.ndim)
         if value.shape != tuple(tensor.shape):
             raise AgentError(
-                f"The agent's weights hold {prefix}.{name} with the shape {list(value.shape)}, "
+                f"The agent's weights contain {prefix}.{name} with shape {list(value.shape)}, "
                 f"expected {list(tensor.shape)}."
             )
         weights[name] = torch.from_numpy(np.array(value))

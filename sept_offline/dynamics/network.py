@@ -94,7 +94,7 @@ class Dynamics(nn.Module):
         self.network = BayesianNetwork((inputs, *hidden, reader.width), spread, rng)
 
     def known(self, states: Tensor, actions: Tensor) -> Tensor:
-        """What there is of the inputs without w: [..., d] and [...] to [..., f + A]."""
+        """The inputs without w: [..., d] and [...] to [..., f + A]."""
         chosen = nn.functional.one_hot(actions, self.num_actions).float()
         return torch.cat((self.reader.features(states), chosen), dim=-1)
 
@@ -137,7 +137,7 @@ class Outcome(nn.Module):
         self.register_buffer("ends", torch.zeros(1))
 
     def features(self, before: Tensor, actions: Tensor, after: Tensor) -> Tensor:
-        """What the network reads of transitions, [B, ·]."""
+        """The network's inputs for transitions, [B, ·]."""
         chosen = nn.functional.one_hot(actions, self.num_actions).float()
         read = self.reader.features
         return torch.cat(

@@ -24,7 +24,7 @@ they begin is what a plan turns on. What this adds to the odds of an end is take
 
 
 def surplus_log_odds(forced: float, share: float) -> float:
-    """How much likelier ends are in minibatches, a share `forced` of which are ends, than in logs.
+    """The rise of the log odds of an end in minibatches with a share `forced` of ends.
 
     The others are drawn from all logged transitions, a `share` of which are ends, so the odds of an
     end rise from p : 1 − p to (forced / share + 1 − forced) · p : (1 − forced) · (1 − p).

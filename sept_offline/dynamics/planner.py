@@ -26,7 +26,7 @@ BETWEEN = 4
 class Planner:
     """DoubleDQN on the state alone, of one episode; it goes on where the last plan ended.
 
-    Each fictional episode lives in one world: its own draw of w and of the network's weights. It
+    Each fictional episode has its own sample of w and of the network's weights. It
     moves by the mean change there, without noise.
     """
 
@@ -36,7 +36,7 @@ class Planner:
         self.fiction, self.plan, self.config, self.scaler = fiction, plan, config, control.scaler
         network = control.network
         if not isinstance(network, MLP):
-            raise AgentError("A planner goes on from a single network; the agent has an ensemble.")
+            raise AgentError("A planner needs a single network, but the agent has an ensemble.")
         check_plan(plan, config, network)
         self.learner = Learner(
             config, network.input_dim, network.output_dim, integer(seed, "agent", "planner")
@@ -47,7 +47,7 @@ class Planner:
         self._inverse = torch.from_numpy(self.scaler.inverse.copy())
 
     def improve(self, belief: Belief) -> Control:
-        """Live fictional episodes, learn from them, and hand over the policy."""
+        """Run fictional episodes, learn from them, and return the policy."""
         plan, model = self.plan, belief.model.dynamics
         w, weights = belief.draw(plan.episodes)
         seen = torch.from_numpy(belief.states())
@@ -120,14 +120,14 @@ def check_plan(plan: BnnConfig, config: ControlConfig, network: MLP) -> None:
     hidden = tuple(len(bias) for _, bias in network.layers[:-1])
     if (config.hidden, config.members, config.critics) != (hidden, 1, 1):
         raise AgentError(
-            f"A planner goes on from one network with hidden layers of {list(hidden)} units, but "
-            "the agent's settings are of another."
+            f"The planner's network has hidden layers of {list(hidden)} units, which contradicts "
+            "the agent's settings."
         )
     kept = max(plan.updates * config.batch_size, plan.episodes * plan.horizon)
     if kept > MOST_KEPT:
         raise AgentError(
-            f"A plan takes at most {MOST_KEPT:,} fictional transitions at once, the agent's "
-            f"settings ask for {kept:,}."
+            f"A plan may use at most {MOST_KEPT:,} fictional transitions at once; the agent's "
+            f"settings require {kept:,}."
         )
 
 

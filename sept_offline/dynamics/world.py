@@ -166,7 +166,7 @@ def roll_out(
     horizon: int,
     seed: int,
 ) -> Doubles:
-    """What `agent` earns in one episode from each of `starts[n, m]`, [n].
+    """The return of `agent` in one episode from each of `starts[n, m]`, [n].
 
     The agent observes what the world predicts, or the whole stacked row if it is for such rows.
     instance `[n]`: whose dynamics each episode has. The same seed gives every agent the same noise.

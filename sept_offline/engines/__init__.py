@@ -1,4 +1,4 @@
-"""Where independent pieces of work run: here, on a few processes, or on a Ray cluster."""
+"""Engines for independent tasks: local processes or a Ray cluster."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def check_engine(engine: str) -> None:
     """Refuse an engine that does not exist or is not installed, before any work is begun."""
     if engine not in ENGINES:
         raise ConfigError(
-            f"There is no engine {engine!r}{suggest(engine, ENGINES)}; known are local and ray."
+            f"There is no engine {engine!r}{suggest(engine, ENGINES)}; expected local or ray."
         )
     if engine == "ray":
         from sept_offline.engines.cluster import check_ray
@@ -44,9 +44,9 @@ def run_tasks(
     may pass. `function` must be importable and the tasks picklable wherever they leave this
     process.
 
-    With `heard` the function is called as `function(task, tell=…)`: what it tells reaches
-    `heard(task, value)` while the task runs. On a Ray cluster nothing is told before the end, and
-    `tell` is left out.
+    With `heard` the function is called as `function(task, tell=…)`: values passed to `tell` reach
+    `heard(task, value)` while the task runs. On a Ray cluster nothing arrives before the end, and
+    `tell` is omitted.
     """
     check_engine(engine)
     if engine == "ray":

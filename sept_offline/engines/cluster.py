@@ -17,7 +17,7 @@ from sept_offline.engines.outcome import Attempt, Outcome, Result, Task, attempt
 from sept_offline.errors import EngineError
 
 PENDING = 1000
-"""Tasks handed to Ray at once: enough for an autoscaler to see, few enough to wait on quickly."""
+"""Tasks submitted to Ray at once: enough for an autoscaler, few enough to wait on quickly."""
 OBJECT_STORE = 256 << 20
 """Bytes of a local cluster's store: tasks hand back records, their data go to files."""
 
@@ -37,7 +37,7 @@ def check_ray() -> None:
 def refuse_modules_here() -> None:
     """Refuse a current folder with Python modules in it, unless it is on this process' path, too.
 
-    Ray puts the current folder first on the path of its workers, whatever is in it.
+    Ray puts the current folder first on the path of its workers.
     """
     here = Path.cwd()
     if any(Path(place).absolute() == here for place in sys.path):
@@ -50,8 +50,8 @@ def refuse_modules_here() -> None:
         )
         if module or package:
             raise EngineError(
-                f"This folder holds the Python module {entry.name}, which Ray's workers would take "
-                "for one of the installed ones; run the command in another folder."
+                f"This folder contains the Python module {entry.name}, which Ray's workers would "
+                "import instead of an installed one; run the command in another folder."
             )
 
 
@@ -74,11 +74,11 @@ def cluster(workers: int) -> Iterator[None]:
     started = {
         **WORKER,
         "RAY_USAGE_STATS_ENABLED": "0",
-        # Ray's default, 15, would have the workers starve wherever anything else runs.
+        # With Ray's default, 15, workers starve if anything else runs.
         "RAY_worker_niceness": "0",
         # Ray warns of a default to come that concerns accelerators; no task here asks for one.
         "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-        # A family or policy of the user's is found by the workers wherever it is found here.
+        # Workers search the same path for the user's family or policy.
         "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
     }
     try:
@@ -139,7 +139,7 @@ def run_ray(
 
 
 def _attempt(function: Callable[[Any], Any], task: Any) -> tuple[int, Attempt]:
-    """On a worker: which try this was, and what came of it."""
+    """On a worker: run the task and return the attempt's number and outcome."""
     tried = attempt(function, task)
     if not tried.final:
         raise Again(tried)
@@ -147,7 +147,7 @@ def _attempt(function: Callable[[Any], Any], task: Any) -> tuple[int, Attempt]:
 
 
 def _tries() -> int:
-    """How often Ray has begun the current task; Ray counts, but tells nobody through its API."""
+    """How often Ray has started the current task; its public API does not expose the count."""
     from ray._private.worker import global_worker
 
     core: Any = getattr(global_worker, "core_worker")  # noqa: B009 - set once Ray has connected

@@ -1,4 +1,4 @@
-"""What a worker process finds in its environment when it starts."""
+"""The environment variables of worker processes."""
 
 from __future__ import annotations
 

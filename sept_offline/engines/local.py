@@ -59,7 +59,7 @@ class _Worker:
     at: int = -1
 
     def receive(self) -> Attempt | Note:
-        """What its task tells, or what came of it; of a worker that died, its exit code."""
+        """A message or the result of its task; the exit code if the worker died."""
         try:
             found: Attempt | Note = self.pipe.recv()
         except (EOFError, OSError):
@@ -128,7 +128,7 @@ def _run_processes(
 
 
 def _told(code: int) -> str:
-    """How a process ended: the signal by name, where it has one (most real-time signals do not)."""
+    """How a process ended: the name of the signal if it has one (most real-time signals do not)."""
     if code >= 0:
         return f"exit code {code}"
     with contextlib.suppress(ValueError):

@@ -1,4 +1,4 @@
-"""What became of a task, and how an engine tells it."""
+"""The outcome of a task."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class Outcome(Generic[Task, Result]):
 
     task: Task
     value: Result | None
-    """What the function returned; None where it failed."""
+    """The function's result; None if it failed."""
     error: str | None
     """One line that says what went wrong, None where nothing did."""
     attempts: int
     """How often the task was begun."""
     exception: Exception | None = field(default=None, repr=False, compare=False)
-    """The error itself, where the worker lived to hand it over."""
+    """The error itself, if the worker survived to return it."""
 
     def result(self) -> Result:
         """The value, or the error raised."""
@@ -38,7 +38,7 @@ class Outcome(Generic[Task, Result]):
 
 @dataclass(frozen=True)
 class Attempt:
-    """One try at a task: picklable, whatever the function raised."""
+    """One attempt at a task: picklable for any error."""
 
     value: Any
     error: str | None = None
@@ -49,13 +49,13 @@ class Attempt:
 
 @dataclass(frozen=True)
 class Note:
-    """What a task tells before it ends: how far it is."""
+    """Progress of a running task."""
 
     value: Any
 
 
 def attempt(function: Callable[[Any], Any], task: Any) -> Attempt:
-    """Call `function` on one thread; whatever it raises is caught and described."""
+    """Call `function` on one thread; errors are caught and described."""
     try:
         with one_thread():
             return Attempt(function(task))

@@ -31,7 +31,7 @@ class Ledger:
 
     @property
     def ended(self) -> bool:
-        """Whether there is no further step."""
+        """Whether the episode has ended."""
         return self.terminated or self.truncated
 
 
@@ -61,7 +61,7 @@ class _Call:
 
 
 class SingleEpisode:
-    """One episode of an environment, for whatever drives an agent.
+    """One episode of an environment, for the code that drives an agent.
 
     `reset()` gives the first observation, once; `step(action)` gives (observation, terminated,
     truncated) until the episode has ended. Reward, info, the hidden parameters, the random stream
@@ -104,27 +104,27 @@ def ledger_of(handle: SingleEpisode) -> Ledger:
     """The harness's side of `handle`; a copy or a handle not made by the harness has none."""
     ledger = _LEDGERS.get(handle)
     if ledger is None:
-        raise HarnessError("This handle belongs to no episode; a test episode cannot be copied.")
+        raise HarnessError("This handle has no episode; a test episode cannot be copied.")
     return ledger
 
 
 def _reset(handle: SingleEpisode) -> Observation:
     ledger = ledger_of(handle)
     if ledger.begun:
-        raise HarnessError("The one test episode has begun; there is no second reset.")
+        raise HarnessError("The test episode has already started; it cannot be reset again.")
     ledger.begun = True
     observation, _ = ledger.env.reset(seed=ledger.seed)
-    # A copy: an environment may hand out the very array it lives in.
+    # A copy: an environment may return its internal array.
     return np.array(observation)
 
 
 def _step(handle: SingleEpisode, action: int) -> tuple[Observation, bool, bool]:
     ledger = ledger_of(handle)
     if not ledger.begun:
-        raise HarnessError("The test episode has not begun; reset it, once, before the first step.")
+        raise HarnessError("The test episode has not started; reset it once before the first step.")
     if ledger.ended:
         raise HarnessError(
-            f"The test episode ended after {len(ledger.rewards)} steps; there is no further one."
+            f"The test episode ended after {len(ledger.rewards)} steps; it cannot be stepped again."
         )
     observation, reward, terminated, truncated, _ = ledger.env.step(action)
     ledger.rewards.append(float(reward))
@@ -135,6 +135,6 @@ def _step(handle: SingleEpisode, action: int) -> tuple[Observation, bool, bool]:
 
 def _refuse(name: str) -> NoReturn:
     raise HarnessError(
-        f"The test episode has no {name!r} to give: an agent may reset it once and step it, "
-        "and sees observations only; what else it needs it must declare."
+        f"The test episode does not provide {name!r}: an agent may reset it once and step it, "
+        "and sees only observations; it must declare anything else it needs."
     )

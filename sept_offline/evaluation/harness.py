@@ -27,7 +27,7 @@ from sept_offline.threads import one_thread
 
 @dataclass
 class Driven:
-    """What the driver saw: observations `[T + 1, d]`, actions `[T]`, phases `[T]`; and time.
+    """The record of the driver: observations `[T + 1, d]`, actions `[T]`, phases `[T]`; and time.
 
     The time is the agent's own.
     """
@@ -51,7 +51,7 @@ def evaluate(
     """Give `agent` one episode (or a few, each its first) in every instance of a split.
 
     Every episode begins from the same trained agent and carries nothing over. The agent sees
-    observations only; what it declares that it needs beside them, the results show. `family` is
+    only observations; the results list what else it declares that it needs. `family` is
     the agent's own by default, `max_steps` the family's test limit. With one seed everything but
     the times is the same again.
     """
@@ -59,8 +59,8 @@ def evaluate(
     if family is None:
         if not agent.family:
             raise FamilyError(
-                "The logs that the agent learned from name no family, so there is no simulator to "
-                "evaluate it in; sept-offline ope judges it from logs, or name a family."
+                "The agent's training logs name no family, so there is no simulator to "
+                "evaluate it in; run sept-offline ope, or pass --family."
             )
         record = known_family(agent.family, agent.record.get("family_object"))
     else:
@@ -164,7 +164,7 @@ def references_at(family: Family, limit: int) -> References | None:
 
 
 def environment_seed(seed: int, instance: str, number: int) -> int:
-    """What the environment of a test episode is reset with."""
+    """The reset seed of a test episode's environment."""
     return integer(seed, "evaluate", instance, number, "environment")
 
 

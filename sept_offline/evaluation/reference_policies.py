@@ -1,4 +1,4 @@
-"""Two policies that need no data, beside every evaluation: random, and the best constant action."""
+"""Two reference policies without training: random, and the best constant action."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Constant:
 
 @dataclass(frozen=True)
 class ReferencePolicies:
-    """What the two policies did in the episodes of an evaluation."""
+    """The results of both reference policies in the episodes of an evaluation."""
 
     random: Results
     """Every action with the same probability."""
@@ -47,7 +47,7 @@ class ReferencePolicies:
     action: int
     """The action of `best_constant`."""
     score: str
-    """By which it was chosen: `steps_to_solve` where the family says what solved is, else
+    """Measure by which it was chosen: `steps_to_solve` if the family defines "solved", else
     `return`."""
 
     def to_json(self) -> dict[str, Any]:

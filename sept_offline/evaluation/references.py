@@ -1,4 +1,4 @@
-"""What a return is worth in its very instance: between acting at random and the best known."""
+"""Normalised returns per instance: between random actions and the best known return."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sept_offline.family import Family, Hidden
 from sept_offline.seals import read_json
 
 LEAST_DIFFERENCE = 0.05
-"""Of |reference|: an instance in which skill changes the return by less tells nothing of it."""
+"""Share of |reference|: instances in which skill changes the return by less are not scored."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ def load_references(family: Family) -> References | None:
     path = family.references
     content = read_json(path, FamilyError)
     if not isinstance(content, dict) or not isinstance(content.get("steps"), int):
-        raise FamilyError(f"{path} is damaged: expected an object with a whole number 'steps'.")
+        raise FamilyError(f"{path} is damaged: expected an object with an integer 'steps'.")
     table = {}
     for split, entries in content.items():
         if not isinstance(entries, list):

@@ -1,4 +1,4 @@
-"""What came of the test episodes: a row a step, a row an episode, and one line in all."""
+"""Results of the test episodes: per step, per episode, and as a summary."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class EpisodeResult:
     rewards: tuple[float, ...]
     terminated: bool
     solved: bool | None
-    """None where the family does not say what solved is; so too `steps_to_solve`."""
+    """None if the family does not define "solved", as for `steps_to_solve`."""
     steps_to_solve: int | None
     """Probe included; the limit where it was not solved."""
     normalised: float | None
@@ -52,7 +52,7 @@ class EpisodeResult:
     act_microseconds: float
     """Mean over actions, of the agent alone."""
     seconds: float
-    """Of the whole episode, environment included."""
+    """Seconds of the whole episode, including the environment."""
     observations: tuple[tuple[float, ...], ...] | None = None
 
     @property
@@ -81,15 +81,15 @@ class Results:
     """
 
     method: str
-    """Of the agent."""
+    """The agent's method."""
     family: str
     """The family's name."""
     needs: tuple[str, ...]
-    """What the agent was given beside observations: none, "hidden", "reward"."""
+    """What the agent was given besides observations: none, "hidden", "reward"."""
     instances: str
     """The split that was played."""
     seed: int
-    """Of all episodes."""
+    """Maximum steps of all episodes."""
     limit: int
     """Steps after which an episode was cut."""
     episodes: tuple[EpisodeResult, ...]
@@ -174,7 +174,9 @@ class Results:
             header = {METADATA: json.dumps(self._header()).encode()}
             write_table(target, self.episodes_table().replace_schema_metadata(header))
         else:
-            raise DataError(f"Cannot write results to {target}; end its name in .parquet or .json.")
+            raise DataError(
+                f"Cannot write results to {target}; choose a name that ends in .parquet or .json."
+            )
 
     def _header(self) -> dict[str, Any]:
         return {
@@ -196,7 +198,7 @@ def cumulate(rewards: Sequence[float]) -> tuple[float, ...]:
 
 
 def statistics(values: Sequence[float | None]) -> dict[str, float | int | None] | None:
-    """Mean, standard error, median and count of what is there; None where nothing is.
+    """Mean, standard error, median and count of the values; None if there are none.
 
     The standard error is that of the mean, s/√n with n − 1 degrees of freedom; a single value has
     none.
@@ -226,7 +228,8 @@ def load_results(path: str | Path) -> Results:
             rows = table.to_pylist()
         if header["format"] != FORMAT:
             raise DataError(
-                f"{source} holds results of format {header['format']}, this version reads {FORMAT}."
+                f"{source} contains results of format {header['format']}, but this version reads "
+                f"{FORMAT}."
             )
         return Results(
             method=header["method"],
@@ -242,7 +245,7 @@ def load_results(path: str | Path) -> Results:
     except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as problem:
         words = " ".join(str(problem).split())
         raise DataError(
-            f"{source} holds no results of `sept-offline evaluate` ({words:.200})."
+            f"{source} contains no results of `sept-offline evaluate` ({words:.200})."
         ) from problem
 
 
@@ -275,7 +278,7 @@ def _schema() -> pa.Schema:
 
 
 def episode_row(episode: EpisodeResult) -> dict[str, Any]:
-    """What became of an episode as a whole, ready for a table."""
+    """The summary of one episode, as a table row."""
     return {
         "instance": episode.instance,
         "episode": episode.episode,
@@ -305,7 +308,7 @@ def _row(episode: EpisodeResult) -> dict[str, Any]:
 
 
 def _finite(seen: tuple[tuple[float, ...], ...] | None) -> list[list[float | None]] | None:
-    """JSON has no word for what is not finite: null, which is read as NaN."""
+    """JSON cannot represent non-finite numbers: they become null, which is read as NaN."""
     if seen is None:
         return None
     return [[value if math.isfinite(value) else None for value in one] for one in seen]

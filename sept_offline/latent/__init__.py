@@ -1,4 +1,4 @@
-"""The latent: what tells instances apart, and how to read it off the first steps of an episode."""
+"""The latent: what distinguishes instances, and how to infer it from the first steps."""
 
 from sept_offline.latent.config import LatentConfig as LatentConfig
 from sept_offline.latent.identification import Identification as Identification

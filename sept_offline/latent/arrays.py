@@ -1,4 +1,4 @@
-"""What the latent and the probe read of a dataset: segments, transitions, and their scaling."""
+"""Inputs of latent and probe: segments, transitions, and their scaling."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class SegmentsLike(Protocol):
 
     @property
     def propensities(self) -> Doubles | None:
-        """[N, n, A], or None where the logs hold no probabilities."""
+        """[N, n, A], or None if the logs contain no probabilities."""
         ...
 
     @property
@@ -68,7 +68,7 @@ class TimedStepsLike(StepsLike, Protocol):
 
     @property
     def time(self) -> Integers:
-        """[N], 0 at an episode's first step; the steps of an episode stand in a row."""
+        """[N], 0 at an episode's first step; the steps of an episode are consecutive."""
         ...
 
 
@@ -96,9 +96,9 @@ def fit_scaling(values: NDArray[np.floating]) -> Scaling:
 
 
 def varying(values: NDArray[np.floating]) -> NDArray[np.bool_]:
-    """Which columns of values[n, k] move at all, [k]."""
+    """Which columns of values[n, k] are not constant, [k]."""
     wide = values.astype(np.float64)
-    # Float32 noise on a constant is about 1e-7 of its size; that is no signal to amplify.
+    # Float32 noise on a constant is about 1e-7 of its size and must not be amplified.
     moves: NDArray[np.bool_] = wide.std(axis=0) > 1e-6 * np.maximum(np.abs(wide).max(axis=0), 1e-3)
     return moves
 
@@ -116,15 +116,15 @@ def check_segments(segments: SegmentsLike, num_actions: int, num_instances: int)
             "There are no segments: every episode is shorter than the probe; lower probe_steps."
         )
     if length < 1:
-        raise DataError("The segments hold no step; expected probe_steps of at least 1.")
+        raise DataError("The segments have no steps; expected probe_steps of at least 1.")
     present = np.unique(segments.instance)
     if len(present) < 2:
         raise DataError(
             f"The segments come from {len(present)} instance(s) of {num_instances}; expected at "
-            "least 2, for a latent is what tells instances apart."
+            "least 2, because the latent describes differences between instances."
         )
     if int(segments.actions.max()) >= num_actions or int(segments.actions.min()) < 0:
         raise DataError(
-            f"The segments hold an action outside 0 … {num_actions - 1}; "
+            f"The segments contain an action outside 0 … {num_actions - 1}; "
             "check the dataset's number of actions."
         )

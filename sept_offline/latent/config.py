@@ -14,27 +14,27 @@ Objective = Literal["transitions", "segment"]
 
 @dataclass(frozen=True)
 class LatentConfig:
-    """How the latent is learned; the defaults are those of the transitions objective."""
+    """Settings of the latent; the defaults are for the transitions objective."""
 
     objective: Objective = "transitions"
-    """`transitions`: evidence of single transitions, added up; `segment`: the paper's VAE."""
+    """`transitions`: sum the evidence of single transitions; `segment`: the paper's VAE."""
     refine: bool = True
-    """Whether the latent is refined with every step (transitions objective), or read once, from the
-    first `probe_steps` steps."""
+    """Whether the latent is refined at every step (transitions objective) or inferred once, from
+    the first `probe_steps` steps."""
     refine_steps: int = 64
-    """Steps after which it is refined no more."""
+    """Number of steps for which the latent is refined."""
     dim: int = 2
-    """Numbers in a latent."""
+    """Number of latent dimensions."""
     updates: int = 2000
-    """Gradient steps in all."""
+    """Total number of gradient steps."""
     learning_rate: float = 2e-3
     """Initial learning rate of Adam."""
     learning_rate_end: float = 1e-4
-    """The rate falls to this along half a cosine; equal to `learning_rate`, it is constant."""
+    """Final learning rate of a cosine schedule; if equal to `learning_rate`, it is constant."""
     beta: float = 1.0
-    """Weight of the latent's cost, the KL to N(0, I)."""
+    """Weight of the KL divergence to N(0, I)."""
     context: int = 64
-    """Steps of the longest context that is learned from (transitions objective)."""
+    """Maximum number of steps in a training context (transitions objective)."""
     contexts: int = 64
     """Contexts per minibatch (transitions objective)."""
     transitions: int = 512
@@ -44,14 +44,14 @@ class LatentConfig:
     hidden: int = 128
     """Width of the two hidden layers of each network (transitions objective, `dynasept`)."""
     initial_spread: float = 0.05
-    """Standard deviation of the instances' first means, and of the first posteriors."""
+    """Initial standard deviation of the instances' means and of their posteriors."""
     posterior_factor: float = 5.0
-    """How many times faster the instances' posteriors learn than the networks."""
+    """Learning rate of the instances' posteriors, as a multiple of the networks'."""
     through: float = 1.0
     """Weight of the decoder's loss with z from the encoder (transitions objective)."""
     changes: bool = False
-    """Whether the VAE reads each step as (s, a, s′ − s), with the final state, and decodes the
-    changes given the actions; else it reads and decodes pairs (s, a) (segment objective)."""
+    """Whether the VAE reads each step as (s, a, s′ − s), including the final state, and decodes the
+    changes given the actions; otherwise it reads and decodes pairs (s, a) (segment objective)."""
     entropy: float = 1.0
     """Weight of −H(q) (segment objective)."""
     encoder_units: int = 300
@@ -59,7 +59,7 @@ class LatentConfig:
     decoder_units: int = 256
     """Units of the LSTM decoder (segment objective)."""
     minibatches: int = 1
-    """Minibatches an update (segment objective; the paper takes 10)."""
+    """Minibatches per update (segment objective; the paper uses 10)."""
 
     def __post_init__(self) -> None:
         counts = (

@@ -1,4 +1,4 @@
-"""Identification: how well the latent of a segment tells which instance it came from.
+"""Identification: how well the latent of a segment predicts its instance.
 
 The figure that is shown everywhere is `neighbour_share`: the share of segments that were kept from
 the latent whose five nearest training segments, in z scaled by its spread, vote for their instance.
@@ -25,11 +25,11 @@ class Identification:
     """Shares of held-out segments whose instance is read off their latent."""
 
     nearest: float
-    """By the instance whose mean the segment's posterior finds likeliest."""
+    """Share predicted by the most likely instance mean under the segment's posterior."""
     neighbours: float
-    """By a vote of the nearest reference segments: the figure that is called identification."""
+    """Share predicted by a vote of the nearest reference segments: the identification figure."""
     linear: float
-    """By a linear classifier fitted on reference segments."""
+    """Share predicted by a linear classifier fitted on reference segments."""
     chance: float
     """One over the number of instances."""
 
@@ -39,7 +39,7 @@ def identify(
 ) -> Identification:
     """Identification of `held_out` segments; `reference` are the training ones."""
     if not len(held_out.instance):
-        raise TrainingError("No segment is held out, so there is none whose instance to tell.")
+        raise TrainingError("Identification needs held-out segments, but there are none.")
     known, _ = model.encode(reference)
     asked, log_variance = model.encode(held_out)
     present = np.unique(reference.instance)

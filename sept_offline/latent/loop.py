@@ -13,7 +13,7 @@ from sept_offline.threads import one_thread
 
 
 class Loop(ABC):
-    """What stages with one optimiser and one generator share; see Stage.
+    """Base of stages with one optimiser and one generator; see Stage.
 
     Its constructor is called first; optimiser and rng are there before the first update.
     """

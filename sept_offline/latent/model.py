@@ -38,7 +38,7 @@ LEAST_SPREAD = 0.05
 
 @dataclass(frozen=True)
 class LatentModel:
-    """What the latent stage learned.
+    """The result of the latent stage.
 
     network: torch, with the scalings inside; instance_mean[I, k], instance_log_variance[I, k]: the
     posterior of each training instance (zeros where one had no data).
@@ -62,7 +62,7 @@ class LatentModel:
     def used_dimensions(self) -> int:
         """Principal axes along which the training instances differ, beyond doubt.
 
-        Their spread there is larger than their posteriors' own, and not tiny beside the widest.
+        Their spread there exceeds that of their posteriors, and is not tiny next to the widest.
         """
         if len(self.instance_mean) < 2:
             return 0

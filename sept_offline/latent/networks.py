@@ -29,7 +29,7 @@ Gaussian = tuple[Tensor, Tensor]
 
 
 class LatentNetwork(Protocol):
-    """What a learned latent can do with segments, in torch."""
+    """The interface of a learned latent, in torch."""
 
     dim: int
 
@@ -199,7 +199,7 @@ class TransitionNetwork(_Scaled):
         return nn.functional.one_hot(actions, self.num_actions).float()
 
     def left(self, states: Tensor, chosen: Tensor, changes: Tensor) -> Tensor:
-        """What the average model leaves of raw `changes[..., d]`, in units of the changes."""
+        """Residuals of the average model for raw `changes[..., d]`, in units of the changes."""
         guess: Tensor = self.average(torch.cat((states, chosen), dim=-1))
         return changes * self.get_buffer("per_change") - guess * self.get_buffer("varies")
 

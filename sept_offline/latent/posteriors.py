@@ -1,4 +1,4 @@
-"""What describes each training instance: a free posterior for every one of them."""
+"""A free posterior for each training instance."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ import numpy as np
 from sept_offline.latent.arrays import Doubles, Floats, Integers
 
 CONFIDENCE = 0.99
-"""Of the interval: a latent without information passes once in 200 fits."""
+"""Confidence level: a latent without information passes once in 200 fits."""
 LEAST = 0.53
 """Share of comparisons below which a latent counts as uninformative, however sure that is."""
 DRAWS = 1000
@@ -38,7 +38,8 @@ class Separation:
     """What turns the mean of a posterior's standard deviations into units of the spread of
     instances, as large as the errors on these segments were."""
     uncertainty: float
-    """Of these segments, in those units: near 0 if the instance is known, near 1 if nothing is."""
+    """Uncertainty of these segments, in those units: near 0 if the instance is identified, near 1
+    if nothing is known."""
     radii: tuple[float, ...]
     """Distances, in means of the posterior's standard deviations, within which the share `REGIONS`
     of these segments have their instance's centre."""
@@ -98,7 +99,8 @@ def measure_separation(
 def _interval(
     won: Doubles, own: Integers, weights: Doubles, rng: np.random.Generator
 ) -> tuple[float, float]:
-    """Of the weighted mean of `won[n]`: over instances, or over segments of few instances."""
+    """Bootstrap interval of the weighted mean of `won[n]`: over instances, or over segments if
+    there are few instances."""
     codes = own if len(np.unique(own)) >= MANY else np.arange(len(own))
     groups = np.unique(codes, return_inverse=True)[1]
     mass = np.bincount(groups, weights=weights)

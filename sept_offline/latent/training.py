@@ -1,4 +1,4 @@
-"""What every torch training loop here shares: seeded weights, snapshots, rates."""
+"""Shared parts of torch training loops: seeded weights, checkpoints, learning rates."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def initialise(module: nn.Module, rng: torch.Generator) -> None:
-    """Draw every weight anew from `rng`, uniform in ±1/√fan-in as torch itself does."""
+    """Draw every weight from `rng`, uniform in ±1/√fan-in as torch does."""
     with torch.no_grad():
         for part in module.modules():
             if isinstance(part, nn.Linear):
@@ -132,6 +132,6 @@ def check_finite(values: Mapping[str, float], stage: str, update: int) -> None:
         if not math.isfinite(value):
             raise TrainingError(
                 f"The {name} of the {stage} stage is {value} by update {update}; likely causes are "
-                f"a learning rate too high (set {stage}.learning_rate lower) "
+                f"a learning rate that is too high (lower {stage}.learning_rate) "
                 "or observations that are not finite (see `sept-offline validate`)."
             )

@@ -1,6 +1,6 @@
 """The transitions objective: a latent read from any number of transitions of one instance.
 
-First an average model f₀(s, a) learns what a step does whatever the instance. What it leaves,
+First an average model f₀(s, a) learns the effect of a step in any instance. What it leaves,
 in units of how much it leaves, is what instances can differ in:
 
     ρ = (Δs / σ − f₀(s, a)) / rmse
@@ -68,11 +68,11 @@ from sept_offline.threads import one_thread
 TARGETS = 4
 """Transitions that the mean of each context must explain."""
 EMPTY = 0.1
-"""Share of the contexts that have no step: the prior must explain what it can, too."""
+"""Share of contexts without steps: the prior must be trained too."""
 LEAST_CHANGE = 0.01
 """A column's change counts in units of at least this share of the column's own spread."""
 LEAST_REST = 0.02
-"""What the average model leaves counts in units of at least this share of the change."""
+"""Minimum unit of the average model's residuals, as a share of the change."""
 AVERAGE = 0.25
 """Share of the updates that train the average model."""
 BLOCK = 16384

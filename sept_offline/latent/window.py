@@ -1,4 +1,4 @@
-"""The window objective: a latent of the last T steps that foretells the next ones.
+"""The window objective: a latent of the last T steps that predicts the next ones.
 
 For dynamics that may change within an episode a latent cannot belong to the instance. What the
 encoder reads off a window must serve the decoder in the T steps that follow it, and nothing else:
@@ -58,7 +58,7 @@ class WindowLatentStage(Loop):
         self._followed = np.flatnonzero(windows.left > 0)
         if not len(self._followed):
             raise DataError(
-                "No window is followed by a step: every episode ends with the probe; lower "
+                "No window is followed by a step, because every episode ends with the probe; lower "
                 "probe_steps."
             )
         super().__init__("latent", config.updates)
@@ -83,7 +83,7 @@ class WindowLatentStage(Loop):
         head = self.network.pooled[-1]
         assert isinstance(head, nn.Linear)
         with torch.no_grad():
-            # sure of itself at first: a decoder that sees noise alone learns to do without z
+            # narrow at first: a decoder that sees only noise learns to ignore z
             head.bias[config.dim :] = 2 * math.log(config.initial_spread)
         self.rng = torch_generator(seed, "latent", "train")
         self.optimiser = torch.optim.Adam(
@@ -123,7 +123,7 @@ class WindowLatentStage(Loop):
             annealed(config.learning_rate, config.learning_rate_end, self.done, self.total),
         )
         self.optimiser.zero_grad()
-        # by and by: at full weight from the first update, it is cheaper to do without z
+        # increased gradually: at full weight from the start, ignoring z is cheaper
         weight = config.beta / (self._length * RUN) * min(1.0, self.done / (WARM * self.total))
         torch.autograd.backward(-likelihood + weight * prior)
         self.optimiser.step()
@@ -133,7 +133,7 @@ class WindowLatentStage(Loop):
         return {"network": self.network}
 
     def result(self) -> LatentModel:
-        """The fitted latent; an instance has no posterior of its own."""
+        """The fitted latent; instances have no posteriors."""
         nothing = np.zeros((self.num_instances, self.config.dim), dtype=np.float32)
         return LatentModel(self.network, nothing, nothing)
 

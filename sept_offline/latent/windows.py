@@ -1,4 +1,4 @@
-"""Windows: every T consecutive steps of an episode, from wherever in it, in one batch."""
+"""Windows: all runs of T consecutive steps of an episode, in one batch."""
 
 from __future__ import annotations
 

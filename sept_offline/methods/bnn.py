@@ -39,7 +39,7 @@ def _stages(data: Dataset, config: FitConfig, seed: int) -> Generator[Stage, Non
 
 
 def planning_settings(data: Dataset, config: FitConfig) -> ControlConfig:
-    """How the policy learns, from logs and from fiction alike: DoubleDQN, a single network."""
+    """How the policy learns, from logs and from fictional episodes: DoubleDQN, one network."""
     plain = replace(config.control, algorithm="double_dqn", members=1, critics=1, layer_norm=False)
     return common_form(data.steps().rewards, plain)
 

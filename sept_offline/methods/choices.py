@@ -15,30 +15,30 @@ from sept_offline.probe.behaviour import estimate_behaviour
 from sept_offline.seeding import generator, integer
 
 FEW_ACTIONS = 1.5
-"""Effective number of actions below which a logged step hardly shows an alternative."""
+"""Effective number of actions below which a logged step has hardly any alternative."""
 NARROW = 0.7
-"""Share of such steps from which on logs are narrow: experts' logs have 0.9, replayed ones 0.4."""
+"""Share of such steps above which logs are narrow: experts' logs have 0.9, replayed ones 0.4."""
 STEPS = 4000
-"""Steps by which the behaviour is estimated where its probabilities were not logged."""
+"""Number of steps to estimate the behaviour from if its probabilities were not logged."""
 UPDATES, MOST_UPDATES = 8000, 24_000
-"""Of control: for up to `ENOUGH_STEPS` logged steps, and at most."""
+"""Updates of control: for up to `ENOUGH_STEPS` logged steps, and at most."""
 ENOUGH_STEPS = 50_000
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What was chosen, and why, in a sentence."""
+    """A choice and its reason in one sentence."""
 
     chosen: int | str
     why: str
 
     def summary(self) -> dict[str, Any]:
-        """As the record of an agent holds it."""
+        """The form stored in the record of an agent."""
         return asdict(self)
 
 
 def choose_algorithm(data: Dataset, seed: int) -> Choice:
-    """Conservative control where most logged steps show one action only."""
+    """Conservative control if the behaviour takes a single action at most logged steps."""
     steps = data.steps()
     chances, source = _chances(steps, data.num_actions, seed)
     entropy = -(chances * np.log(np.maximum(chances, 1e-12))).sum(axis=1)
@@ -74,7 +74,7 @@ def _chances(steps: Steps, num_actions: int, seed: int) -> tuple[np.ndarray[Any,
 
 
 def choose_updates(data: Dataset) -> Choice:
-    """More updates for more steps: on few, values drift upwards when control learns for long."""
+    """More updates for more steps: with few steps, values drift upwards in long training."""
     updates = UPDATES * max(1.0, data.num_steps / ENOUGH_STEPS) ** 0.5
     chosen = int(round(min(updates, MOST_UPDATES), -3))
     return Choice(chosen, f"The logs have {data.num_steps:,} steps.")
@@ -83,9 +83,9 @@ def choose_updates(data: Dataset) -> Choice:
 def choose_settings(
     data: Dataset, config: FitConfig, seed: int, *, double_dqn: bool = False
 ) -> tuple[FitConfig, dict[str, Choice]]:
-    """The settings with every open one settled, and what was chosen, by the setting's name.
+    """The settings with every open one chosen, and the choices by the setting's name.
 
-    double_dqn: the method knows no other algorithm.
+    double_dqn: the method supports no other algorithm.
     """
     control, choices = config.control, {}
     if control.algorithm == AUTO and double_dqn:

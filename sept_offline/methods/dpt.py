@@ -49,7 +49,7 @@ def latents(
     """The w to learn with, `[S, k]`, their instances `[S]` and weights `[S]`.
 
     Draws from each instance's posterior, and the mean w of all, which an episode begins with: the
-    policy for it is the one that is best when nothing is known.
+    policy for it is the best one without any information.
     """
     rng = generator(seed, "dpt", "latents")
     present = np.unique(data.episode_index.instance)

@@ -30,7 +30,7 @@ DRAWS = 2
 
 @dataclass(frozen=True)
 class Labels:
-    """What DynaSEPT makes of a log with N steps and N+E observations."""
+    """DynaSEPT's contexts and rewards for a log with N steps and N+E observations."""
 
     beside: Array
     """[N+E, k+1]: z, standardised, and η, of the window that ends in each observation"""

@@ -22,7 +22,7 @@ from sept_offline.stage import Stage
 class WorstReplay(Replay):
     """All transitions first; from update `turn` on, those of each iteration's worst episodes.
 
-    Each such update is an iteration of its own: it draws episodes, every instance alike, keeps the
+    Each such update is one iteration: it draws episodes, equally from every instance, keeps the
     lowest percentile of their returns and draws its minibatch from their transitions. Over updates
     that is what the paper's replay buffer holds, into which it stores each iteration's worst.
 

@@ -104,7 +104,7 @@ class Fitter:
         self.seed = seed
         self.run = run
         self.held_out: dict[str, Any] | None = None
-        """Which episodes `data` had lost before, if some were held out of the fit."""
+        """The held-out episodes that are already missing from `data`."""
         self.agent: Agent | None = None
         self._ended = False
         self._begun: tuple[Stages, Stage | Agent] | None = None
@@ -169,7 +169,7 @@ class Fitter:
             return Choice(1, f"The last steps could not be compared with the present: {problem}")
 
     def _train(self, stage: Stage) -> Generator[Epoch, None, None]:
-        """Advance one stage to its end, from wherever a run left it."""
+        """Advance one stage to its end, from where the run stopped."""
         if self.run is not None:
             self.run.restore(self._number, stage)
         epoch = max(1, -(-stage.total // EPOCHS))
@@ -262,7 +262,7 @@ def _next(stages: Generator[Stage, None, Result]) -> Stage | Result:
 def _method(name: str) -> Method:
     if name not in METHODS:
         raise ConfigError(
-            f"There is no method {name!r}{suggest(name, METHODS)}; known are "
+            f"There is no method {name!r}{suggest(name, METHODS)}; expected one of "
             f"{', '.join(sorted(METHODS))}."
         )
     return METHODS[name]
@@ -273,10 +273,10 @@ def _check_fallback(method: str, config: FitConfig) -> None:
     if method in ("avg", "oracle", "epopt", "history", "maml", "dynasept", "bnn", "dpt"):
         why = f"the method {method!r} infers nothing that could be new"
     elif config.latent.objective == "segment":
-        why = "the paper's VAE has no measure of novelty"
+        why = "the paper's VAE does not measure novelty"
     else:
         return
-    raise ConfigError(f"A fallback would never act, for {why}; leave out --fallback.")
+    raise ConfigError(f"A fallback would never act, because {why}; omit --fallback.")
 
 
 def fitter(
@@ -305,8 +305,8 @@ def fit(
 ) -> Agent:
     """Learn an agent from logs; with `out`, in a run directory that survives a kill.
 
-    `hold_out`, a share, keeps so many instances (episodes, where there are fewer than ten) out of
-    the fit, to judge the agent on.
+    `hold_out` is the share of instances (of episodes if there are fewer than ten instances) to hold
+    out for the evaluation of the agent.
     """
     listener = progress or Silent()
     if not isinstance(data, Dataset):

@@ -17,7 +17,7 @@ from sept_offline.stage import Stage
 
 
 def histories(steps: Steps, context: HistoryContext) -> Array:
-    """What the agent would remember at each logged observation, `[N+E, context.dim]`."""
+    """The history features at each logged observation, `[N+E, context.dim]`."""
     rows = len(steps.observations)
     time = np.zeros(rows, dtype=np.int64)
     time[steps.row + 1] = steps.time + 1

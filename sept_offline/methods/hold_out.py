@@ -1,4 +1,4 @@
-"""Episodes kept from a fit, so that the agent can be judged on them; which ones, on record."""
+"""Episodes held out from a fit for evaluation, and the record of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sept_offline.errors import ConfigError, DataError
 from sept_offline.seeding import generator
 
 FEW_INSTANCES = 10
-"""Below so many, whole instances are too precious to hold out: episodes of each are."""
+"""Minimum number of instances to hold out whole ones; below, episodes of each are held out."""
 
 
 def choose_hold_out(
@@ -22,7 +22,7 @@ def choose_hold_out(
 ) -> tuple[NDArray[np.bool_], dict[str, Any]]:
     """Which episodes `[E]` a fit must not see, and the record of it, JSON-ready.
 
-    Whole instances where there are at least ten; else so many episodes of each instance.
+    Whole instances if there are at least ten; otherwise a share of each instance's episodes.
     """
     if not 0 < share < 1:
         raise ConfigError(f"hold_out is {share}; expected above 0 and below 1.")
@@ -46,8 +46,8 @@ def choose_hold_out(
             own = rng.permutation(np.flatnonzero(index.instance == code))
             if len(own) < 2:
                 raise DataError(
-                    f"{data.path}: instance {data.instances[code]!r} has one episode, so none can "
-                    "be held out of it; log more, or leave out --hold-out."
+                    f"{data.path}: instance {data.instances[code]!r} has only one episode, so "
+                    "none can be held out; log more, or omit --hold-out."
                 )
             held[own[: min(max(1, round(share * len(own))), len(own) - 1)]] = True
         record = {"by": "episodes"}
@@ -56,13 +56,13 @@ def choose_hold_out(
 
 
 def fitted_on(data: Dataset) -> dict[str, Any]:
-    """What an agent says of the data it learned from: the content, and which episodes of it."""
+    """The record of an agent's training data: the content hash and the episodes."""
     numbers = np.sort(data.episode_index.number)
     return {"content_hash": data.content_hash, "episodes": to_ranges(numbers)}
 
 
 def episode_digests(data: Dataset) -> NDArray[np.uint64]:
-    """`[E]`: 64 bits of each episode's observations and actions, in whichever file it stands."""
+    """`[E]`: 64 bits of each episode's observations and actions, independent of the file."""
     steps = data.steps()
     starts = np.flatnonzero(steps.time == 0)
     ends = np.append(starts[1:], len(steps.time))

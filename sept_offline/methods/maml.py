@@ -27,7 +27,7 @@ class TaskReplay(Replay):
 
     time `[N]`: 0 at an episode's first step; steps of an episode are consecutive. A minibatch is
     `tasks` shares of T + Q rows: the first T steps of an episode, then Q transitions drawn from all
-    of the instance's but these; every instance is drawn alike. There are no contexts.
+    of the instance's but these; instances are drawn uniformly. There are no contexts.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class TaskReplay(Replay):
         if len(few):
             raise DataError(
                 f"Instance number {present[few[0]]} has {self._count[few[0]]} transitions, but "
-                f"'maml' adapts with {steps} and needs others to judge it by; log more of it."
+                f"'maml' adapts with {steps} and needs others to evaluate it; log more episodes."
             )
         self._starts = np.flatnonzero(time[self._order] == 0)
         self._first_start = np.searchsorted(self._starts, self._first)

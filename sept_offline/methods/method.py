@@ -1,4 +1,4 @@
-"""What a method is: a name, what it may see, and a generator of the stages it is made of."""
+"""The record of a method: its name, what it may see, and a generator of its stages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Recipe = Callable[[Dataset, FitConfig, int], Generator[Stage, None, Agent]]
 class Method:
     """A way from logs to an agent.
 
-    `stages` yields one stage after another; whoever iterates advances each to its end (or restores
+    `stages` yields one stage after another; the caller advances each to its end (or restores
     an ended one), then asks for the next. It returns the agent. Files, clocks and progress bars
     are the iterator's business.
     """
@@ -36,7 +36,7 @@ class Method:
     probe_optional: bool = False
     """Whether `probe.use` may leave out its probe."""
     double_dqn: bool = False
-    """Whether its control is always DoubleDQN, whatever `control.algorithm` might be chosen."""
+    """Whether its control is always DoubleDQN, for any `control.algorithm`."""
     title: str = ""
     """Its name in figures and tables, as the paper writes it; `name` where empty."""
     ablation: bool = False

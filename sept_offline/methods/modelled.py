@@ -1,4 +1,4 @@
-"""What `bnn` and `dpt` share: a Bayesian network of the dynamics, and rewards of one scale."""
+"""Shared parts of `bnn` and `dpt`: a Bayesian network of the dynamics, rewards of one scale."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from sept_offline.seeding import generator, integer
 from sept_offline.stage import Stage
 
 STORED = 1024
-"""Logged states that travel with an agent: so many of first steps and so many of any."""
+"""Logged states stored with an agent: this many first states and this many of any step."""
 
 
 def model_stage(data: Dataset, config: FitConfig, seed: int) -> Generator[Stage, None, Model]:

@@ -24,8 +24,8 @@ def _stages(data: Dataset, config: FitConfig, seed: int) -> Generator[Stage, Non
     hidden = data.hidden
     if hidden is None:
         raise DataError(
-            f"{data.path} does not hold the hidden parameters of its instances, which the method "
-            "'oracle' needs; fit 'sept' or 'avg'."
+            f"{data.path} does not contain the hidden parameters of its instances, which the "
+            "method 'oracle' needs; fit 'sept' or 'avg'."
         )
     # instances that were held out keep their rows, and no say in the scale
     present = np.unique(data.episode_index.instance)
@@ -47,7 +47,7 @@ def _stages(data: Dataset, config: FitConfig, seed: int) -> Generator[Stage, Non
 ORACLE = Method(
     "oracle",
     _stages,
-    "One policy that is told the hidden parameters: the upper bound.",
+    "One policy that is given the hidden parameters: the upper bound.",
     privileged=True,
     judged=False,
     title="Oracle",

@@ -42,7 +42,7 @@ from sept_offline.stage import Stage
 
 CHECKPOINT_SECONDS = 20.0
 RUN = "run.json"
-"""What was asked for: the mark of a run."""
+"""File with the request, which marks a folder as a run."""
 LOCK = ".lock"
 METRICS = "metrics.csv"
 COLUMNS = ["stage", "update", "metric", "value", "check"]
@@ -52,7 +52,7 @@ CHECK = "metrics.check"
 EVALUATED = "results.parquet"
 """The last evaluation of the agent."""
 JUDGED = "ope.json"
-"""What logs last said of the agent's worth."""
+"""File with the last off-policy evaluation."""
 RECORDED = {
     "preset": (str,),
     "dataset": (str,),
@@ -64,19 +64,19 @@ RECORDED = {
     "verdict": (str,),
     "reasons": (list,),
 }
-"""What else a record may say, and as what."""
+"""Optional keys of a record, and their types."""
 VERDICT = ("verdict", "reasons")
-"""What a run repeats of its agent's record."""
+"""Keys that a run repeats from its agent's record."""
 FOLDERS = {
     "agent": AGENT,
     "checkpoints": re.compile(r"\d+-[\w-]+\.safetensors"),
     "tensorboard": re.compile(r"events\.out\.tfevents\..*"),
 }
-"""What a run's folders hold; anything else in them is the user's."""
+"""Files in a run's folders; any other file belongs to the user."""
 
 
 def read_record(path: Path) -> dict[str, Any]:
-    """What a run was asked to be; a DataError where `run.json` is not one of ours, or damaged."""
+    """The request of a run; a DataError if `run.json` is damaged or not ours."""
     record = read_sealed(path / RUN, DataError)
     if not (
         isinstance(record.get("method"), str)
@@ -155,8 +155,8 @@ def _damaged(path: Path, why: str) -> DataError:
 class RunDirectory:
     """`run.json`, `metrics.csv`, `checkpoints/` and, once finished, `agent/`.
 
-    `results.parquet`, its last evaluation, is left there by whoever evaluates it, and `ope.json` by
-    whoever judges it from logs.
+    `evaluate` stores its results there as `results.parquet`, and `ope` stores its result as
+    `ope.json`.
     """
 
     def __init__(self, path: str | Path, checkpoint_seconds: float = CHECKPOINT_SECONDS) -> None:
@@ -190,7 +190,7 @@ class RunDirectory:
     def _refuse_foreign(self) -> None:
         """Nothing is replaced or added to that is not part of a run of ours."""
         if self.path.exists() and not self.path.is_dir():
-            raise DataError(f"{self.path} is a file; name a folder for the run.")
+            raise DataError(f"{self.path} is a file; choose a folder for the run.")
         refuse_links(self.path, (*FOLDERS, RUN, METRICS, EVALUATED, JUDGED, LOCK))
         if not (self.path / RUN).exists():
             for name in (*FOLDERS, METRICS, EVALUATED, JUDGED):
@@ -232,7 +232,7 @@ class RunDirectory:
             changed = [key for key in asked if key not in free and found.get(key) != asked[key]]
             if changed:
                 raise DataError(
-                    f"{self.path} was begun with another {', '.join(changed)}; resume with the "
+                    f"{self.path} was started with another {', '.join(changed)}; resume with the "
                     "same arguments, or add --restart to replace it."
                 )
             self._tidy(found)
@@ -284,7 +284,7 @@ class RunDirectory:
         remove_ours(self.path / "checkpoints", FOLDERS["checkpoints"])
 
     def checkpoint(self, number: int, stage: Stage) -> Path:
-        """Where the snapshot of a stage stands."""
+        """The path of a stage's checkpoint."""
         return self.path / "checkpoints" / f"{number}-{stage.name}.safetensors"
 
     def restore(self, number: int, stage: Stage) -> None:
@@ -298,7 +298,7 @@ class RunDirectory:
             except (KeyError, ValueError, TypeError, RuntimeError, IndexError) as problem:
                 words = " ".join(str(problem).split())
                 raise DataError(
-                    f"The snapshot {path} is not one of this run's stage {stage.name} "
+                    f"The checkpoint {path} does not belong to this run's stage {stage.name} "
                     f"({type(problem).__name__}: {words:.200}); delete it, or add --restart."
                 ) from problem
         if stage.done < stage.total or check is not None:

@@ -56,7 +56,7 @@ class Knowledge:
     """A latent, a probe if there is one, and how likely each logged segment is under it.
 
     weights `[N]`: self-normalised importance weights of all segments; likely `[N]`: the same with
-    the held-out segments, where `weights` leaves them out and a latent is told by the probe alone.
+    the held-out segments, if `weights` excludes them and only the probe determines the latent.
     """
 
     latent: LatentModel
@@ -151,7 +151,7 @@ def context_of(
     uncertainty_scale: float,
     config: FitConfig,
 ) -> SegmentContext | RefinedContext:
-    """How the agent comes by its latent: once, after the probe, or with every step."""
+    """How the agent infers its latent: once after the probe, or at every step."""
     encoder, probe = known.latent.encoder, None
     if known.probe is not None:
         probe = NetworkProbe(known.probe.standardiser, known.probe.network)
@@ -159,7 +159,7 @@ def context_of(
         steps = max(config.latent.refine_steps, config.probe_steps)
         return RefinedContext(probe, encoder, scaler, novelty, uncertainty_scale, steps)
     if probe is None:
-        raise TrainingError("A latent that is read once needs a probe to read it from.")
+        raise TrainingError("A latent that is inferred once needs a probe.")
     return SegmentContext(probe, encoder, scaler, novelty, uncertainty_scale)
 
 
@@ -178,7 +178,7 @@ class Seen:
 def read_segments(
     data: Dataset, segments: Segments, known: Knowledge, config: FitConfig, seed: int
 ) -> Seen:
-    """Of the first T_p steps, as likely as the probe makes them."""
+    """Contexts of the first T_p steps, weighted by the probe."""
     latent, _ = known.latent.encode(segments)
     return Seen(latent, segments.instance, known.weights)
 
@@ -186,7 +186,7 @@ def read_segments(
 def read_contexts(
     data: Dataset, segments: Segments, known: Knowledge, config: FitConfig, seed: int
 ) -> Seen:
-    """Of contexts of any length; those that begin with their episode as the probe makes them."""
+    """Contexts of any length; those at the start of an episode are weighted by the probe."""
     steps = data.steps()
     found = context_latents(known.latent, steps, config.latent.context, integer(seed, "contexts"))
     # of each episode, its weight among those of its instance, 1 on average
@@ -269,7 +269,7 @@ def learn_jointly(
 def probe_weights(
     policy: ProbePolicy, segments: Segments, behaviour: Behaviour
 ) -> NDArray[np.float64]:
-    """Self-normalised importance weights of segments under a probe, `[N]`, instances alike."""
+    """Self-normalised importance weights of segments under a probe, `[N]`, balanced by instance."""
     count, length = segments.actions.shape
     seen = segments.observations[:, :length].reshape(count * length, -1)
     chances = policy.probabilities(seen).reshape(count, length, -1)
@@ -293,7 +293,7 @@ def describe_behaviour(behaviour: Behaviour) -> dict[str, Any]:
 
 
 def held_out_episodes(data: Dataset, share: float, seed: int) -> NDArray[np.bool_]:
-    """Which episodes the latent does not see: so many of each instance, none of a lone one."""
+    """Episodes held out from the latent: a share of each instance's, none of a single one."""
     rng = generator(seed, "held out")
     instance = data.episode_index.instance
     held = np.zeros(len(instance), dtype=bool)
@@ -321,7 +321,7 @@ def pick(segments: Segments, rows: NDArray[np.bool_]) -> Segments:
 def identification(
     latent: LatentModel, segments: Segments, fresh: NDArray[np.bool_]
 ) -> dict[str, Any]:
-    """How well held-out segments tell their instance, for the record; nothing if there are none."""
+    """Identification on held-out segments, for the record; empty if there are none."""
     if not fresh.any():
         return {}
     found = identify(latent, pick(segments, ~fresh), pick(segments, fresh))
@@ -331,7 +331,7 @@ def identification(
 def separation(
     known: Knowledge, segments: Segments, fresh: NDArray[np.bool_], seed: int
 ) -> Separation | None:
-    """Of the instances by held-out segments, drawn as the probe would; None if there are none."""
+    """Separation of the instances on held-out segments, weighted by the probe; None without any."""
     rng = generator(seed, "separation")
     asked = rng.permutation(np.flatnonzero(fresh))[:SEPARATION_SAMPLE]
     reference = rng.permutation(np.flatnonzero(~fresh))[:SEPARATION_SAMPLE]
@@ -362,7 +362,7 @@ def separation(
 
 
 def later_steps(data: Dataset, config: FitConfig) -> int:
-    """Steps by which a refined latent is judged: what three quarters of the episodes reach."""
+    """Steps after which a refined latent is measured: what three quarters of the episodes reach."""
     reached = int(np.quantile(data.episode_index.length, 0.25))
     return max(config.probe_steps, min(config.latent.refine_steps, reached))
 
@@ -415,7 +415,7 @@ def novelty_of(
 
 
 def instance_prior(latent: LatentModel, segments: Segments) -> InstancePrior:
-    """Where each instance's segments lie in latent space, and how widely they are spread."""
+    """Mean and spread of each instance's segments in latent space."""
     mean, log_variance = latent.encode(segments)
     rows = [segments.instance == code for code in np.unique(segments.instance)]
     return InstancePrior(

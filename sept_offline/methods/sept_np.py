@@ -45,7 +45,7 @@ from sept_offline.seeding import integer
 from sept_offline.stage import Stage
 
 EPSILONS = np.linspace(0.05, 1.0, 20)
-"""How near to greedy the policy may be taken to be; at 1 it is the behaviour."""
+"""Values of ε for the near-greedy policy; at 1 it is the behaviour."""
 
 
 @dataclass(frozen=True)
@@ -184,7 +184,7 @@ def near_greedy(
     """Weights of the segments under control with the mean z, as greedy as the floor allows.
 
     A step's ratio to μ is (1 − ε) · [a is greedy] / μ(a) + ε: mixed with μ itself, so that the
-    effective share rises to 1 with ε, whatever μ was.
+    effective share rises to 1 with ε, for any μ.
     """
     count, length = segments.actions.shape
     seen = segments.observations[:, :length].reshape(count * length, -1)
@@ -203,7 +203,7 @@ def near_greedy(
 SEPT_NP = Method(
     "sept-np",
     _stages,
-    "SEPT without a probe: z from what control does at first.",
+    "SEPT without a probe: z from the first steps of control.",
     segments=True,
     title="SEPT-NP",
     ablation=True,

@@ -1,4 +1,4 @@
-"""What all methods share: checked data, a control stage, the agent's spaces."""
+"""Shared parts of all methods: checked data, a control stage, the agent's spaces."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def check_data(data: Dataset, probe_steps: int) -> None:
         raise DataError(
             f"{data.path}: {len(short)} episodes are shorter than the probe of {probe_steps} steps "
             f"(the first is episode {first} of instance {data.instances[index.instance[first]]!r} "
-            f"with {index.length[first]} steps), and a probe is learned from the beginnings of "
-            f"all; choose --set probe_steps={index.length.min()}."
+            f"with {index.length[first]} steps), but the probe is trained on the start of "
+            f"every episode; use --set probe_steps={index.length.min()}."
         )
     steps = data.steps()
     outside = np.flatnonzero((steps.actions < 0) | (steps.actions >= data.num_actions))
@@ -58,8 +58,8 @@ def check_data(data: Dataset, probe_steps: int) -> None:
     taken = np.flatnonzero(counts)
     if len(taken) < 2:
         raise DataError(
-            f"{data.path}: only action {taken[0]} was ever logged; nothing can be learned about "
-            "any other."
+            f"{data.path}: only action {taken[0]} was ever logged, so nothing can be learned "
+            "about the others."
         )
     never = np.flatnonzero(counts == 0)
     if len(never):
@@ -70,7 +70,7 @@ def check_data(data: Dataset, probe_steps: int) -> None:
 
 
 def spaces_of(data: Dataset) -> Spaces:
-    """What the agent observes and does, by the dataset's names."""
+    """The agent's observations and actions, with the dataset's names."""
     metadata = data.metadata
     return Spaces.of(
         data.steps().observations,
@@ -95,8 +95,8 @@ def control_stage(
 ) -> Generator[Stage, None, Control]:
     """Train π(a | s, context) on every logged step; the contexts are already standardised.
 
-    `replay` may be a kind of its own, another idea of what a minibatch is, and so may `learner`,
-    another idea of what an update is. `beside[N+E, k]` is a context that every observation of the
+    `replay` may define another kind of minibatch, and `learner` another kind of update.
+    `beside[N+E, k]` is a context that every observation of the
     logs has for itself; `rewards[N]`, already prepared, replace the logged ones.
     """
     steps = data.steps()

@@ -31,11 +31,11 @@ from sept_offline.stacking import Stack
 from sept_offline.stage import Stage
 
 TRIED = 4
-"""Observations side by side that are compared with the present one alone."""
+"""Number of stacked observations to compare with the current one alone."""
 SHORTER, LONGER = 2, 8
-"""What is tried beside that, where it is better."""
+"""Other lengths to try if that one is better."""
 UPDATES = 1200
-"""Of the model of the present observation, at most; of the others a third."""
+"""Maximum updates of the model of the current observation; the others get a third."""
 HIDDEN, BATCH = (64, 64), 256
 STEPS = 60_000
 """Logged steps that are looked at, at most."""
@@ -73,7 +73,7 @@ class Tried:
 
 @dataclass(frozen=True)
 class Gain:
-    """What one model explains of that which another leaves unexplained of a column, as a share."""
+    """The relative error reduction of one model over another in one column."""
 
     column: int
     mean: float
@@ -93,13 +93,13 @@ def check_stack(method: Method, config: FitConfig) -> None:
     """Refuse a stack for a method that does not read one."""
     if config.stack > 1 and not method.stacks:
         raise ConfigError(
-            f"The method {method.name!r} always uses stack = 1, found {config.stack}; leave out "
+            f"The method {method.name!r} always uses stack = 1, found {config.stack}; omit "
             "--stack, or fit another method."
         )
 
 
 def observing_plainly(agent: Agent, stack: Stack | None) -> Agent:
-    """The agent for stacked rows as one that is given the present observation and stacks it."""
+    """The agent for stacked rows as one that takes the current observation and stacks it."""
     if stack is None:
         return agent
     spaces, dim = agent.spaces, stack.dim
@@ -110,13 +110,15 @@ def observing_plainly(agent: Agent, stack: Stack | None) -> Agent:
 
 
 def choose_stack(data: Dataset, config: FitConfig, seed: int) -> Generator[Stage, None, Choice]:
-    """Stack where the last steps clearly predict more of held-out episodes than the present."""
+    """Stack if the last steps clearly improve the prediction of held-out episodes."""
     seed = integer(seed, "stack")
     some = _some_of(data, seed)
     held = held_out_episodes(some, HELD_OUT, seed)
     if held.sum() < FEWEST:
-        return Choice(1, "There are too few episodes to tell whether the last steps say more.")
-    # No more than the fit itself: a short one is not worth a long comparison.
+        return Choice(
+            1, "There are too few episodes to test whether the last steps improve predictions."
+        )
+    # At most as long as the fit itself.
     long = max(1, min(UPDATES, config.latent.updates, config.control.updates // 4))
     short = max(1, long // 3)
     tried = partial(_tried, some, held, seed)
@@ -125,20 +127,20 @@ def choose_stack(data: Dataset, config: FitConfig, seed: int) -> Generator[Stage
     if not present.open.any():
         most = present.unexplained.max(initial=0.0)
         return Choice(
-            1, f"The present observation leaves at most {most:.1%} of the next change unexplained."
+            1, f"The current observation leaves at most {most:.1%} of the next change unexplained."
         )
     names = data.metadata.observation_names or [f"column {i}" for i in range(data.observation_dim)]
     stacked = yield from tried(TRIED, short, f"stack-{TRIED}")
     found = _gain(present, stacked, present.open)
     if found.clear:
-        # The longer one may have overfitted; then the shorter one is the better of the two.
+        # The longer one may have overfit; then the shorter one is better.
         early = yield from tried(1, short, "stack-1-short")
         found = min(found, _gain(early, stacked, present.open), key=lambda gain: gain.low)
     if not found.clear:
         return Choice(
             1,
             f"The last {TRIED} observations with their actions do not clearly predict more than "
-            f"the present one: the error of the next {names[found.column]!r} falls by {found}.",
+            f"the current one: the error of the next {names[found.column]!r} falls by {found}.",
         )
     chosen, best = TRIED, stacked
     shorter = yield from tried(SHORTER, short, f"stack-{SHORTER}")
@@ -151,13 +153,13 @@ def choose_stack(data: Dataset, config: FitConfig, seed: int) -> Generator[Stage
     found = _gain(present, best, present.open)
     return Choice(
         chosen,
-        f"The last {chosen} observations with their actions predict more than the present one: the "
+        f"The last {chosen} observations with their actions predict more than the current one: the "
         f"error of the next {names[found.column]!r} falls by {found}.",
     )
 
 
 def _some_of(data: Dataset, seed: int) -> Dataset:
-    """As many episodes, at random, as have about `STEPS` steps."""
+    """A random subset of the episodes with about `STEPS` steps."""
     if data.num_steps <= STEPS:
         return data
     order = generator(seed, "episodes").permutation(data.num_episodes)
@@ -196,7 +198,7 @@ def _tried(
 
 
 def _gain(worse: Tried, better: Tried, columns: NDArray[np.bool_]) -> Gain:
-    """Of the column, among `columns[d]`, whose gain is the least in doubt."""
+    """The gain of the column, among `columns[d]`, with the highest lower bound."""
     error = worse.errors.mean(axis=0)
     gains = (worse.errors - better.errors) / np.where(error > 0, error, 1.0)
     mean = gains.mean(axis=0)

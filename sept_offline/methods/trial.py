@@ -1,4 +1,4 @@
-"""What a verdict rests on: the agent, or a second fit, tried in learned dynamics beside `avg`."""
+"""Evidence for the verdict: the agent, or a second fit, compared with `avg` in learned dynamics."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def trial(
     agent: Agent,
     stack: Stack | None = None,
 ) -> Generator[Stage, None, Evidence]:
-    """Try the agent, or a second fit without some instances, beside `avg` in learned dynamics.
+    """Compare the agent, or a second fit without some instances, with `avg` in learned dynamics.
 
     stack: how the rows of `data` are stacked, if they are; the agent is one for such rows.
     """
@@ -70,7 +70,7 @@ def _beside_avg(
     agent: Agent,
     stack: Stack | None,
 ) -> Generator[Stage, None, Evidence]:
-    """No instance can be spared: the agent itself is tried, beside an `avg` trained as long."""
+    """Too few instances to hold any out: compare the agent itself with an `avg` trained as long."""
     average = None
     if method.name != AVG.name:
         average = yield from renamed(AVG.stages(data, config, seed), "trial-avg")
@@ -142,7 +142,7 @@ def _without_some(
 
 
 def _probe_gains(place: Place, agent: Agent) -> Interval | None:
-    """What the agent earns with its probe, less what it earns without; None if that is settled."""
+    """The return with the probe minus that without; None if the settings decide."""
     context = agent.context
     if not isinstance(context, RefinedContext) or context.probe is None:
         return None
@@ -171,7 +171,7 @@ def shortened(config: FitConfig) -> FitConfig:
 
 
 def renamed(stages: Generator[Stage, None, Agent], prefix: str) -> Generator[Stage, None, Agent]:
-    """The same stages under names of their own."""
+    """The same stages under different names."""
     while True:
         try:
             stage = next(stages)
@@ -199,7 +199,7 @@ class Place:
     rng: Callable[[], np.random.Generator]
 
     def returns(self, agent: Agent) -> Doubles:
-        """What the agent earns in each rollout, `[n]`."""
+        """The agent's return in each rollout, `[n]`."""
         return self.roll(agent) / self.unit
 
     def difference(self, first: Doubles, second: Doubles | None) -> Interval:
@@ -279,7 +279,8 @@ def _spread(owner: Integers, rng: np.random.Generator) -> Integers:
 
 
 def _bootstrap(values: Doubles, instance: Integers, rng: np.random.Generator) -> Interval:
-    """Of the mean of `values[n]`: over instances where there are many, else over rollouts."""
+    """Bootstrap interval of the mean of `values[n]`: over instances if there are many, else over
+    rollouts."""
     present, place = np.unique(instance, return_inverse=True)
     groups = place if len(present) >= MANY else np.arange(len(values))
     counts = np.bincount(groups)
@@ -292,7 +293,7 @@ def _bootstrap(values: Doubles, instance: Integers, rng: np.random.Generator) ->
 def _separation(
     context: SegmentContext | RefinedContext, unseen: Dataset, config: FitConfig, seed: int
 ) -> dict[str, Any]:
-    """Whether the second fit's latent tells unseen instances apart, and explains their steps."""
+    """Whether the second fit's latent distinguishes unseen instances and explains their steps."""
     encoder = context.encoder
     if isinstance(encoder, TransitionEncoder) and isinstance(context, RefinedContext):
         encoder = encoder.reading(later_steps(unseen, config))
@@ -321,7 +322,7 @@ def _separation(
 
 
 def _halves(instance: Integers, rng: np.random.Generator) -> NDArray[np.bool_]:
-    """Which rows belong to the first half of their instance's, at random."""
+    """A random half of each instance's rows."""
     half = np.zeros(len(instance), dtype=bool)
     for code in np.unique(instance):
         own = rng.permutation(np.flatnonzero(instance == code))
@@ -337,7 +338,7 @@ def _explained(
     instance: Integers,
     rng: np.random.Generator,
 ) -> Interval | None:
-    """What held-out steps gain in likelihood by their own latent over one of another instance."""
+    """The gain in log-likelihood of held-out steps from their own latent over another one's."""
     if context.novelty is None:
         return None
     steps = unseen.steps()

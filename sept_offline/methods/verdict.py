@@ -36,7 +36,7 @@ class Values:
     """Control's values at logged states, in the form of the rewards that it learns from."""
 
     mean: float
-    """Of the best action's value."""
+    """Mean value of the best action."""
     bound: float
     """The most that the logged rewards allow."""
     size: float
@@ -44,13 +44,13 @@ class Values:
 
     @property
     def excess(self) -> float:
-        """By how much the mean is above the bound, in shares of the size."""
+        """How far the mean exceeds the bound, relative to the size."""
         return (self.mean - self.bound) / max(self.size, 1e-12)
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a verdict is reached from; None where a question does not arise or was not answered."""
+    """Inputs of a verdict; None if a question does not apply or was not answered."""
 
     separation: Interval | None = None
     """Share of comparisons in which a held-out segment lies nearer to its own instance than to
@@ -66,7 +66,7 @@ class Evidence:
     unseen_separates: bool | None = None
     """Whether that is more than chance."""
     held_out: str | None = None
-    """What the second fit did not see; None where there was none, for want of instances."""
+    """Instances held out from the second fit; None if there were too few for one."""
     explained: Interval | None = None
     """Log-likelihood of held-out steps with the own latent, less that with another instance's."""
     probe_gains: Interval | None = None
@@ -98,7 +98,7 @@ class Verdict:
     reasons: tuple[str, ...]
 
     def summary(self) -> dict[str, Any]:
-        """As the record of an agent holds it."""
+        """The form stored in the record of an agent."""
         return {"verdict": self.verdict, "reasons": list(self.reasons)}
 
 
@@ -110,8 +110,8 @@ def probe_pays(gains: Interval) -> bool:
 def reach(evidence: Evidence) -> Verdict:
     """The verdict that the evidence supports.
 
-    not usable: the latent does not tell instances apart better than chance, on held-out episodes or
-    in the second fit; or control earns less than `avg` there; or its values have diverged and it is
+    not usable: the latent distinguishes instances no better than chance, on held-out episodes or in
+    the second fit; or control earns less than `avg` there; or its values have diverged and it is
     not shown to earn more than `avg`.
     doubtful: control is not shown to earn more than `avg`, or earns less than the logs; the decoder
     explains no more with the latent; values are above what rewards allow; a shorter fit earns
@@ -130,15 +130,15 @@ def reach(evidence: Evidence) -> Verdict:
 
 def _judge_latent(evidence: Evidence, bad: list[str], doubts: list[str], good: list[str]) -> None:
     if evidence.separation is not None and not evidence.separates:
-        instead = "; the agent acts as avg does, without a probe" if evidence.acts_as_avg else ""
+        instead = "; the agent acts as avg, without a probe" if evidence.acts_as_avg else ""
         bad.append(
-            f"The latent does not tell instances apart: {_compared(evidence.separation)}{instead}. "
-            "Log first steps that differ more between instances, or try a longer probe "
-            "(--set probe_steps=…)."
+            "The latent does not distinguish instances: "
+            f"{_compared(evidence.separation)}{instead}. Log first steps that differ more "
+            "between instances, or try a longer probe (--set probe_steps=…)."
         )
     elif evidence.unseen is not None and not evidence.unseen_separates:
         bad.append(
-            "The latent does not tell instances apart that it has not seen: "
+            "The latent does not distinguish unseen instances: "
             f"{_compared(evidence.unseen)}. Log more instances, or try a longer probe "
             "(--set probe_steps=…)."
         )
@@ -146,7 +146,7 @@ def _judge_latent(evidence: Evidence, bad: list[str], doubts: list[str], good: l
         found = evidence.unseen or evidence.separation
         if found is not None:
             where = "in unseen instances" if evidence.unseen else "in unseen episodes"
-            good.append(f"The latent tells instances apart {where}: {_compared(found)}.")
+            good.append(f"The latent distinguishes instances {where}: {_compared(found)}.")
     if evidence.full is not None:
         good.append(
             f"All {evidence.full} dimensions of the latent are in use, so a hidden factor may lack "
@@ -156,14 +156,14 @@ def _judge_latent(evidence: Evidence, bad: list[str], doubts: list[str], good: l
     if explained is not None and explained.low <= 0:
         doubts.append(
             f"The decoder explains held-out steps no better with their own latent: {explained} "
-            "nats a step. Try more latent updates (--set latent.updates=…)."
+            "nats per step. Try more latent updates (--set latent.updates=…)."
         )
 
 
 def _compared(found: Interval) -> str:
     return (
         f"a segment lies nearer to its own instance in {found.mean:.0%} of comparisons "
-        f"[{found.low:.0%}, {found.high:.0%}], by chance in 50 %"
+        f"[{found.low:.0%}, {found.high:.0%}], chance 50 %"
     )
 
 
@@ -171,7 +171,7 @@ def _judge_control(evidence: Evidence, bad: list[str], doubts: list[str], good: 
     values = evidence.values
     better = evidence.above_avg
     if values is not None and values.excess > BEYOND:
-        # Values may be far too high and their order right: then the agent earns more all the same.
+        # Values may be far too high but in the right order; the agent then still earns more.
         earns = better is not None and better.low > 0
         (bad if values.excess > FAR_BEYOND and not earns else doubts).append(
             f"Control expects {values.mean:.3g} on average, more than the {values.bound:.3g} that "
@@ -182,7 +182,7 @@ def _judge_control(evidence: Evidence, bad: list[str], doubts: list[str], good: 
         whose = "unseen instances" if evidence.held_out else "the logged instances"
         where = f"in learned dynamics of {whose}, in standard deviations of logged returns"
         if evidence.worse_than_avg:
-            instead = " The agent acts as avg does." if evidence.replaced else ""
+            instead = " The agent acts as avg." if evidence.replaced else ""
             bad.append(
                 f"With its latent it earns less than avg: {better} {where}.{instead} Log more, or "
                 "more instances."
@@ -197,7 +197,7 @@ def _judge_control(evidence: Evidence, bad: list[str], doubts: list[str], good: 
     probe = evidence.probe_gains
     if probe is not None:
         does = "probes first" if probe_pays(probe) else "acts without a probe"
-        good.append(f"The agent {does}: probing earns {probe} more than acting at once.")
+        good.append(f"The agent {does}: probing earns {probe} more than acting immediately.")
     logged = evidence.above_logs
     if logged is not None:
         if logged.high < 0:

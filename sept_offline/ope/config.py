@@ -10,27 +10,27 @@ from sept_offline.errors import ConfigError
 
 @dataclass(frozen=True)
 class OpeConfig:
-    """How an agent is judged from logs."""
+    """Settings of an off-policy evaluation."""
 
     horizon: int | None = None
-    """Steps after which an episode is cut; by default as many as half of the episodes reach."""
+    """Maximum number of steps per episode (default: the length that half of the episodes reach)."""
     confidence: float = 0.95
-    """How often an interval is to hold the truth."""
+    """Confidence level of the intervals."""
     replicates: int = 1000
-    """Draws of the bootstrap."""
+    """Number of bootstrap draws."""
     hidden: tuple[int, ...] = (128, 128)
-    """Layers of the fitted Q."""
+    """Widths of the hidden layers of the fitted Q."""
     updates: int | None = None
-    """Of each fitted Q; by default enough for values to travel the horizon once and a half."""
+    """Updates of each fitted Q (default: enough for values to propagate 1.5 horizons)."""
     target_every: int = 25
-    """Updates between two copies of the weights into the target; fewer where updates are few."""
+    """Updates between two copies of the weights to the target; lowered if updates are few."""
     batch_size: int = 256
-    """Transitions a minibatch of the fitted Q."""
+    """Transitions per minibatch of the fitted Q."""
     learning_rate: float = 3e-3
-    """Of the fitted Q, at first; it falls to 0 along half a cosine."""
+    """Initial learning rate of the fitted Q; it falls to 0 along half a cosine."""
 
     def __post_init__(self) -> None:
-        """Refuse what cannot work, by name."""
+        """Raise a ConfigError that names an invalid setting."""
         counts = ("horizon", "updates", "replicates", "target_every", "batch_size")
         check_range(self, counts, least=1)
         check_range(self, ("confidence",), above=0, below=1)
@@ -39,13 +39,13 @@ class OpeConfig:
             raise ConfigError(f"hidden needs layers of at least 1 unit, found {self.hidden}.")
 
     def updates_for(self, horizon: int) -> int:
-        """Of each fitted Q, for episodes of so many steps."""
+        """Updates of each fitted Q for episodes of `horizon` steps."""
         return self.updates or max(8000, 3 * horizon * self.target_every // 2)
 
     def target_every_for(self, horizon: int) -> int:
-        """Updates between two copies, such that values can travel the horizon if at all."""
+        """Updates between two copies, so that values propagate over the horizon if possible."""
         return max(1, min(self.target_every, 2 * self.updates_for(horizon) // (3 * horizon)))
 
     def travels(self, horizon: int) -> bool:
-        """Whether there are copies enough: a value goes back one step with each."""
+        """Whether there are enough copies: values propagate one step with each."""
         return self.updates_for(horizon) // self.target_every_for(horizon) >= horizon

@@ -58,7 +58,7 @@ def effective_size(table: Table, shares: Doubles) -> Doubles:
 def _mean(values: Doubles, weights: Doubles, shares: Doubles) -> Doubles:
     """Σ_t of the means of `values[E, H]` with `weights[E, H]`, for each row of `shares`.
 
-    A step at which no weight is left adds nothing: nobody was there to say.
+    A step without any weight adds nothing.
     """
     above = shares @ (values * weights)
     below = shares @ weights

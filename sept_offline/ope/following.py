@@ -1,4 +1,4 @@
-"""What an agent would do at each logged step, given the logged past: probe and control as one.
+"""The agent's action probabilities at each logged step: probe and control as one policy.
 
 A logged episode is shown to the agent observation by observation. At each it says with which
 probability it would take each action; then it is told the action that was logged, as if that had
@@ -130,8 +130,8 @@ def _lead(
                 tracker.took(int(actions[time]))
         elif probe is None:
             raise AgentError(
-                f"The agent ({agent.method}) acts for itself without saying with which "
-                "probabilities; its worth cannot be estimated from logs."
+                f"The agent ({agent.method}) does not provide action probabilities, so its "
+                "value cannot be estimated from logs."
             )
         else:
             result.probabilities[row] = probe.probabilities(observation, time)
@@ -167,7 +167,7 @@ def _hidden(agent: Agent, data: Dataset, instance: int) -> Hidden | None:
     if data.hidden is None:
         raise AgentError(
             f"The agent ({agent.method}) needs the hidden parameters, which {data.path} does not "
-            "hold; judge another agent on these logs."
+            "contain; evaluate another agent on these logs."
         )
     return data.hidden[instance]
 
@@ -179,5 +179,5 @@ def check_spaces(agent: Agent, data: Dataset, columns: int) -> None:
     if found != expected:
         raise AgentError(
             f"The agent ({agent.method}) takes {expected[0]} actions on {expected[1]} columns, but "
-            f"{data.path} holds {found[0]} and {found[1]}; judge it on logs of its own family."
+            f"{data.path} has {found[0]} and {found[1]}; evaluate it on logs of its own family."
         )

@@ -33,7 +33,7 @@ REPORT = 500
 
 
 class _Noted:
-    """Where d3rlpy wants the policy under evaluation: its actions are notes, nobody asks it."""
+    """A placeholder for the evaluated policy, whose actions are precomputed."""
 
     def __init__(self) -> None:
         self.impl = self
@@ -74,7 +74,7 @@ class FittedQ:
         """Learn from the transitions, those of an episode as often as `shares[E]` say."""
         rows = np.flatnonzero(shares[data.episode] > 0)
         if not len(rows):
-            raise TrainingError("There is not a single transition to fit a Q to.")
+            raise TrainingError("There are no transitions to fit Q to.")
         rng = generator(self.seed, "minibatches")
         weights = shares[data.episode[rows]]
         size = self.config.batch_size

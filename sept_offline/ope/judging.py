@@ -1,4 +1,4 @@
-"""What would this agent have earned? An answer from logs alone, with its reach."""
+"""Off-policy evaluation of an agent, from logs alone."""
 
 from __future__ import annotations
 
@@ -59,11 +59,11 @@ TITLES = {
 }
 """The estimators by their names."""
 WIDENED = 2.0
-"""Where nothing corrects Q, intervals are so much wider than its fits say: what all fits get wrong
-alike, they cannot know. Chosen such that they held the truth for one training seed of the study in
+"""Factor on the width of intervals if nothing corrects Q, for errors that all fits share. Chosen so
+that they contained the truth for one training seed of the study in
 the docs, and tried on the others."""
 REPEATED = 0.01
-"""More fitted episodes than this alike, and a digest does not name an episode."""
+"""If a larger share of the training episodes are duplicates, a digest does not identify one."""
 
 
 @dataclass(frozen=True)
@@ -79,34 +79,34 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Judgement:
-    """What the logs say of an agent."""
+    """The result of an off-policy evaluation."""
 
     method: str
-    """Of the agent."""
+    """The agent's method."""
     content_hash: str
-    """Of the logs it was judged on."""
+    """Content hash of the evaluation logs."""
     horizon: int
-    """Steps after which an episode was cut."""
+    """Maximum number of steps per episode."""
     confidence: float
-    """How often an interval is to hold the truth."""
+    """Confidence level of the intervals."""
     judged_on: str
     """"held out", "other logs" or "in sample"."""
     instances: int
-    """In the episodes it was judged on."""
+    """Number of instances in the evaluation episodes."""
     episodes: int
-    """On which it was judged."""
+    """Number of evaluation episodes."""
     steps: int
-    """Of those episodes."""
+    """Number of steps in those episodes."""
     resampled: str
-    """What the bootstrap drew again: "instances", or "episodes" within instances."""
+    """Unit of the bootstrap: "instances", or "episodes" within instances."""
     behaviour_estimated: bool
     """Whether the behaviour's probabilities had to be estimated."""
     logged_return: float
-    """What the behaviour earned up to the horizon, instances counting alike."""
+    """The behaviour's mean return up to the horizon, with equal weight per instance."""
     estimators: dict[str, Estimate]
     """By name: the mean return with its interval and effective sample size."""
     overlap: Overlap
-    """How far the logs hold what the agent would do."""
+    """How well the logs cover the agent's actions."""
     headline: str
     """The estimator to quote."""
     verdict: Verdict
@@ -130,7 +130,7 @@ def judge(
 ) -> Judgement:
     """Estimate the mean return of `agent`, probe and control as one policy, from `data` alone.
 
-    It is judged on the episodes of `data` it did not learn from; on others only if `in_sample`.
+    It is evaluated on the held-out episodes of `data`; on training episodes only if `in_sample`.
     """
     if not isinstance(data, Dataset):
         with load_dataset(data, check=True) as opened:
@@ -145,8 +145,8 @@ def judge(
     horizon = config.horizon or common_horizon(steps)
     if horizon > judged.episode_index.length.max():
         raise DataError(
-            f"The horizon is {horizon} steps, but no judged episode of {data.path} has more than "
-            f"{judged.episode_index.length.max()}; nothing is known beyond."
+            f"The horizon is {horizon} steps, but no evaluation episode of {data.path} has more "
+            f"than {judged.episode_index.length.max()}; lower it."
         )
 
     followed = follow(agent, judged, steps, integer(seed, "follow"), progress)
@@ -209,15 +209,15 @@ def judge(
 def unseen(agent: Agent, data: Dataset, in_sample: bool) -> tuple[Dataset, str]:
     """The episodes of `data` that the agent did not learn from, and what they are.
 
-    With `in_sample` all of them are judged; whether that is a look at what was fitted, is said.
+    With `in_sample` all episodes are used; the result says whether they include training data.
     """
     source = agent.record.get("fitted_on")
     if source is None:
         if in_sample:
             return data, "in sample"
         raise DataError(
-            "The agent does not say which episodes it learned from; fit it again with --hold-out, "
-            "or add --in-sample to judge it on whatever it may have seen."
+            "The agent does not record its training episodes; fit it again with --hold-out, "
+            "or add --in-sample to evaluate it on all episodes."
         )
     if source["content_hash"] == data.content_hash:
         learned = in_ranges(data.episode_index.number, source["episodes"])
@@ -229,9 +229,9 @@ def unseen(agent: Agent, data: Dataset, in_sample: bool) -> tuple[Dataset, str]:
         return data, "in sample" if learned.any() else "held out"
     if learned.all():
         raise DataError(
-            f"The agent learned from all episodes of {data.path}, or from others that look the "
-            "same; fit it with --hold-out 0.2 and judge it on the rest, or add --in-sample to "
-            "judge it on what it has seen."
+            f"The agent was trained on all episodes of {data.path}, or on identical ones; fit it "
+            "with --hold-out 0.2 and evaluate it on the held-out episodes, or add --in-sample to "
+            "evaluate it on its training data."
         )
     return data.select(~learned), "held out"
 
@@ -239,7 +239,7 @@ def unseen(agent: Agent, data: Dataset, in_sample: bool) -> tuple[Dataset, str]:
 def recognised(learned_from: NDArray[np.uint64] | None, data: Dataset) -> NDArray[np.bool_]:
     """`[E]`: which episodes of other logs the agent was fitted to, by their digests.
 
-    Where episodes repeat one another, as in a system of few states, a digest does not tell whether
+    If episodes repeat, as in a system with few states, a digest does not show whether
     an episode was fitted, and to leave out what is common would leave what is rare: there all of
     them count as fitted as soon as one does.
     """
@@ -255,7 +255,7 @@ def recognised(learned_from: NDArray[np.uint64] | None, data: Dataset) -> NDArra
 def behaviour_along(steps: Steps, num_actions: int, seed: int) -> Behaviour:
     """The behaviour's probabilities `[N', 1, A]`, as logged; where they are not, an estimate.
 
-    Each step is a segment of its own, its clock one more column of the state.
+    Each step is a separate segment, with its clock as one more column of the state.
     """
     clock = (steps.time / max(1, int(steps.time.max()))).astype(np.float32)
     seen = np.concatenate([steps.observations[steps.row], clock[:, None]], axis=1)
@@ -288,7 +288,7 @@ class Values:
     crossed: bool
 
     def fit_error(self, whole: float) -> float:
-        """How far a fit may be off, of which the bootstrap of first states knows nothing.
+        """The error of a fit, which the bootstrap of first states does not include.
 
         Means over halves vary twice as much as those over all, so (a − b)/2 is the spread of a fit
         to all; and where more data or more updates move the estimate, they are not enough yet: its
@@ -355,7 +355,7 @@ def estimate_all(
     shares = np.concatenate([equal[None], drawn])
     q, v, whole = values.crossed_q, values.crossed_v, values.whole_v
     error = values.fit_error(float(equal @ whole[:, 0]))
-    # three fits tell their own spread but roughly: Student's t, not a normal
+    # three fits give only a rough estimate of their spread: Student's t, not a normal
     wobble = np.concatenate([[0.0], error * rng.standard_t(3, config.replicates)])
     # Where hardly anybody followed the agent nothing corrects the values, and their error stays.
     leaning = wobble * (found.ess < LITTLE)

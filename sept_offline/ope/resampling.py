@@ -1,4 +1,4 @@
-"""Who counts how much, and how that could have come out otherwise: shares and their bootstrap."""
+"""Weights of episodes and instances, and their bootstrap."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from sept_offline.methods.hold_out import FEW_INSTANCES
 from sept_offline.ope.table import Doubles
 
 ENOUGH = 4
-"""Episodes of an instance, for a value of its own and for a spread of them."""
+"""Minimum episodes of an instance for its own value and for a spread."""
 MOST_KNOWN = 256
-"""Instances that have a value of their own."""
+"""Maximum number of instances with their own value."""
 
 
 def equal_shares(instance: NDArray[np.int64]) -> Doubles:
-    """`[E]`, summing to 1: instances count alike, and so do the episodes of one."""
+    """`[E]`, summing to 1: equal weight per instance, and per episode within an instance."""
     _, code, counts = np.unique(instance, return_inverse=True, return_counts=True)
     shares: Doubles = 1 / counts[code] / len(counts)
     return shares
@@ -24,7 +24,7 @@ def equal_shares(instance: NDArray[np.int64]) -> Doubles:
 def resampled_over(instance: NDArray[np.int64]) -> str:
     """ "instances", or "episodes" within instances where there are fewer than ten.
 
-    Where most instances have but a few episodes, which do not tell how they vary, instances are
+    If most instances have only a few episodes, too few to estimate their variance, instances are
     drawn all the same.
     """
     counts = np.unique(instance, return_counts=True)[1]
@@ -69,7 +69,7 @@ def _scarce(counts: NDArray[np.int64]) -> bool:
 
 
 def with_enough(instance: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The instances of `instance[E]` with episodes enough to have a value of their own.
+    """The instances of `instance[E]` with enough episodes for their own value.
 
     Those with the most where they are many: each is a column that Q reads.
     """

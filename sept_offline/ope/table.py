@@ -11,12 +11,12 @@ from sept_offline.data.records import Steps
 
 Doubles = NDArray[np.float64]
 LARGEST_LOG = 600.0
-"""Of a product of ratios: e^600 is the largest that can still be added up in doubles."""
+"""Maximum log of a product of ratios: larger ones could overflow when summed in doubles."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """E episodes over H steps, whatever is told of them.
+    """E episodes over H steps.
 
     rewards `[E, H]`, 0 after an end; seen `[E, H]`: 0 from where an episode was cut, else 1 over
     the chance of not having been cut until then (1 where no episode is cut before the horizon);
@@ -42,19 +42,19 @@ class Table:
 
     @property
     def returns(self) -> Doubles:
-        """As logged, up to the horizon, of all episodes that were not cut before it, if any."""
+        """Logged returns up to the horizon, of episodes that were not truncated before it."""
         total: Doubles = self.rewards.sum(axis=1)
         whole = self.seen[:, -1] > 0
         return total[whole] if whole.any() else total
 
     @property
     def lowest(self) -> float:
-        """Of the logged returns."""
+        """The lowest logged return."""
         return float(self.returns.min())
 
     @property
     def highest(self) -> float:
-        """Of the logged returns."""
+        """The highest logged return."""
         return float(self.returns.max())
 
 
@@ -125,6 +125,6 @@ def _lasting(
     going = shares.sum() - np.concatenate([[0.0], np.cumsum(cut_at + ended_at)[:-1]]) - ended_at
     hazard = cut_at / np.maximum(np.maximum(going, cut_at), np.finfo(float).tiny)
     after: Doubles = np.cumprod(1 - hazard)
-    # where everybody left is cut nobody is there to be weighted: any number but 0 will do
+    # if all remaining episodes are truncated there is nothing to weight: any number but 0 works
     chance = np.concatenate([[1.0], after[:-1]])
     return np.where(chance > 1e-12, chance, 1.0)

@@ -47,7 +47,7 @@ class Transitions:
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """From each step on, the last step `[N']` up to which the log does what the agent does.
 
-        And what was earned until then, `[N']`. The first step counts whatever was done.
+        And the rewards until then, `[N']`. The first step counts for any action.
         """
         count = len(self.row)
         goes_on = np.zeros(count, dtype=bool)
@@ -86,7 +86,7 @@ def transitions(
     With the clock, Q at γ = 1 is the undiscounted value of the steps that are left. What the agent
     does jumps from state to state, and values with it, where the state alone would be smoothed
     over. The instance is there if it is one of `known[K]`, those with episodes enough: what the
-    agent does not know of it, the estimate may. All others look alike.
+    agent does not know of it, the estimate may. All others share one input.
     """
     clock = np.zeros(len(steps.observations), dtype=np.float32)
     clock[steps.row] = steps.time

@@ -1,4 +1,4 @@
-"""How far the logs reach: overlap of agent and behaviour, and a verdict by a written rule."""
+"""Overlap of agent and behaviour, and the rule for the verdict."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ ENOUGH = 30.0
 DOMINANT = 0.2
 """No single episode may have more of the weight than this."""
 CUT = 0.01
-"""More episodes than this cut before the horizon, and the estimates rest on why they were cut."""
+"""Maximum share of truncated episodes; above it, estimates depend on the cause of truncation."""
 
 
 @dataclass(frozen=True)
 class Overlap:
-    """How much of what the agent does was logged."""
+    """How much of the agent's behaviour is covered by the logs."""
 
     agreement: float
-    """Mean probability of the agent's for what was done, over steps; instances count alike."""
+    """The agent's mean probability of the logged action; instances have equal weight."""
     followed: float
     """Share of episodes that the agent could have made itself, from first to last step."""
     support: float
-    """Share of the agent's choices along the logs that the behaviour made too, now and then."""
+    """Share of the agent's choices along the logs that the behaviour also makes sometimes."""
     ess: float
     """Effective number of episodes under the agent's weights, at the step where it is least."""
     largest_weight: float
@@ -82,7 +82,7 @@ def overlap(
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a verdict is reached from, beside the overlap."""
+    """Inputs of a verdict besides the overlap."""
 
     estimated: bool
     """Whether the behaviour's probabilities of what was done are estimates."""
@@ -92,7 +92,7 @@ class Evidence:
     crossed: bool
     """Whether no Q corrects the very episodes that it was fitted to."""
     in_sample: bool
-    """Whether the agent had learned from the episodes it is judged on."""
+    """Whether the agent was trained on the evaluation episodes."""
     agree: bool
     """Whether the intervals of the doubly robust estimate and of fitted Q evaluation meet."""
     travelled: bool
@@ -100,27 +100,28 @@ class Evidence:
     within: bool
     """Whether the interval of fitted Q evaluation meets the range of logged returns."""
     narrow: bool
-    """Whether that interval is no wider than the range of logged returns."""
+    """Whether that interval is at most as wide as the range of logged returns."""
 
 
 def verdict(found: Overlap, evidence: Evidence) -> tuple[Verdict, list[str]]:
     """`trust`, `caution` or `uncovered`, and the reasons against a better one.
 
-    uncovered: less than 90 % of the agent's choices are supported; or the weights are those of
-    fewer than 5 episodes and nothing else vouches for the fitted Q, because its interval leaves the
-    range of logged returns, or is wider, or disagrees with the doubly robust estimate, or because
-    it had too few updates.
-    trust: at least 99 % supported, the weight of at least 30 episodes with no more than a fifth on
-    one of them, logged probabilities of all actions, episodes that neither agent nor Q was fitted
-    to and of which no more than 1 % were cut short, updates enough, and estimates that agree and
-    stay within the logged returns. caution: all else.
+    uncovered: less than 90 % of the agent's choices are supported; or the effective sample size is
+    below 5 and the fitted Q is not confirmed: its interval leaves the range of logged returns, is
+    wider than it, or disagrees with the doubly robust estimate, or it had too few updates.
+    trust: at least 99 % supported, an effective sample size of at least 30 with at most a fifth of
+    the weight on one episode, logged probabilities of all actions, episodes that neither agent nor
+    Q was fitted to, at most 1 % of them truncated, enough updates, and estimates that agree and
+    stay within the logged returns. caution: everything else.
     """
     reasons, bad = [], False
     if found.support < FULLY_SUPPORTED:
         bad |= found.support < SUPPORTED
-        reasons.append(f"{1 - found.support:.1%} of the agent's choices were hardly ever logged")
+        reasons.append(
+            f"{1 - found.support:.1%} of the agent's actions have hardly any support in the logs"
+        )
     if found.ess < ENOUGH:
-        reasons.append(f"the agent's weights are those of {found.ess:.1f} episodes")
+        reasons.append(f"the effective sample size is {found.ess:.1f} episodes")
         sound = evidence.agree and evidence.within and evidence.travelled and evidence.narrow
         bad |= found.ess < LITTLE and not sound
         if found.ess < LITTLE and not evidence.narrow:
@@ -138,11 +139,11 @@ def verdict(found: Overlap, evidence: Evidence) -> tuple[Verdict, list[str]]:
     elif not evidence.whole:
         reasons.append("probabilities of actions that were not taken are estimates")
     if not evidence.crossed:
-        reasons.append("the fitted Q corrects the one episode that it was fitted to")
+        reasons.append("the fitted Q corrects the single episode that it was fitted to")
     if found.cut > CUT:
-        reasons.append(f"{found.cut:.1%} of the episodes were cut before the horizon")
+        reasons.append(f"{found.cut:.1%} of the episodes were truncated before the horizon")
     if evidence.in_sample:
-        reasons.append("the agent learned from the episodes it is judged on")
+        reasons.append("the agent was trained on the evaluation episodes")
     if bad:
         return "uncovered", reasons
     return ("caution", reasons) if reasons else ("trust", [])

@@ -1,4 +1,4 @@
-"""Who logged the data: the behaviour's probabilities as logged, or estimated where they are not."""
+"""The behaviour's probabilities: as logged, or estimated."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Behaviour:
 def logged_or_estimated(segments: SegmentsLike, num_actions: int, seed: int) -> Behaviour:
     """The logged probabilities; where there are none, an estimate, which marks the whole.
 
-    Where only the taken action's is known it stays, for it is all that a weight needs; what is left
+    If only the logged action's is known it is kept, because a weight needs no other; what is left
     is shared among the others as the estimate shares it.
     """
     logged = segments.propensities

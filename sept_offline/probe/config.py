@@ -14,37 +14,37 @@ REWARDS: tuple[Reward, ...] = ("elbo", "information", "total-variation", "negati
 
 @dataclass(frozen=True)
 class ProbeConfig:
-    """How the probe policy is learned from logged segments."""
+    """Settings of the probe, which is learned from logged segments."""
 
     use: Literal["auto", "always", "never"] = "auto"
-    """Whether a probe acts first, where the latent is refined with every step: `auto` compares both
-    in learned dynamics at the end of the fit, and probes only if that earns more."""
+    """Whether a probe acts first, if the latent is refined at every step: `auto` compares both in
+    learned dynamics at the end of the fit and probes only if that earns more."""
     reward: Reward = "information"
-    """information, elbo, negative-elbo or total-variation."""
+    """Reward of a segment: information, elbo, negative-elbo or total-variation."""
     steps: int = 150
-    """Full-batch gradient steps."""
+    """Number of full-batch gradient steps."""
     learning_rate: float = 3e-3
     """Learning rate of Adam."""
     hidden: int = 32
     """Width of the three hidden layers."""
     ess_floor: float = 0.1
-    """Least effective sample size, as a share of the segments."""
+    """Minimum effective sample size, as a share of the segments."""
     estimated_floor_factor: float = 2.0
-    """The floor is so much higher where the behaviour's probabilities are only estimated."""
+    """Factor on the floor if the behaviour's probabilities are estimated."""
     holdout: float = 0.2
-    """Share of the segments kept out for the check at the end."""
+    """Share of the segments held out for the final check."""
     margin: float = 2.0
-    """Standard errors by which the held-out reward must improve for the probe to be kept."""
+    """Minimum improvement of the held-out reward for the probe to be kept, in standard errors."""
     progress_weight: float = 0.0
-    """λ, the weight of a bonus of each segment (where it ends), in standard deviations."""
+    """λ, the weight of a bonus for the final state of each segment, in standard deviations."""
     tracking_rate: float = 1.0
-    """α, how fast the VAE that rewards the probe follows the one that learns (paper's loop)."""
+    """α, the rate at which the VAE that rewards the probe tracks the trained one (paper's loop)."""
     warmup: int = 0
-    """Updates of the VAE before the probe begins to learn (paper's loop)."""
+    """Updates of the VAE before the probe starts to learn (paper's loop)."""
     minibatches: int = 1
-    """Probe minibatches an update (paper's loop)."""
+    """Probe minibatches per update (paper's loop)."""
     batch: int = 512
-    """Segments a probe minibatch (paper's loop)."""
+    """Segments per probe minibatch (paper's loop)."""
 
     def __post_init__(self) -> None:
         if self.reward not in REWARDS:
@@ -59,5 +59,5 @@ class ProbeConfig:
         check_range(self, ("estimated_floor_factor",), "probe", least=1)
 
     def floor(self, estimated: bool) -> float:
-        """The least effective share, given whether the behaviour's probabilities are estimated."""
+        """The minimum effective share, given whether the probabilities are estimated."""
         return min(1.0, self.ess_floor * (self.estimated_floor_factor if estimated else 1.0))

@@ -105,7 +105,7 @@ class ProbeLearner:
         return -(self.behaviour[rows] * chances).sum(-1).mean()
 
     def diagnostics(self, rows: Tensor, rewards: Tensor) -> Diagnostics:
-        """Where the policy stands on these segments; rewards[n] are theirs."""
+        """Metrics of the policy on these segments with rewards[n]."""
         with torch.no_grad():
             chances = self.policy.log_probabilities(self.inputs[rows]).exp()
             unsupported = (chances > LIKELY) & (self.behaviour[rows] <= 0)

@@ -124,8 +124,8 @@ class PaperLoopStage:
             if self.done < self.probe.warmup:
                 break
             scaled = (rewards - mean) / rewards.std().clamp(min=1e-6)
-            alike = torch.full((len(rows),), 1 / len(rows), dtype=torch.float64)
-            self.learner.ascend(rows, alike, scaled)
+            equal = torch.full((len(rows),), 1 / len(rows), dtype=torch.float64)
+            self.learner.ascend(rows, equal, scaled)
         unweighted = torch.zeros(len(weights), dtype=torch.float64)
         reached = self.learner.diagnostics(self.learner.rows, unweighted)
         self.history.append(dataclasses.replace(reached, reward=mean))

@@ -1,4 +1,4 @@
-"""What a probe is rewarded for: a number for each logged segment."""
+"""Rewards of the probe: a number for each logged segment."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from sept_offline.threads import one_thread
 IMITATION = 100
 """Steps towards a behaviour that is not uniform, before any towards the reward."""
 CLIP = 5.0
-"""Rewards are clipped at so many standard deviations: one odd segment must not steer."""
+"""Rewards are clipped at this many standard deviations, to limit the effect of outliers."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class ProbeStage:
         for name, values in (("reward", reward_per_segment), ("bonus", bonus)):
             if values is not None and (len(values) != count or not np.isfinite(values).all()):
                 raise DataError(
-                    f"The probe's {name} must be {count} finite numbers, one a segment; found "
+                    f"The probe's {name} must be {count} finite numbers, one per segment; found "
                     f"{len(values)}, {int((~np.isfinite(values)).sum())} of them not finite."
                 )
         self.name = "probe"
@@ -159,7 +159,7 @@ class ProbeStage:
             accepted=accepted,
             reason=f"learned probe kept: {said}"
             if accepted
-            else f"the behaviour's own start kept: {said} is no clear improvement",
+            else f"the behaviour's start is kept: {said} is not a clear improvement",
             improvement=gain,
             error=error,
             held_out=held_out,
@@ -180,7 +180,7 @@ class ProbeStage:
 
 
 def split(instance: Integers, holdout: float, seed: int) -> tuple[Integers, Integers]:
-    """Rows to learn from and rows to check on, so much of every instance; without, all are both."""
+    """Training rows and check rows, split within each instance; with share 0, all are both."""
     rng = generator(seed, "probe", "holdout")
     held = [
         rows[: round(holdout * len(rows))]
@@ -197,7 +197,7 @@ def combined(rewards: Doubles, bonus: Doubles | None, weight: float, instance: I
     """R + λ·bonus in standard deviations, centred within each instance, clipped; [N].
 
     An instance's own mean is the same for every probe, so taking it out changes no gradient in
-    expectation and removes what only tells patients apart, not probes.
+    expectation and removes differences between instances that do not depend on the probe.
     """
     total = standardised(rewards, instance)
     if bonus is not None and weight:

@@ -14,7 +14,7 @@ from sept_offline.latent.arrays import Doubles, Integers
 
 @dataclass(frozen=True)
 class Diagnostics:
-    """How far a probe has gone from the behaviour, on N segments."""
+    """The distance of a probe from the behaviour, on N segments."""
 
     ess: float
     """Effective sample size, N at π = μ."""
@@ -29,7 +29,7 @@ class Diagnostics:
 
 
 def balance(instance: Integers) -> Doubles:
-    """Shares that let every instance count alike, [N], summing to 1."""
+    """Shares that give every instance equal weight, [N], summing to 1."""
     _, inverse, counts = np.unique(instance, return_inverse=True, return_counts=True)
     return np.asarray(1.0 / (len(counts) * counts[inverse]), dtype=np.float64)
 
@@ -50,18 +50,18 @@ def check_possible(log_mu: Doubles) -> None:
     impossible = np.flatnonzero(~np.isfinite(log_mu))
     if len(impossible):
         raise DataError(
-            f"Segment {impossible[0]} holds an action that the behaviour's own probabilities "
-            "call impossible; check the propensities, or drop them to have them estimated."
+            f"Segment {impossible[0]} contains an action to which the behaviour assigns "
+            "probability 0; check the propensities, or drop them to have them estimated."
         )
 
 
 def normalised(log_ratio: Tensor, shares: Tensor) -> Tensor:
-    """Self-normalised weights of log Π π/μ [N], each instance alike by `shares` [N]; sum 1."""
+    """Self-normalised weights of log Π π/μ [N], balanced over instances by `shares` [N]; sum 1."""
     return torch.softmax(log_ratio + torch.log(shares), dim=0)
 
 
 def effective(log_ratio: Tensor, shares: Tensor) -> Tensor:
-    """Effective sample size as a share of N: (Σ b·w)² / Σ b·w², 1 at π = μ whatever the balance."""
+    """Effective sample size as a share of N: (Σ b·w)² / Σ b·w², 1 at π = μ for any balance."""
     shares = shares / shares.sum()
     scaled = torch.exp(log_ratio - log_ratio.max())
     return (shares * scaled).sum() ** 2 / (shares * scaled**2).sum()

@@ -59,7 +59,7 @@ def test_a_failed_cell_is_exit_code_1(tmp_path: Path) -> None:
     [
         (["--families", "navigaton2d"], "did you mean 'navigation2d'"),
         (["--methods", "orcale"], "did you mean 'oracle'"),
-        (["--preset", "quik"], "known are default, paper, segment"),
+        (["--preset", "quik"], "expected one of default, paper, segment"),
         (["--engine", "rey"], "did you mean 'ray'"),
         (["--set", "control.updats=3"], "did you mean 'updates'"),
         (["--tables-only"], "There is no bench/results.parquet"),

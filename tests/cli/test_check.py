@@ -64,7 +64,7 @@ def test_a_sound_family(name: str, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert found["ok"] and found["problem"] is None and found["warnings"] == []
-    assert run("check", spec, cwd=tmp_path).stdout == f"{spec} is sound.\n"
+    assert run("check", spec, cwd=tmp_path).stdout == f"{spec} is valid.\n"
 
 
 def test_a_family_that_shows_its_secret(tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ def test_a_family_that_shows_its_secret(tmp_path: Path) -> None:
     assert done.returncode == 2
     found = json.loads(done.stdout)
     assert not found["ok"]
-    assert "column 1 of the observation is the hidden parameter 'amount'" in found["problem"]
+    assert "column 1 of the observation equals the hidden parameter 'amount'" in found["problem"]
     assert done.stderr == f"Error: {found['problem']}\n"
 
 
@@ -83,7 +83,7 @@ def test_a_warning_leaves_it_sound(tmp_path: Path) -> None:
     assert done.returncode == 0
     first, last = done.stdout.splitlines()
     assert first.startswith("Warning: Family 'slide': column 1 of the observation is constant")
-    assert last == f"{spec} is sound."
+    assert last == f"{spec} is valid."
 
 
 @pytest.mark.parametrize("spec", ["navigaton2d", "nowhere_at_all:family"])

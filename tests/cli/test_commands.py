@@ -49,7 +49,7 @@ def test_inspect(made: Path) -> None:
 def test_validate(made: Path) -> None:
     assert run_json("validate", "nav.h5", cwd=made)["ok"] is True
     told = run("validate", "nav.h5", cwd=made)
-    assert told.returncode == 0 and "nav.h5 is sound." in told.stdout
+    assert told.returncode == 0 and "nav.h5 is valid." in told.stdout
 
 
 def test_a_damaged_file_is_told_and_left_alone(made: Path, tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_fit_and_evaluate(made: Path, tmp_path: Path) -> None:
     assert len(so.load_results(tmp_path / "all.parquet").episodes) == 10
     table = run("evaluate", "run", "--quiet", cwd=tmp_path)
     assert table.returncode == 0 and table.stderr == ""
-    assert "needs nothing but observations" in table.stdout
+    assert "needs only observations" in table.stdout
 
 
 def test_nothing_that_is_loaded_on_the_way_is_heard(made: Path, tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_nothing_that_is_loaded_on_the_way_is_heard(made: Path, tmp_path: Path) 
     assert done.returncode == 0 and done.stderr == "", done.stderr
     collected, fitted, *table = done.stdout.splitlines()
     assert json.loads(collected)["episodes"] == 10 and json.loads(fitted)["method"] == "sept"
-    assert "needs nothing but observations" in "\n".join(table)
+    assert "needs only observations" in "\n".join(table)
 
 
 def test_fit_names_its_run(made: Path, tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ MISTAKES = {
     "collect navigation2 -o a.h5": "did you mean 'navigation2d'",
     "collect navigation2d --behaviour randon -o a.h5": "did you mean 'random'",
     "collect navigation2d --instances tset -o a.h5": "did you mean 'test'",
-    "collect navigation2d --episodes 1 -o a.h5": "at least one each",
+    "collect navigation2d --episodes 1 -o a.h5": "at least one per instance",
     "collect navigation2d --episodes 0 -o a.h5": "--episodes",
     "collect navigation2d --behavior random -o a.h5": "--behaviour",
     "collect navigation2d -o a.csv": "a.csv must end in .h5 or .parquet",

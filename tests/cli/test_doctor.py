@@ -132,7 +132,7 @@ def test_a_family_that_cannot_step_is_named(
     (broken,) = [one for one in working.check_families() if one.status == "broken"]
     assert broken.name == "family pumps"
     assert broken.found == "ValueError: no pressure"
-    assert broken.advice == "mend or update their-pumps"
+    assert broken.advice == "fix or update their-pumps"
 
 
 def test_a_folder_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,8 +49,8 @@ def fitted(pumps: Path) -> str:
 
 
 def test_a_fit_says_what_it_held_out_and_what_its_figures_are_of(pumps: Path, fitted: str) -> None:
-    assert "held out of the fit, for ope: 2 instances (pump " in fitted and "10 episodes" in fitted
-    assert "of the episodes kept from the latent are matched to their instance" in fitted
+    assert "held out for ope: 2 instances (pump " in fitted and "10 episodes" in fitted
+    assert "of the held-out episodes are matched to their instance" in fitted
     assert "(chance: 0.1" in fitted
     many = fit(pumps, "--hold-out", "0.8", "--method", "avg", "-o", "runs/many")
     assert "for ope: 10 instances, 50 episodes" in many
@@ -66,7 +66,7 @@ def test_each_place_is_called_what_it_is(pumps: Path) -> None:
     (pumps / "begun").mkdir(exist_ok=True)
     (pumps / "begun" / "run.json").write_text("{}")
     for command, said in {
-        "fit x.csv": "is a CSV file, not a dataset; sept-offline import makes a dataset of it",
+        "fit x.csv": "is a CSV file, not a dataset; convert it with sept-offline import",
         "validate x.csv": "is a CSV file",
         "inspect x.csv": "is a CSV file",
         "convert x.csv y.h5": "is a CSV file",
@@ -76,10 +76,10 @@ def test_each_place_is_called_what_it_is(pumps: Path) -> None:
         "ope pumps.h5 runs/pumps": "the order is RUN DATASET",
         "ope runs/pumps x.csv": "is a CSV file",
         "ope runs/nope pumps.h5": "There is no run at runs/nope",
-        "evaluate pumps.h5": "is a file, and a run of fit is a folder",
-        "evaluate begun": "has not ended",
+        "evaluate pumps.h5": "is a file; expected the run directory of a fit",
+        "evaluate begun": "has not finished",
         "evaluate runs": "There is no agent in runs",
-        "evaluate runs/pumps": "there is no simulator to evaluate it in; sept-offline ope judges",
+        "evaluate runs/pumps": "there is no simulator to evaluate it in; run sept-offline ope",
         "export runs/pumps --numpy -o out --verify x.csv": "is a CSV file",
         "act pumps.h5": "is a file",
     }.items():

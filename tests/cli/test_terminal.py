@@ -29,7 +29,7 @@ def test_a_terminal_sees_tables_and_bars(made: Path, tmp_path: Path) -> None:
     assert "checking" in bar.stderr and COLOUR.search(bar.stderr)
     assert ESCAPE not in bar.stdout
     hushed = run_on_terminal("validate", "nav.h5", "--quiet", cwd=made)
-    assert hushed.stderr == "" and "is sound" in hushed.stdout
+    assert hushed.stderr == "" and "is valid" in hushed.stdout
 
 
 def test_no_color_leaves_the_lines_and_takes_the_colours(made: Path) -> None:

@@ -180,7 +180,7 @@ def test_shares_are_kept_in_every_prefix() -> None:
     ("text", "word"),
     [
         ("expret", "expert"),
-        ("random:x", "no number"),
+        ("random:x", "is not a number"),
         ("random:0", "positive"),
         ("random:1,random:2", "twice"),
     ],
@@ -261,7 +261,7 @@ def test_a_policy_among_other_behaviours(tmp_path: Path) -> None:
         assert episode.propensities is not None
         sure = (episode.propensities[5:].max(axis=1) == 1).all()
         assert sure == (episode.behaviour == "Alternating")
-    with pytest.raises(ConfigError, match="say which: --policy"):
+    with pytest.raises(ConfigError, match="pass it with --policy"):
         so.collect_dataset("navigation2d", tmp_path / "b.h5", overrides=overrides)
 
 
@@ -282,7 +282,7 @@ class Short:
     ("policy", "cause"),
     [
         (raises, "raised LookupError: no table"),
-        (NotCalled, "cannot be called; give it __call__"),
+        (NotCalled, "is a class without __call__; define __call__"),
         (Short, r"returned shape \(3,\) for one observation; expected .* 4 actions"),
     ],
 )

@@ -113,7 +113,7 @@ def stopping(observations: np.ndarray) -> np.ndarray:
 def test_a_discarded_collection_writes_nothing_into_the_next_one(tmp_path: Path) -> None:
     """As on S3, where nothing can be locked."""
     place = unlocked(tmp_path / "shared")
-    with pytest.raises(SeptError, match="another collection"):
+    with pytest.raises(SeptError, match="Another process has started a collection"):
         collect(place, policy=restarting(place, []))
     names = {path.name for path in (tmp_path / "shared").iterdir()}
     assert names == {PLAN}
@@ -137,7 +137,7 @@ def test_no_manifest_is_left_for_another_plan(
         return done
 
     monkeypatch.setattr(f"sept_offline.data.partitions.{step.__name__}", meanwhile)
-    with pytest.raises(DataError, match="another collection"):
+    with pytest.raises(DataError, match="Another process has started a collection"):
         collect(place)
     assert not (tmp_path / "shared" / MANIFEST).exists()
 

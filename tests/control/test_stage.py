@@ -198,7 +198,7 @@ def test_a_loss_that_is_not_finite_stops_and_says_why() -> None:
 def test_bad_data_is_refused() -> None:
     with pytest.raises(TrainingError, match="rewards"):
         make_replay(rewards=np.full(EPISODES * LENGTH, np.nan))
-    with pytest.raises(TrainingError, match="not a single transition"):
+    with pytest.raises(TrainingError, match="no transitions to train"):
         make_replay(row=np.empty(0, dtype=int))
 
 

@@ -172,7 +172,7 @@ def test_only_own_directories_are_replaced(parts: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(DataError, match="is a file"):
         collect(tmp_path / "file", seed=1)
-    with pytest.raises(ConfigError, match=r"leave out \.h5"):
+    with pytest.raises(ConfigError, match=r"remove \.h5"):
         so.collect_dataset("navigation2d", "s3://bucket/a.h5", overrides=OVERRIDES)
 
 

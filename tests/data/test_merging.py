@@ -200,7 +200,7 @@ def test_wrong_use(tmp_path: Path) -> None:
     so.convert(first, copy)
     for paths, target, cause in (
         ([first], "c.h5", "at least two"),
-        ([first, copy], "c.h5", "hold the same episodes"),
+        ([first, copy], "c.h5", "contain the same episodes"),
         ([first, write(tmp_path / "b.h5", 1)], "a.h5", "one of the datasets to merge"),
         ([first, tmp_path / "b.h5"], "c.csv", r"\.h5 or \.parquet"),
         ([first, tmp_path / "nowhere.h5"], "c.h5", "nowhere"),

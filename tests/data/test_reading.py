@@ -276,7 +276,9 @@ def test_files_that_are_something_else(tmp_path: Path, name: str) -> None:
 def test_a_table_is_called_one(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("stay,pulse\n1,60\n")
     for look in (so.load_dataset, so.validate, so.inspect):
-        with pytest.raises(DataError, match=r"is a [CT]SV file.*sept-offline import makes"):
+        with pytest.raises(
+            DataError, match=r"is a [CT]SV file.*convert it with sept-offline import"
+        ):
             look(tmp_path / name)
 
 
@@ -302,7 +304,7 @@ def test_what_cannot_be_read_is_said_before_changed_bytes(tmp_path: Path) -> Non
 def test_other_hdf5_and_empty_directories(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "other.h5", "w") as file:
         file["x"] = np.arange(3)
-    with pytest.raises(DataError, match="no sept-offline dataset"):
+    with pytest.raises(DataError, match="not a sept-offline dataset"):
         so.load_dataset(tmp_path / "other.h5")
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError, match="no Parquet file"):

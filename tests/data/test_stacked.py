@@ -75,7 +75,7 @@ def test_it_is_the_same_file(path: Path) -> None:
     np.testing.assert_array_equal(view.steps().rewards, data.steps().rewards)
     assert data.stacked(1) is data
     for bad in (0, -1, 65):
-        with pytest.raises(DataError, match="from 1 to 64"):
+        with pytest.raises(DataError, match="1 ≤ n ≤ 64"):
             data.stacked(bad)
 
 

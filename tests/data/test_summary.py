@@ -56,7 +56,7 @@ def test_by_hand(tmp_path: Path, suffix: str) -> None:
     assert {"instances", "episodes", "steps"} <= record.keys()
     short = next(w for w in summary.warnings if "shorter than the probe" in w)
     # what `fit` says of the same logs, too
-    assert short.endswith("methods that probe refuse such logs, and take --set probe_steps=1.")
+    assert short.endswith("methods that probe reject such logs; use --set probe_steps=1.")
     assert any("25% of the 2^2" in w for w in summary.warnings)
     assert so.inspect(so.load_dataset(path)) == summary
 
@@ -83,7 +83,7 @@ def test_actions_that_give_the_instance_away(tmp_path: Path, kind: str) -> None:
     summary = so.inspect(write_actions(tmp_path / "x.h5", rows, None))
     assert summary.leak is not None
     assert summary.leak.significant and summary.leak.accuracy > 0.9
-    assert any("tell the instance" in w for w in summary.warnings)
+    assert any("predicted from the initial actions alone" in w for w in summary.warnings)
     assert any("probabilities are unknown for 100%" in w for w in summary.warnings)
     assert summary.effective_sample_size is None
 

@@ -66,7 +66,7 @@ def test_instances_in_the_order_given(
     shuffled = sorted(episodes, key=lambda e: (e["seed"] % 3, e["seed"]))
     again = so.load_dataset(write(tmp_path / f"b.{suffix}", shuffled, instances=order))
     assert again.content_hash == data.content_hash
-    with pytest.raises(DataError, match="not among the instances"):
+    with pytest.raises(DataError, match="not among the writer's instances"):
         write(tmp_path / "c.h5", episodes, instances=["train-0"])
 
 
@@ -126,9 +126,9 @@ def test_bad_episodes_are_refused(tmp_path: Path, case: str) -> None:
 
 def test_other_refusals(tmp_path: Path, episodes: Any, write: Any) -> None:
     for options, message in (
-        ({"hidden": {"train-0": {"z": 1.0}}}, "no row for the instance 'train-1'"),
+        ({"hidden": {"train-0": {"z": 1.0}}}, "no entry for the instance 'train-1'"),
         ({"hidden": {f"train-{i}": {"z": np.inf} for i in range(3)}}, "is infinite"),
-        ({"extra": {"x": object()}}, "extra must hold plain values"),
+        ({"extra": {"x": object()}}, "extra must contain JSON-serialisable values"),
         ({"action_names": ["one"]}, "action_names has 1 names, expected 4"),
         ({"instances": ["a", "a"]}, "twice"),
     ):
@@ -136,7 +136,7 @@ def test_other_refusals(tmp_path: Path, episodes: Any, write: Any) -> None:
             write(tmp_path / "a.h5", episodes, **options)
     with pytest.raises(DataError, match="no episode was appended"):
         write(tmp_path / "a.h5", [])
-    with pytest.raises(DataError, match=r"end its name in \.h5 or \.parquet"):
+    with pytest.raises(DataError, match=r"a name that ends in \.h5 or \.parquet"):
         write(tmp_path / "a.csv", episodes)
     with pytest.raises(DataError, match="no directory"):
         write(tmp_path / "gone" / "a.h5", episodes)

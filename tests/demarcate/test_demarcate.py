@@ -99,7 +99,7 @@ def test_the_new_dataset_holds_the_same_episodes_under_new_names(two: Case) -> N
             assert episode.behaviour == old.behaviour and episode.truncated == old.truncated
     assert not logged
     card = two.target.with_name("labelled.card.md").read_text(encoding="utf-8")
-    assert "nobody has confirmed" in card
+    assert "have not been confirmed" in card
     sizes = np.bincount(two.found.labels)
     assert f"group-0 {sizes[0]}, group-1 {sizes[1]}" in card
 
@@ -202,7 +202,7 @@ def test_refusals_in_one_sentence(two: Case, tmp_path: Path) -> None:
         demarcate_dataset(two.source, tmp_path / "nowhere" / "new.h5", QUICK)
     with pytest.raises(DataError, match="6 episodes; demarcation needs at least 20"):
         demarcate_dataset(tmp_path / "few.h5", None, QUICK)
-    with pytest.raises(DataError, match="is the dataset itself"):
+    with pytest.raises(DataError, match="is the input dataset"):
         demarcate_dataset(two.source, two.source, QUICK)
     with pytest.raises(ConfigError, match="smallest is 1"):
         DemarcateConfig(smallest=1)

@@ -41,10 +41,10 @@ def test_it_gives_the_observations_of_the_environment_and_no_more() -> None:
 def test_there_is_one_reset() -> None:
     _, handle = make()
     handle.reset()
-    with pytest.raises(HarnessError, match="no second reset"):
+    with pytest.raises(HarnessError, match="cannot be reset again"):
         handle.reset()
     handle.step(0)
-    with pytest.raises(HarnessError, match="no second reset"):
+    with pytest.raises(HarnessError, match="cannot be reset again"):
         handle.reset()
 
 
@@ -58,7 +58,7 @@ def test_the_seed_and_the_start_are_not_the_agents_to_choose() -> None:
 
 def test_a_step_needs_a_running_episode() -> None:
     _, handle = make(limit=2)
-    with pytest.raises(HarnessError, match="has not begun"):
+    with pytest.raises(HarnessError, match="has not started"):
         handle.step(0)
     handle.reset()
     handle.step(0)

@@ -171,7 +171,7 @@ def test_the_parquet_file_is_a_plain_table(tmp_path: Path) -> None:
 
 
 def test_files_that_are_no_results(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"end its name in \.parquet or \.json"):
+    with pytest.raises(DataError, match=r"a name that ends in \.parquet or \.json"):
         results_of(episode(0, (1.0,))).write(tmp_path / "r.csv")
     with pytest.raises(DataError, match="Cannot read"):
         load_results(tmp_path / "absent.parquet")
@@ -180,7 +180,7 @@ def test_files_that_are_no_results(tmp_path: Path) -> None:
     (tmp_path / "late.json").write_text('{"format": 99, "table": []}')
     for name, words in (
         ("bad.parquet", r"bad\.parquet"),
-        ("bad.json", "holds no results"),
+        ("bad.json", "contains no results"),
         ("late.json", "of format 99"),
     ):
         with pytest.raises(DataError, match=words):
@@ -273,7 +273,7 @@ def test_the_command(tmp_path: Path) -> None:
 
     shown = CliRunner().invoke(command, [str(run), "--quiet"])
     assert shown.exit_code == 0, shown.output
-    assert "nothing but observations" in shown.stdout
+    assert "only observations" in shown.stdout
     assert "test-9" in shown.stdout and "steps to solve" in shown.stdout
 
 

@@ -336,7 +336,7 @@ def test_settings_that_do_not_exist(
     [
         ({}, "--method oracle", "hidden parameters"),
         ({}, "--method bnn --set dynamics.angles=['heading']", "dynamics.angles names 'heading'"),
-        ({"instances": 20}, "--method maml --set probe_steps=4", "log more of it"),
+        ({"instances": 20}, "--method maml --set probe_steps=4", "log more episodes"),
         ({"instances": 10}, "--hold-out 0.95", "leaves 0"),
         ({"instances": 9}, "--method sept --set probe_steps=5", "probe_steps=4."),
     ],

@@ -84,7 +84,7 @@ def choice(data: Dataset, seed: int) -> Choice:
 def test_a_hidden_speed_is_found(hidden_speed: Dataset) -> None:
     found = choice(hidden_speed, seed=0)
     assert found.chosen in (2, 4)
-    assert "predict more than the present one: the error of the next 'place' falls by" in found.why
+    assert "predict more than the current one: the error of the next 'place' falls by" in found.why
 
 
 @pytest.mark.parametrize("columns", [("place", "speed"), ("speed",)])
@@ -100,7 +100,7 @@ def test_what_is_observed_is_not_stacked(
 def test_a_few_episodes_decide_nothing(hidden_speed: Dataset) -> None:
     few = hidden_speed.select(np.arange(0, 120, 30))
     assert choice(few, seed=0) == Choice(
-        1, "There are too few episodes to tell whether the last steps say more."
+        1, "There are too few episodes to test whether the last steps improve predictions."
     )
 
 

@@ -44,13 +44,13 @@ CHANCE = Interval(0.5, 0.4, 0.6)
         (
             {"separation": CHANCE, "separates": False, "acts_as_avg": True},
             "not usable",
-            "acts as avg does",
+            "acts as avg, without a probe",
         ),
-        ({"separation": CHANCE, "separates": False}, "not usable", "by chance in 50 %. Log"),
+        ({"separation": CHANCE, "separates": False}, "not usable", "chance 50 %. Log"),
         (
             {"unseen": CHANCE, "unseen_separates": False},
             "not usable",
-            "instances apart that it has not",
+            "does not distinguish unseen instances",
         ),
         ({"above_avg": Interval(-0.5, -0.8, -0.2)}, "not usable", "earns less than avg"),
         ({"above_avg": Interval(0.1, -0.2, 0.4)}, "doubtful", "not shown to earn clearly more"),
@@ -104,7 +104,7 @@ def test_mixed_up_instances_are_not_usable(
     agent = so.fit(mixed, "sept", merge(LEARNING, {"control": {"updates": 50}}), seed=training_seed)
     assert agent.method == "sept"
     assert agent.record["verdict"] == "not usable"
-    assert "does not tell instances apart" in agent.record["reasons"][0]
+    assert "does not distinguish instances" in agent.record["reasons"][0]
     margin("uncertainty", agent.record["separation"]["uncertainty"], above=0.9)
     assert isinstance(agent.context, NoContext) and agent.probe_steps == 0
     episode = agent.begin(seed=0)

@@ -363,7 +363,7 @@ def test_what_ope_said_is_shown(navigation: Path, tmp_path: Path) -> None:
     assert f"from logs alone: {said['verdict']}" in shown
     assert answer(shown)[0].startswith("avg solved")  # test episodes count for more
     assert "doubly robust, self-normalised" in shown
-    assert "the agent learned from the episodes it is judged on" in shown
+    assert "the agent was trained on the evaluation episodes" in shown
     odd = ({"headline": "none"}, {"horizon": None}, {"logged_return": "much"}, {"estimators": [1]})
     for damage in ("{", "[]", *(json.dumps(said | one) for one in odd)):
         (run / "ope.json").write_text(damage)
@@ -496,7 +496,7 @@ def test_the_command(navigation: Path, tmp_path: Path) -> None:
     [
         (["nowhere"], "r.html", "There is no"),
         (["."], "r.html", "neither a run"),
-        (["."], "r.pdf", "end its name in .html"),
+        (["."], "r.pdf", "a name that ends in .html"),
     ],
 )
 def test_bad_input_is_named(

@@ -300,7 +300,7 @@ def test_a_limit_can_be_raised_and_must_be_a_number(
     monkeypatch.setenv("SEPT_OFFLINE_LIMIT_MB", "1024")
     assert limit_bytes() == 1 << 30
     monkeypatch.setenv("SEPT_OFFLINE_LIMIT_MB", "much")
-    with pytest.raises(SeptError, match="whole number"):
+    with pytest.raises(SeptError, match="integer number of megabytes"):
         limit_bytes()
 
 

@@ -1,4 +1,4 @@
-"""Somebody's table of steps as a dataset: read as a stream, mended by rule, told on a card."""
+"""Import of tables of steps: streamed, repaired by rules, documented on a card."""
 
 from sept_offline.data.importing.logs import Imported, import_logs
 from sept_offline.data.importing.mapping import ImportMapping, mapping_from

@@ -22,7 +22,7 @@ SAMPLE = 1 << 18
 
 @dataclass(frozen=True)
 class Shape:
-    """How n ordered rows make e episodes."""
+    """The partition of n ordered rows into e episodes."""
 
     starts: Int64
     """[e]"""
@@ -31,7 +31,7 @@ class Shape:
     last: Int64
     """[e]"""
     ends_in_row: Bool
-    """[e], whether the last row is no step: it holds the final observation and nothing else"""
+    """[e], whether the last row is not a step: it contains only the final observation"""
     gives_up_step: Bool
     """[e], whether the last row's step is given up so that its observation is the final one"""
 
@@ -121,10 +121,10 @@ class Assembly:
             if values is None:
                 continue
             one, other = values[at], values[at + 1]
-            alike = one == other
+            same = one == other
             if values.dtype.kind == "f":
-                alike |= np.isnan(one) & np.isnan(other)
-            equal &= alike.reshape(len(at), -1).all(axis=1)
+                same |= np.isnan(one) & np.isnan(other)
+            equal &= same.reshape(len(at), -1).all(axis=1)
         if not equal.all():
             first = at[int(np.argmin(equal))]
             one_place, other_place = (self.findings.place(int(rows.row[first + i])) for i in (0, 1))
@@ -175,7 +175,7 @@ class Assembly:
         )
 
     def _kept(self, rows: Rows, shape: Shape) -> Bool:
-        """[e], without episodes that have no step or, where that is wanted, no reward."""
+        """[e], without episodes that have no steps or, if requested, no reward."""
         counts = self.findings.counts
         stepless = shape.steps < 1
         counts["episodes without a step"] += int(stepless.sum())
@@ -399,11 +399,11 @@ class Assembly:
         return self._name(self.reading.mapping.observations, position)
 
     def rules(self, position: int) -> Rules:
-        """How a missing number of an observation is filled."""
+        """The rule for a missing number of an observation."""
         return self.fills.observations.get(self._owner[position], self.fills.otherwise)
 
     def following_rules(self, position: int) -> Rules:
-        """The same for the next observation: by rules of its own, or by the observation's."""
+        """The same for the next observation: by its own rules, or by the observation's."""
         return self.fills.following.get(self._owner[position], self.rules(position))
 
     def _name(self, names: Sequence[str], position: int) -> str:

@@ -14,43 +14,43 @@ from sept_offline.data.source import BLOCK_ROWS
 from sept_offline.data.summary import DEFAULT_PROBE_STEPS, LOW_COVERAGE, instance_leak
 
 LARGEST = 690.0
-"""The logarithm of the largest number of sequences that is told."""
-TOLD = {
-    "unordered rows": "times a row stood before one that precedes it: all were sorted",
-    "scattered episodes": "episodes have rows that stand among those of others, and no time was "
-    "named: they were taken in the order of the file, which nothing can check; if a column tells "
+"""The logarithm of the largest number of sequences that is printed."""
+DESCRIPTIONS = {
+    "unordered rows": "rows were out of order: all were sorted",
+    "scattered episodes": "episodes have rows interleaved with those of others, and no time was "
+    "named: they were read in the order of the file, which cannot be checked; if a column contains "
     "their time, name it with --time",
     "duplicated steps": "steps were logged twice, identically, and kept once",
     "both end flags": "episodes were marked both terminated and truncated: terminated was kept",
     "episodes without an end flag": "episodes had no end flag and count as truncated",
     "empty flags": "end flags were empty and read as false",
-    "last steps given up": "episodes had no final observation: the last logged one became it, and "
-    "the step taken there was given up",
-    "terminations given up": "of those steps ended the task, and their rewards are lost with them: "
+    "last steps given up": "episodes had no final observation: the last logged one was used, and "
+    "its step was dropped",
+    "terminations given up": "of the dropped steps ended the task, and their rewards are lost: "
     "--keep-terminal keeps such steps",
     "terminal steps kept": "terminated episodes had no final observation: their last one was "
-    "repeated in its place",
-    "episodes without a step": "episodes had no step and were left out",
-    "unrewarded episodes": "episodes had no reward and were left out",
-    "gaps in time": "steps come at least 1.5 times the usual interval ({interval}) after the one "
-    "before them in their episode: rows may be missing",
-    "next observations that differ": "next observations are not the observation of the row that "
-    "follows: steps may be missing",
-    "probabilities made to sum to 1": "steps had rounded probabilities, made to sum to 1",
+    "repeated",
+    "episodes without a step": "episodes had no steps and were dropped",
+    "unrewarded episodes": "episodes had no reward and were dropped",
+    "gaps in time": "steps come at least 1.5 times the usual interval ({interval}) after the "
+    "previous step of their episode: rows may be missing",
+    "next observations that differ": "next observations differ from the observation of the next "
+    "row: steps may be missing",
+    "probabilities made to sum to 1": "steps had rounded probabilities, normalised to sum to 1",
     "steps without probabilities": "steps have no probability of the action taken",
-    "spellings merged": "labels are the number of another, as 1.0 is 1, and were taken for it",
-    "labels for nothing": "actions are called by a word for nothing (NA, null, nan …): beside "
-    "labels that are words, only an empty field is a missing action",
-    "bins": "bins of equal counts were made of a continuous action",
+    "spellings merged": "labels spell the same number as another (1.0 and 1) and were merged",
+    "labels for nothing": "actions have a label such as NA, null or nan: if actions are words, "
+    "only an empty field is a missing action",
+    "bins": "bins of equal counts were made from a continuous action",
 }
-"""How each count is told, in the order of telling."""
+"""The description of each count, in the order of the card."""
 WARNED = (
     "scattered episodes",
     "labels for nothing",
     "gaps in time",
     "next observations that differ",
 )
-"""Those that may mean that the rows are not what they were taken for."""
+"""Counts that may mean that the rows were misread."""
 
 
 def measure(
@@ -170,7 +170,7 @@ def _spread(values: Any) -> dict[str, float]:
 
 
 def warnings(card: dict[str, Any]) -> list[str]:
-    """What a user should know before fitting."""
+    """Warnings for the user before fitting."""
     found = []
     counts = card["done"]
     if counts.get("terminations given up"):
@@ -186,11 +186,12 @@ def warnings(card: dict[str, Any]) -> list[str]:
     leak = card["confounding"]
     if leak is not None and leak["significant"]:
         found.append(
-            f"The initial actions alone tell the instance in {leak['accuracy']:.0%} of the "
-            f"episodes (chance {leak['chance']:.0%}): the behaviour is confounded with it."
+            f"The instance is predicted from the initial actions alone in {leak['accuracy']:.0%} "
+            f"of the episodes (chance: {leak['chance']:.0%}): behaviour and instance are "
+            "confounded."
         )
     if card["instances"] < 2:
-        found.append("There is one instance only: nothing to transfer between is logged.")
+        found.append("There is only one instance, so there is nothing to transfer between.")
     for name in WARNED:
         if counts.get(name):
             found.append(_counted(card, name))
@@ -198,33 +199,33 @@ def warnings(card: dict[str, Any]) -> list[str]:
 
 
 def _about_probe(card: dict[str, Any]) -> list[str]:
-    """Whether a probe of the named length can be learned, and which could if none was named."""
+    """Warnings about the probe length, or a suggestion if none was named."""
     found = []
     coverage, probe = card["coverage"], card["probe_steps"]
     short, shortest = coverage["short_episodes"], int(card["length"]["min"])
     if "probe_steps" not in card["mapping"]:
-        less = f", and {short:,} are shorter than {probe}" if short else ""
+        less = f"; episodes shorter than {probe} steps: {short:,}" if short else ""
         found.append(
-            "No probe length was named: say with fit --set probe_steps=N, or here with "
-            "--probe-steps N, in how many first steps an agent finds out its instance; choose few, "
-            f"at most {shortest}: no episode is shorter than that{less}."
+            "No probe length was named; set it with fit --set probe_steps=N, or here with "
+            "--probe-steps N. Keep it short: 1 to 8 steps, and "
+            f"at most {shortest}, the length of the shortest episode{less}."
         )
     elif short:
         found.append(
-            f"{short:,} episodes are shorter than the probe's {probe} steps, and fit refuses such "
-            f"logs; name --probe-steps {shortest}, or fewer."
+            f"{short:,} episodes are shorter than the probe's {probe} steps, and fit rejects such "
+            f"logs; use --probe-steps {shortest}, or fewer."
         )
     if coverage["min"] < LOW_COVERAGE:
         found.append(
-            f"An instance shows only {coverage['min']:.2%} of the {len(card['actions'])}^{probe} "
-            f"initial action sequences of {probe} steps: a probe among the others cannot be "
-            "judged; fewer steps have fewer sequences."
+            f"An instance contains only {coverage['min']:.2%} of the "
+            f"{len(card['actions'])}^{probe} initial action sequences of {probe} steps: probes "
+            "that take the others cannot be evaluated; fewer steps have fewer sequences."
         )
     return found
 
 
 def markdown(card: dict[str, Any], path: Path, content_hash: str) -> str:
-    """The card for people."""
+    """The card as Markdown."""
     entropy, coverage, leak = card["entropy"], card["coverage"], card["confounding"]
     lines = [
         f"# {path.name}",
@@ -236,15 +237,16 @@ def markdown(card: dict[str, Any], path: Path, content_hash: str) -> str:
         "| | |",
         "|---|---|",
         f"| instances | {card['instances']:,} |",
-        f"| episodes | {card['episodes']:,} ({_told(card['episodes_per_instance'])} an instance) |",
-        f"| steps | {card['steps']:,} ({_told(card['length'])} an episode) |",
-        f"| ended by the task itself | {card['terminated']:.0%} of the episodes |",
-        f"| return of an episode | {_told(card['return'])} |",
-        f"| reward of a step | {card['reward']['min']:.4g} … {card['reward']['max']:.4g} |",
+        f"| episodes | {card['episodes']:,} "
+        f"({_span(card['episodes_per_instance'])} per instance) |",
+        f"| steps | {card['steps']:,} ({_span(card['length'])} per episode) |",
+        f"| terminated | {card['terminated']:.0%} of the episodes |",
+        f"| return per episode | {_span(card['return'])} |",
+        f"| reward per step | {card['reward']['min']:.4g} … {card['reward']['max']:.4g} |",
         "",
         "## Observations",
         "",
-        "| column | least | mean | most | filled |",
+        "| column | minimum | mean | maximum | filled |",
         "|---|---|---|---|---|",
         *(
             f"| {row['name']} | {row['min']:.4g} | {row['mean']:.4g} | {row['max']:.4g} "
@@ -260,16 +262,16 @@ def markdown(card: dict[str, Any], path: Path, content_hash: str) -> str:
         "",
         "## Behaviour",
         "",
-        f"- Entropy: {_entropy_told(entropy)}.",
+        f"- Entropy: {_entropy_text(entropy)}.",
         f"- Coverage: of the {_possible(coverage['possible'])} initial action sequences of "
-        f"{card['probe_steps']} steps an instance shows {coverage['mean']:.1%} on average, the "
-        f"least {coverage['min']:.1%}; {coverage['short_episodes']:,} episodes are shorter.",
+        f"{card['probe_steps']} steps an instance contains {coverage['mean']:.1%} on average, and "
+        f"{coverage['min']:.1%} at least; {coverage['short_episodes']:,} episodes are shorter.",
         "- Confounding: "
         + (
-            "cannot be measured (it takes two instances with five episodes each)."
+            "cannot be measured (this requires two instances with five episodes each)."
             if leak is None
-            else f"the initial actions alone tell the instance in {leak['accuracy']:.0%} of the "
-            f"episodes, chance {leak['chance']:.0%}"
+            else f"the instance is predicted from the initial actions alone in "
+            f"{leak['accuracy']:.0%} of the episodes (chance: {leak['chance']:.0%})"
             + (": clearly more than chance." if leak["significant"] else ": no more than chance.")
         ),
         "",
@@ -292,16 +294,16 @@ def _done(card: dict[str, Any]) -> list[str]:
         f"- {count:,} missing values of `{name}` were filled ({_rule(card['mapping'], name)})."
         for name, count in card["filled"].items()
     ]
-    return filled + [f"- {_counted(card, name)}" for name in TOLD if card["done"].get(name)]
+    return filled + [f"- {_counted(card, name)}" for name in DESCRIPTIONS if card["done"].get(name)]
 
 
 def _counted(card: dict[str, Any], name: str) -> str:
-    told = TOLD[name].replace("{interval}", str(card["interval"]))
-    return f"{card['done'][name]:,} {told}."
+    text = DESCRIPTIONS[name].replace("{interval}", str(card["interval"]))
+    return f"{card['done'][name]:,} {text}."
 
 
 def _rule(mapping: dict[str, Any], name: str) -> str:
-    """By which a column, or a place in it, or what follows it, was filled."""
+    """The rule by which a column, an element of it or its next observation was filled."""
     column = name.rpartition("[")[0] or name
     after, before = (mapping.get(role, []) for role in ("next_observations", "observations"))
     partners = [before[after.index(found)] for found in (name, column) if found in after]
@@ -314,7 +316,7 @@ def _possible(count: float | None) -> str:
     return f"more than 10^{LARGEST / np.log(10):.0f}" if count is None else f"{count:.0f}"
 
 
-def _entropy_told(entropy: dict[str, Any]) -> str:
+def _entropy_text(entropy: dict[str, Any]) -> str:
     text = f"{entropy['of_frequencies']:.3f} of at most {entropy['largest']:.3f} nats in how often"
     text += " each action occurs within an instance"
     if entropy["of_behaviour"] is None:
@@ -327,7 +329,7 @@ def _entropy_told(entropy: dict[str, Any]) -> str:
     )
 
 
-def _told(spread: dict[str, float]) -> str:
+def _span(spread: dict[str, float]) -> str:
     return f"{spread['min']:.4g} … {spread['max']:.4g}, mean {spread['mean']:.4g}"
 
 

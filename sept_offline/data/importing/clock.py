@@ -13,15 +13,15 @@ from sept_offline.data.records import Float64, Int64
 FINE = 256
 """Bins for every doubling of an interval: each is 0.3 % wide."""
 OCTAVES = 64
-"""Intervals from 2⁻⁶⁴ to 2⁶⁴ are told apart."""
+"""Intervals from 2⁻⁶⁴ to 2⁶⁴ are distinguished."""
 NEAR = 0.1
-"""Of the usual interval: how far from a whole multiple of it an interval still is one."""
+"""Tolerance for multiples of the usual interval, as a share of it."""
 COMMON = 0.25
 """The least share of intervals that are the usual one."""
 REGULAR = 0.8
 """The least share of intervals that are whole multiples of it."""
 LONGEST = 10.0
-"""Usual intervals beyond which nobody asks for whole multiples: a break is of any length."""
+"""Usual intervals beyond which multiples are not checked: a break may have any length."""
 LATE = 1.5
 """Usual intervals after which a step is late."""
 _UNITS = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"))
@@ -58,7 +58,7 @@ class Clock:
         self._sums[low : low + len(counts)] += np.bincount(places - low, weights=lengths)
 
     def beat(self) -> Beat | None:
-        """None where no interval is usual: then none is late either."""
+        """The usual interval; None if there is none, and then no step is late."""
         counts = self._counts
         total = int(counts.sum())
         if not total:

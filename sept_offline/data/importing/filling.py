@@ -33,7 +33,7 @@ class Fills:
     otherwise: Rules
     """For every other observation."""
     following: Mapping[int, Rules]
-    """For columns of next observations that have a rule of their own, by position."""
+    """For columns of next observations that have their own rule, by position."""
     reward: Rules
     action: tuple[str, ...]
     """"previous", a label or, of a continuous action, a number."""

@@ -1,4 +1,4 @@
-"""What an import met on its way: counted, located, and told in the end."""
+"""Problems met by an import: counted, located, and reported at the end."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ ORDER = (
     "probabilities' range",
     "probability taken",
 )
-"""Kinds of refusal, the one told first before the others."""
-MOST_TOLD = 4
-"""Kinds that are told at once."""
+"""Kinds of errors, in the order in which they are reported."""
+MOST_REPORTED = 4
+"""Maximum number of kinds to report at once."""
 
 
 @dataclass
@@ -40,7 +40,7 @@ class Refusal:
 
 @dataclass
 class Findings:
-    """Counts of one pass over the rows; whatever must be refused is told at its end."""
+    """Counts of one pass over the rows; errors are raised at its end."""
 
     counts: Counter[str] = field(default_factory=Counter)
     filled: Counter[str] = field(default_factory=Counter)
@@ -48,13 +48,13 @@ class Findings:
     missing: dict[str, Counter[str]] = field(default_factory=dict)
     """Values missing, by kind ("key", "value" or "start") and column."""
     first: dict[str, int] = field(default_factory=dict)
-    """The first row in which one is, by kind, where it was told."""
+    """The first affected row, by kind, if known."""
     refusals: dict[str, Refusal] = field(default_factory=dict)
     files: list[tuple[int, Path]] = field(default_factory=list)
     """(its first row, the file), ascending"""
 
     def place(self, row: int) -> str:
-        """Where a row stands."""
+        """The file and row number of a row."""
         starts = [first for first, _ in self.files]
         first, path = self.files[int(np.searchsorted(starts, row, side="right")) - 1]
         return f"{path}, row {row - first + 1}"
@@ -67,7 +67,7 @@ class Findings:
                 self.first[kind] = min(row, self.first.get(kind, row))
 
     def refuse(self, kind: str, bad: NDArray[np.bool_], message: str) -> None:
-        """Count what is `bad`; the message of the first stands for the kind."""
+        """Count `bad` rows; the first message of a kind is kept."""
         count = int(bad.sum())
         if count:
             self.refusals.setdefault(kind, Refusal(0, message)).count += count
@@ -78,38 +78,38 @@ class Findings:
             (
                 "key",
                 "Values are missing or not finite",
-                "every row needs them: complete the rows or leave them out",
+                "every row needs them: complete the rows or remove them",
             ),
             (
                 "value",
                 "Values are missing or not finite",
-                "say how to fill them, as in --fill COLUMN=previous (or zero, mean, a value)",
+                "choose how to fill them, as in --fill COLUMN=previous (or zero, mean, a value)",
             ),
             (
                 "start",
-                "Episodes begin with missing values, and have none before them to repeat",
-                "say what to take instead, as in --fill COLUMN=previous,mean (or zero, a value)",
+                "Episodes start with missing values, so there is no previous value to repeat",
+                "choose what to use instead, as in --fill COLUMN=previous,mean (or zero, a value)",
             ),
         ):
             lacking = self.missing.get(kind, Counter())
             if lacking:
-                told = ", ".join(f"{count:,} in {name!r}" for name, count in lacking.items())
+                columns = ", ".join(f"{count:,} in {name!r}" for name, count in lacking.items())
                 place = f"; first {self.place(self.first[kind])}" if kind in self.first else ""
-                message = f"{said} ({told}{place}); {hint}."
+                message = f"{said} ({columns}{place}); {hint}."
                 self.refusals[kind] = Refusal(sum(lacking.values()), message)
         found = [self.refusals[kind] for kind in ORDER if kind in self.refusals]
         if not found:
             return
         lines = [
             refusal.message.replace("{count}", f"{refusal.count:,}")
-            for refusal in found[:MOST_TOLD]
+            for refusal in found[:MOST_REPORTED]
         ]
-        if len(found) > MOST_TOLD:
-            lines.append(f"{len(found) - MOST_TOLD} more kinds of problem.")
-        # Rows without a key are left out, and leave episodes apart that are not.
+        if len(found) > MOST_REPORTED:
+            lines.append(f"{len(found) - MOST_REPORTED} more kinds of problem.")
+        # Rows without a key are dropped, which can make contiguous episodes look scattered.
         if self.counts["scattered episodes"] and "key" not in self.missing:
             lines.append(
-                f"The rows of {self.counts['scattered episodes']:,} episodes stand among those of "
-                "others, and no --time says how they follow each other: name it first."
+                f"The rows of {self.counts['scattered episodes']:,} episodes are interleaved with "
+                "those of others, and their order is unknown without --time: name it first."
             )
         raise DataError(" Also: ".join(lines))

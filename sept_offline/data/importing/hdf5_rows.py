@@ -55,8 +55,8 @@ def hdf5_mapping(kind: str, files: Sequence[Path], mapping: ImportMapping) -> Im
             whole = replace(whole, truncated=None)
     if whole.terminated is None and whole.truncated is None:
         raise DataError(
-            f"{files[0]} has neither terminals nor timeouts, so nothing says where its episodes "
-            "end; name its end flags with --terminated or --truncated."
+            f"{files[0]} has neither terminals nor timeouts, so the ends of its episodes are "
+            "unknown; name its end flags with --terminated or --truncated."
         )
     _check_files(files, whole)
     return whole
@@ -110,7 +110,7 @@ def buffer_rows(reading: Reading, files: Sequence[Path], report: Report) -> Gene
     """The rows of replay buffers, whole episodes at a time.
 
     d3rlpy takes the last row of an episode that did not terminate for the place it was left in: it
-    has no transition from there, and neither have we.
+    has no transition from there, and neither has the dataset.
     """
     before = 0.0
     for path in files:
@@ -133,7 +133,7 @@ def buffer_rows(reading: Reading, files: Sequence[Path], report: Report) -> Gene
                 if not steps == len(actions) == len(rewards):
                     raise DataError(
                         f"{path}, episode {number}: {steps} observations, {len(actions)} actions "
-                        f"and {len(rewards)} rewards; expected as many of each."
+                        f"and {len(rewards)} rewards; expected the same number of each."
                     )
                 if not steps:
                     reading.findings.counts["episodes without a step"] += 1
@@ -181,7 +181,7 @@ def _block(reading: Reading, file: h5py.File, path: Path, low: int, high: int, b
     if reading.widths not in (None, widths):
         raise DataError(
             f"Observations have {reading.widths} numbers in one file and {widths} in {path}; "
-            "every row needs as many."
+            "every row needs the same number."
         )
     reading.widths = widths
     following = [_matrix(read(name), path) for name in mapping.next_observations]
@@ -203,7 +203,7 @@ def _length(file: h5py.File, name: str, path: Path) -> int:
     """The rows of an array."""
     found = stored_array(file, name, path)
     if not found.ndim:
-        raise DataError(f"{name!r} of {path} is one value, expected a row a step.")
+        raise DataError(f"{name!r} of {path} is one value, expected one row per step.")
     return int(found.shape[0])
 
 
@@ -302,7 +302,7 @@ def _column(values: NDArray[Any], name: str, path: Path) -> NDArray[Any]:
         values = values[:, 0]
     if values.ndim != 1:
         raise DataError(
-            f"{name!r} of {path} has {int(np.prod(values.shape[1:]))} numbers a step, expected "
+            f"{name!r} of {path} has {int(np.prod(values.shape[1:]))} numbers per step, expected "
             "one; actions must be discrete."
         )
     return values

@@ -1,4 +1,4 @@
-"""Which options mean nothing for a kind of source: said all the same, they are refused."""
+"""Options that do not apply to a kind of source; using one is an error."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ MEANINGLESS = {
     "minari": _ROWS | _COLUMNS | _CHANCES | _RULES,
 }
 _WHY = {
-    "parquet": "Parquet files are no text",
-    "d4rl": "the rows of a D4RL-style file are in order, and its end flags part the episodes",
-    "d3rlpy": "a replay buffer of d3rlpy says itself what its arrays are",
-    "minari": "a Minari dataset says itself what its arrays are",
+    "parquet": "Parquet files are not text",
+    "d4rl": "the rows of a D4RL-style file are in order, and end flags separate its episodes",
+    "d3rlpy": "a replay buffer of d3rlpy defines its own arrays",
+    "minari": "a Minari dataset defines its own arrays",
 }
 
 
 def refuse_meaningless(kind: str, mapping: ImportMapping, own: Mapping[str, Any]) -> None:
-    """A DataError if an option was said that cannot be followed; `own`: the names a file has."""
+    """Raise a DataError for options that do not apply; `own`: the names that a file has."""
     said = [
         f"--{role.replace('_', '-')}"
         for role in mapping.said()
@@ -37,6 +37,6 @@ def refuse_meaningless(kind: str, mapping: ImportMapping, own: Mapping[str, Any]
     ]
     if said:
         raise DataError(
-            f"{', '.join(said)} cannot be followed here: {_WHY[kind]}; leave "
-            f"{'it' if len(said) == 1 else 'them'} out."
+            f"{', '.join(said)} {'does' if len(said) == 1 else 'do'} not apply here: "
+            f"{_WHY[kind]}; remove {'it' if len(said) == 1 else 'them'}."
         )

@@ -73,9 +73,9 @@ def _numbered(reading: Reading, words: list[str], values: list[Fraction]) -> Act
     broken = [word for word, value in zip(words, values, strict=True) if value.denominator > 1]
     if broken:
         raise DataError(
-            f"The action {mapping.action!r} holds {len(broken):,} numbers that are not whole, "
-            f"first {broken[0]}, so it is not discrete; cut it into bins, as with --bins 5, or "
-            "name its values in order with --actions."
+            f"The action {mapping.action!r} holds {len(broken):,} numbers that are not integers, "
+            f"first {broken[0]}, so it is not discrete; bin it, for example with --bins 5, or "
+            "list its values in order with --actions."
         )
     whole = [int(value) for value in values]
     count = len(mapping.probabilities) or len(set(whole))
@@ -105,7 +105,7 @@ def _declared(
         found = place.get(word, place.get(number) if number is not None else None)
         if found is None:
             raise DataError(
-                f"The action {word!r} is logged and is not among --actions {','.join(declared)}."
+                f"The action {word!r} is logged but is not among --actions {','.join(declared)}."
             )
         table.append(found)
     plain = declared == tuple(str(position) for position in range(len(declared)))
@@ -122,8 +122,8 @@ def _by_columns(labels: list[str], columns: tuple[str, ...]) -> list[str]:
             order.append(fitting[0])
     if len(order) != len(columns) or set(order) != set(labels):
         raise DataError(
-            f"The {len(columns)} columns of --probabilities do not say which action each is of; "
-            f"name the actions in their order with --actions (logged are {', '.join(labels)})."
+            f"The {len(columns)} columns of --probabilities need an order; list the actions in the "
+            f"same order with --actions (logged are {', '.join(labels)})."
         )
     return order
 

@@ -1,4 +1,4 @@
-"""`import_logs`: from somebody's table of steps to a dataset, at once or not at all."""
+"""`import_logs`: from a table of steps to a dataset, atomically."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ PACKED = 10
 """How many times its size a compressed file may hold."""
 GATHERED_ROWS = 1 << 16
 READING = 60.0
-"""Of the bar: reading takes about so much of the time, writing the rest."""
+"""Share of the progress bar for reading; the rest is for writing."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Imported:
 
     @property
     def warnings(self) -> list[str]:
-        """What a user should know before fitting."""
+        """Warnings for the user before fitting."""
         return warnings(self.card)
 
 
@@ -70,7 +70,7 @@ def import_logs(
 ) -> Imported:
     """Write CSV, Parquet, D4RL-style HDF5, d3rlpy buffers or `minari:NAME` as a dataset at `out`.
 
-    A card, `<stem>.card.md`, is written beside it. Memory does not grow with the number of rows; a
+    A card, `<stem>.card.md`, is written next to it. Memory does not grow with the number of rows; a
     single episode must fit in it.
     """
     named = [sources] if isinstance(sources, str | Path) else list(sources)
@@ -105,7 +105,7 @@ class _Written:
 
     def __call__(self, _: str, rows: int) -> None:
         self._seen += rows
-        # The end is told once, when the file is in its place.
+        # The end is reported once, when the file is in place.
         share = min(self._seen / self._rows, 0.99)
         self._progress.update(READING + (100 - READING) * share)
 
@@ -153,7 +153,7 @@ def _pass(
     first = next(rows, None)
     if first is None:
         reading.findings.raise_if_bad()
-        raise DataError(f"{files[0]} holds no row; name files with one row a step.")
+        raise DataError(f"{files[0]} has no rows; expected one row per step.")
     spool = EpisodeSpool(folder, first.observations.shape[1])
     assembly = Assembly(reading, spool)
     every = _gathered(itertools.chain([first], rows), spool.dim)
@@ -187,7 +187,7 @@ def _gathered(batches: Iterator[Rows], dim: int) -> Generator[Rows]:
             if matrix is not None and matrix.shape[1] != dim:
                 raise DataError(
                     f"Observations have {dim} numbers in one row and {matrix.shape[1]} in another; "
-                    "every row needs as many."
+                    "every row needs the same number."
                 )
         waiting.append(batch)
         if sum(map(len, waiting)) >= GATHERED_ROWS:

@@ -1,4 +1,4 @@
-"""Which column means what, and what to do about irregular rows: from flags or from TOML."""
+"""The roles of columns and the rules for irregular rows, from flags or from TOML."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from sept_offline.errors import DataError
 from sept_offline.family import suggest
 
 FILE = "@file"
-"""Instead of a column: the name of the file, without endings, and where others are named alike
-with as many of its folders as tell them apart."""
+"""Instead of a column: the stem of the file, with as many of its folders as make it unique."""
 LISTS = ("episode", "observations", "next_observations", "probabilities", "actions")
 DEFAULTS = ("instance", "episode", "time", "action", "reward", "terminated", "truncated")
 """Roles that, where nothing is said, take the column of the same name if there is one."""
@@ -21,22 +20,22 @@ DEFAULTS = ("instance", "episode", "time", "action", "reward", "terminated", "tr
 
 @dataclass(frozen=True)
 class ImportMapping:
-    """The columns of a table of steps by what they mean, and rules for what is irregular."""
+    """The role of each column in a table of steps, and rules for irregular logs."""
 
     instance: str | None = None
     """A column, or "@file"; without one all episodes are of one instance, "unknown"."""
     episode: tuple[str, ...] = ()
-    """Columns that together tell episodes apart, or "@file"."""
+    """Columns that together identify an episode, or "@file"."""
     time: str | None = None
     """Numbers or timestamps; without one the rows of an episode are in order."""
     observations: tuple[str, ...] = ()
-    """What was seen before the action; or one Parquet column of lists."""
+    """Columns of the observation before the action, or one Parquet column of lists."""
     next_observations: tuple[str, ...] = ()
-    """What was seen after it, where rows hold both."""
+    """Columns of the observation after the action, if rows contain both."""
     action: str | None = None
-    """What was done: words or whole numbers."""
+    """Column of the action: words or integers."""
     reward: str | None = None
-    """What it earned."""
+    """Column of the reward."""
     terminated: str | None = None
     """Whether the task ended here."""
     truncated: str | None = None
@@ -48,12 +47,12 @@ class ImportMapping:
     actions: tuple[str, ...] = ()
     """The labels of all actions in order; found in the data where not said."""
     bins: int | None = None
-    """Cut a continuous action into so many, at its quantiles."""
+    """Number of bins for a continuous action, at its quantiles."""
     fill: dict[str, str] = field(default_factory=dict)
     """For a column, or for "observations": previous, zero, mean, or a value; previous,mean (or
     zero, a value) where an episode may begin without one."""
     keep_terminal: bool = False
-    """Where no final observation is logged, keep a terminated episode's last step all the same."""
+    """Keep the last step of a terminated episode without a logged final observation."""
     drop_unrewarded: bool = False
     """Leave out episodes without a single reward."""
     delimiter: str = ","
@@ -67,9 +66,9 @@ class ImportMapping:
         if self.bins is not None and self.bins < 2:
             raise ValueError(f"bins must be at least 2, found {self.bins}.")
         if self.bins is not None and self.actions:
-            raise ValueError("bins and actions exclude each other.")
+            raise ValueError("bins and actions are mutually exclusive.")
         if self.probability is not None and self.probabilities:
-            raise ValueError("probability and probabilities exclude each other.")
+            raise ValueError("probability and probabilities are mutually exclusive.")
         if self.next_observations and len(self.next_observations) != len(self.observations):
             raise ValueError(
                 f"next_observations names {len(self.next_observations)} columns and observations "
@@ -94,7 +93,7 @@ class ImportMapping:
         for role in ("episode", "observations", "action", "reward"):
             if not getattr(whole, role):
                 raise DataError(
-                    f"Nothing says which column of {path} is the {role}; name it with --{role} "
+                    f"The {role} column of {path} is not specified; name it with --{role} "
                     f"(its columns are {_listed(names)})."
                 )
         for role, column in whole.roles():
@@ -117,7 +116,7 @@ class ImportMapping:
         return found + [("probabilities", column) for column in self.probabilities]
 
     def said(self) -> dict[str, Any]:
-        """What was said, for the card: no defaults."""
+        """The fields that differ from their defaults, for the card."""
         plain = {f.name: getattr(self, f.name) for f in fields(self)}
         return {
             name: list(value) if isinstance(value, tuple) else value

@@ -22,7 +22,7 @@ from sept_offline.data.records import Float32, Float64, Int64
 from sept_offline.errors import DataError
 
 MOST_LABELS = 1000
-"""More distinct actions than this are no labels."""
+"""Maximum number of distinct action labels."""
 TRUE = ("true", "t", "yes", "y", "1", "1.0")
 FALSE = ("false", "f", "no", "n", "0", "0.0")
 UNKNOWN = "unknown"
@@ -38,19 +38,19 @@ TIMES = {
 
 @dataclass
 class Reading:
-    """What one pass over the files has learnt so far: the words behind the numbers."""
+    """State of one pass over the files: the words behind the codes."""
 
     mapping: ImportMapping
     kind: str
-    """Of the files: csv, parquet, d4rl or d3rlpy."""
+    """Kind of the files: csv, parquet, d4rl or d3rlpy."""
     look: Look
     file_words: Mapping[Path, str]
-    """What stands for each file where it is an instance or an episode."""
+    """The name of each file if files are instances or episodes."""
     findings: Findings = field(default_factory=Findings)
     instances: Words = field(default_factory=Words)
     episodes: Words = field(default_factory=Words)
     parts: list[Words] = field(default_factory=list)
-    """Of each column, where several tell episodes apart."""
+    """For each column, if several identify an episode."""
     labels: Words = field(default_factory=Words)
     worded: bool = False
     """Whether labels come from a column of strings, and not of numbers or of any text."""
@@ -65,7 +65,7 @@ class Reading:
         self.findings.files.append((self.rows, path))
 
     def number(self, count: int) -> Int64:
-        """[count], the numbers of so many further rows."""
+        """[count], the numbers of the next `count` rows."""
         self.rows += count
         return np.arange(self.rows - count, self.rows, dtype=np.int64)
 
@@ -75,7 +75,7 @@ class Reading:
         if len(self.labels) > MOST_LABELS:
             raise DataError(
                 f"The action {self.mapping.action!r} has more than {MOST_LABELS:,} distinct "
-                "values, so it is not discrete; cut it into bins, as with --bins 5."
+                "values, so it is not discrete; bin it, for example with --bins 5."
             )
         return np.where(codes < 0, np.nan, codes)
 
@@ -88,7 +88,7 @@ class Reading:
 
 
 def table_rows(reading: Reading, files: Sequence[Path], report: Report) -> Generator[Rows]:
-    """The rows of CSV or Parquet files, batch by batch; `report` is told the bytes read."""
+    """The rows of CSV or Parquet files, batch by batch; `report` receives the bytes read."""
     before = 0.0
     for path in files:
         reading.open(path)
@@ -179,12 +179,12 @@ def _times(
     elif pa.types.is_floating(kind):
         found = "real"
     elif pa.types.is_date(kind) or pa.types.is_timestamp(kind):
-        # Without a zone nobody knows which instant is meant, so the two do not compare.
+        # Times without a zone cannot be compared with times that have one.
         found = "instants" if getattr(kind, "tz", None) else "dates"
     else:
         raise DataError(
             f"The time {name!r} of {path} holds {kind}, expected numbers or timestamps; "
-            "leave --time out if the rows are in order."
+            "omit --time if the rows are in order."
         )
     whole = reading.look.whole_times
     if found == "real" and whole and (reading.times == "whole" or reading.times is None):
@@ -193,7 +193,7 @@ def _times(
     if reading.times not in (None, found):
         raise DataError(
             f"The time {name!r} holds {TIMES[reading.times]} in one file and {TIMES[found]} in "
-            f"{path}; write it alike in all."
+            f"{path}; use one format in all files."
         )
     reading.times = found
     try:
@@ -205,10 +205,10 @@ def _times(
         return column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False), absent
     except pa.ArrowInvalid as error:
         hint = {
-            "real": "whole numbers beyond 2⁵³ beside real ones, which cannot tell them apart",
+            "real": "integers beyond 2⁵³ mixed with floats, which cannot represent them exactly",
             "whole": "whole numbers beyond 2⁶³",
         }.get(found, "timestamps that 64 bits cannot hold")
-        raise DataError(f"The time {name!r} of {path} holds {hint}; write it otherwise.") from error
+        raise DataError(f"The time {name!r} of {path} holds {hint}; use another format.") from error
 
 
 def _stamps(column: pa.Array, look: Look) -> pa.Array:
@@ -271,7 +271,7 @@ def _lists(column: pa.Array, name: str, path: Path) -> Float32:
         flat = _floats(lists.flatten(), name, path).astype(np.float32)
     width, rest = divmod(len(flat), max(int(known.sum()), 1))
     if rest or (len(flat) and (np.asarray(compute.list_value_length(lists)) != width).any()):
-        raise DataError(f"The lists of {name!r} in {path} are not all of one length.")
+        raise DataError(f"The lists of {name!r} in {path} do not all have the same length.")
     out = np.full((len(column), width), np.nan, dtype=np.float32)
     out[known] = flat.reshape(-1, width)
     out[~np.isfinite(out)] = np.nan
@@ -285,7 +285,7 @@ def _actions(reading: Reading, columns: dict[str, pa.Array], path: Path) -> Floa
     kind = columns[name].type
     if pa.types.is_nested(kind):
         raise DataError(
-            f"The action {name!r} of {path} holds {kind}, expected one label or number a row."
+            f"The action {name!r} of {path} holds {kind}, expected one label or number per row."
         )
     strings = kind.value_type if pa.types.is_dictionary(kind) else kind
     if reading.kind == "parquet":

@@ -1,4 +1,4 @@
-"""Logged rows in a common form, whatever table or file they come from."""
+"""Logged rows in a common form, from any table or file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TERMINATED, TRUNCATED = 1, 2
 
 @dataclass(frozen=True)
 class Rows:
-    """n rows in the order they were logged; NaN stands for whatever is missing."""
+    """n rows in the order they were logged; missing values are NaN."""
 
     episode: Int64
     """[n], numbers in the order of first appearance"""
@@ -28,7 +28,7 @@ class Rows:
     observations: Float32
     """[n, d]"""
     following: Float32 | None
-    """[n, d], the next observation where it is logged beside"""
+    """[n, d], the next observation if it is logged too"""
     action: Float64
     """[n], the number of its label, or the value of an action that is to be cut into bins"""
     reward: Float64

@@ -1,4 +1,4 @@
-"""What can be said once every row was seen: the actions, their probabilities, the means."""
+"""The second pass, when all rows are known: actions, their probabilities, means."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sept_offline.data.source import DTYPES
 from sept_offline.errors import DataError
 
 ROUNDED = 0.01
-"""How far logged probabilities may miss 1 and still be taken for rounded ones."""
+"""Maximum deviation of a sum of probabilities from 1 that counts as rounding."""
 
 
 def settle(assembly: Assembly, reading: Reading, spool: EpisodeSpool) -> Actions:
@@ -24,7 +24,7 @@ def settle(assembly: Assembly, reading: Reading, spool: EpisodeSpool) -> Actions
         look_at_labels(reading)
     reading.findings.raise_if_bad()
     if not spool.steps:
-        raise DataError("No episode with a step was found; nothing was imported.")
+        raise DataError("No episode has any steps; nothing was imported.")
     actions = _binned(assembly) if reading.mapping.bins is not None else labelled(reading)
     spool.settle_actions(actions.table, actions.edges)
     _settle_means(assembly, spool)
@@ -47,7 +47,7 @@ def _binned(assembly: Assembly) -> Actions:
     if len(edges) < 1:
         raise DataError(
             f"The action {assembly.reading.mapping.action!r} takes a single value and cannot be "
-            "cut into bins; an agent needs a choice."
+            "binned; an agent needs at least two actions."
         )
     assembly.findings.counts["bins"] = len(names)
     return Actions(len(names), tuple(names), edges=edges)
@@ -60,7 +60,7 @@ def _settle_means(assembly: Assembly, spool: EpisodeSpool) -> None:
             known = int(assembly.known[position])
             if not known:
                 name = assembly.observation_name(position)
-                raise DataError(f"The column {name!r} is empty throughout and has no mean.")
+                raise DataError(f"The column {name!r} has no values and therefore no mean.")
             spool.settle_mean("observations", position, float(assembly.total[position]) / known)
     if "mean" in fills.reward:
         if not assembly.reward_known:

@@ -1,4 +1,4 @@
-"""What stands behind the names a user gives: files, patterns, directories, and of which kind."""
+"""Sources of an import: files, patterns, directories, and their kind."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def find_files(sources: Sequence[str | Path], out: Path) -> tuple[str, list[Path
     files = [path for source in sources for path in _expanded(str(source))]
     files = [path for path in files if not (out.exists() and path.samefile(out))]
     if not files:
-        raise DataError("Nothing to import was named; name files, a pattern or a directory.")
+        raise DataError("There is nothing to import; name files, a pattern or a directory.")
     kinds = {_kind(path): path for path in reversed(files)}
     if len(kinds) > 1:
         (one, first), (other, second) = list(kinds.items())[:2]
@@ -47,15 +47,15 @@ def stem(path: Path) -> str:
 
 
 def file_words(files: Sequence[Path]) -> dict[Path, str]:
-    """A word for each file: its name without endings, with as many folders as tell it from others.
+    """A name for each file: its stem, with as many folders as make it unique.
 
     Files that differ in nothing but their endings keep them.
     """
     words = {path: stem(path) for path in files}
-    alike: dict[str, list[Path]] = {}
+    named: dict[str, list[Path]] = {}
     for path, word in words.items():
-        alike.setdefault(word, []).append(path)
-    for word, group in alike.items():
+        named.setdefault(word, []).append(path)
+    for word, group in named.items():
         if len(group) > 1:
             words |= _told_apart(word, [real_path(path) for path in group], group)
     return words
@@ -85,7 +85,7 @@ def _expanded(source: str) -> list[Path]:
             if file.is_file() and file.name.lower().endswith((*CSV, *PARQUET, *HDF5))
         )
         if not found:
-            raise DataError(f"The directory {path} holds no CSV, Parquet or HDF5 file.")
+            raise DataError(f"The directory {path} contains no CSV, Parquet or HDF5 file.")
         return found
     try:
         if path.exists():
@@ -109,12 +109,12 @@ def _kind(path: Path) -> str:
         return "parquet"
     if name.endswith(PICKLED):
         raise DataError(
-            f"{path} may hold pickled objects, which are never loaded; "
+            f"{path} may contain pickled objects, which are never loaded; "
             "write its steps as CSV, Parquet or HDF5, or through sept_offline.DatasetWriter."
         )
     if not name.endswith(HDF5):
         raise DataError(
-            f"Cannot tell what {path} is; name .csv, .parquet or .h5 files, "
+            f"Unknown format of {path}; expected .csv, .parquet or .h5 files, "
             f"or {MINARI}NAME for a Minari dataset."
         )
     return _hdf5_kind(path)
@@ -127,11 +127,12 @@ def _hdf5_kind(path: Path) -> str:
         return "d3rlpy"
     if "header" in names and "episodes" in names:
         raise DataError(
-            f"{path} is a sept-offline dataset already; use it as it is, or sept-offline convert."
+            f"{path} is already a sept-offline dataset; use it directly, or run sept-offline "
+            "convert."
         )
     if {"observations", "actions", "rewards"} <= names:
         return "d4rl"
     raise DataError(
         f"{path} holds {', '.join(sorted(names)[:8])}; expected observations, actions and rewards, "
-        "as D4RL has them, or a replay buffer that d3rlpy dumped."
+        "as in D4RL, or a replay buffer dumped by d3rlpy."
     )

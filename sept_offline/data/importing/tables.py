@@ -18,7 +18,7 @@ from sept_offline.data.importing.mapping import ImportMapping
 from sept_offline.errors import DataError
 
 BLOCK_BYTES = 1 << 21
-"""Of CSV text parsed at once: Arrow holds several such blocks, and is fastest in the cache."""
+"""Bytes of CSV parsed at once: Arrow keeps several such blocks and is fastest in the cache."""
 BATCH_ROWS = 1 << 17
 WORDS = pa.dictionary(pa.int32(), pa.string())
 
@@ -28,18 +28,18 @@ Report = Callable[[float], None]
 
 @dataclass(frozen=True)
 class Look:
-    """What the first look takes for granted; where it proves wrong the rows are read again."""
+    """Assumptions about the columns; if one proves wrong, the rows are read again."""
 
     whole_times: bool = True
-    """Times that are numbers are whole ones."""
+    """Whether numeric times are integers."""
     microseconds: bool = True
-    """Timestamps are no finer than that."""
+    """Whether timestamps have at most microsecond resolution."""
     nothing_is_missing: bool = False
-    """NA and the like are no action; they are labels where the others are words."""
+    """Whether NA and the like are missing values; they are labels if the others are words."""
 
 
 class Mistaken(Exception):
-    """The rows are not as the look took them to be; `changes` make it right."""
+    """An assumption about the rows was wrong; `changes` correct it."""
 
     def __init__(self, **changes: bool) -> None:
         super().__init__(changes)
@@ -52,18 +52,20 @@ def column_names(kind: str, path: Path, delimiter: str) -> list[str]:
         try:
             return list(pq.read_schema(path).names)
         except (pa.ArrowException, OSError, ValueError) as error:
-            raise DataError(f"{path} is no Parquet file, or damaged: {_short(error)}.") from error
+            raise DataError(
+                f"{path} is not a Parquet file, or it is damaged: {_short(error)}."
+            ) from error
     try:
         with pa.input_stream(str(path)) as stream:
-            # What follows the first line may be in any encoding, where nobody asks for it.
+            # Only the first line must be UTF-8; columns that are not read may have any encoding.
             text = io.TextIOWrapper(stream, "utf-8-sig", errors="surrogateescape", newline="")
             names = next(csv.reader(_lines(text, path), delimiter=_delimiter(path, delimiter)), [])
     except (pa.ArrowException, OSError, csv.Error) as error:
         raise DataError(f"The first line of {path} cannot be read: {_short(error)}.") from error
     if not names:
-        raise DataError(f"{path} is empty; name files with one row a step.")
+        raise DataError(f"{path} is empty; expected one row per step.")
     if any(0xD800 <= ord(letter) < 0xE000 for name in names for letter in name):
-        raise DataError(f"The column names of {path} are not UTF-8 text; write the file as UTF-8.")
+        raise DataError(f"The column names of {path} are not UTF-8 text; save the file as UTF-8.")
     return names
 
 
@@ -108,7 +110,7 @@ def _csv(
     size = path.stat().st_size
     try:
         with pa.OSFile(str(path)) as raw:
-            # Arrow decompresses by the name of a file, and this one is handed over open.
+            # Arrow decompresses by file name, and this file is passed open.
             packed = path.suffix.lower() in (".gz", ".bz2", ".zst")
             stream = pa.CompressedInputStream(raw, _codec(path)) if packed else raw
             reader = pc.open_csv(
@@ -118,7 +120,7 @@ def _csv(
                     delimiter=_delimiter(path, mapping.delimiter),
                     newlines_in_values=mapping.quoted_newlines,
                 ),
-                # NA is no number, but it may be a word: of words only "" is missing.
+                # NA is not a number but may be a word: among words, only "" is missing.
                 convert_options=pc.ConvertOptions(
                     column_types=columns, include_columns=names, strings_can_be_null=False
                 ),
@@ -130,7 +132,7 @@ def _csv(
         if "to int64" in str(error) and look.whole_times:
             raise Mistaken(whole_times=False) from error
         if "Empty CSV" in str(error):
-            raise DataError(f"{path} is empty; name a file with one row a step.") from error
+            raise DataError(f"{path} is empty; expected one row per step.") from error
         raise DataError(
             f"{path} cannot be read: "
             f"{_explained(error, column_names('csv', path, mapping.delimiter))}."

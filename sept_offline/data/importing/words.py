@@ -55,12 +55,12 @@ class Words:
 
 
 def dictionary(column: pa.Array) -> tuple[list[str], Int64]:
-    """The distinct words of a column, and for each row the place of its own, -1 where missing."""
+    """The distinct words of a column, and the index of each row's word, -1 if missing."""
     if not pa.types.is_dictionary(column.type):
         column = column.dictionary_encode()
     try:
         words = column.dictionary.to_pylist()
-    except ValueError:  # Python has no time of nanoseconds
+    except ValueError:  # Python's datetime has no nanoseconds
         words = column.dictionary.cast(pa.string()).to_pylist()
     if not pa.types.is_string(column.dictionary.type) or column.dictionary.null_count:
         words = [spelled(value) for value in words]
@@ -79,7 +79,7 @@ def occurring(words: list[str], places: Int64) -> tuple[list[str], Int64]:
 
 
 def spelled(value: Any) -> str:
-    """A value as a word: whole numbers without a point, what is no number as nothing."""
+    """A value as a word: integers without a decimal point, NaN as an empty word."""
     if value is None or value != value:
         return ""
     if isinstance(value, bool):

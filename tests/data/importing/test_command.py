@@ -70,7 +70,7 @@ def test_the_same_table_gives_the_same_bytes(tmp_path: Path) -> None:
         (["--fill", "pulse"], "not of the form COLUMN=RULE"),
         (["--fill", "puls=zero"], "did you mean 'pulse'?"),
         (["--fill", "pulse=previous", "--fill", "pulse=mean"], "--fill names 'pulse' twice"),
-        (["--probability", "a", "--probabilities", "a,b"], "exclude each other"),
+        (["--probability", "a", "--probabilities", "a,b"], "mutually exclusive"),
         (["--next-observations", "pulse"], "one for each"),
         (["--reward", "drug"], "column 'drug': CSV conversion error to double: invalid value"),
         (["--time", "drug"], "expected numbers or timestamps"),

@@ -73,11 +73,11 @@ REFUSED: dict[str, tuple[Change, str]] = {
     ),
     "an action that is not whole": (
         lambda rows: [row.update(drug=row["pulse"]) for row in rows if row["drug"]],
-        "not whole.*not discrete.*--bins",
+        "not integers.*not discrete.*--bins",
     ),
     "no step at all": (
         lambda rows: rows.__setitem__(slice(None), [row for row in rows if not row["drug"]]),
-        "No episode with a step",
+        "No episode has any steps",
     ),
 }
 
@@ -131,11 +131,11 @@ def test_nothing_before_the_first_to_fill_from(run: Callable[..., Imported]) -> 
         put("pulse", None, 5, 7, 10, 11)(rows)
         put("pressure", None, 15)(rows)
 
-    told = r"Episodes begin with missing .*3 in 'pulse', 1 in 'pressure'; first .*log.csv, row 6\)"
+    told = r"Episodes start with missing .*3 in 'pulse', 1 in 'pressure'; first .*log.csv, row 6\)"
     with pytest.raises(DataError, match=told + ".*as in --fill COLUMN=previous,mean") as caught:
         run(changed(lacking), fill={"observations": "previous"})
     assert "\n" not in str(caught.value)
-    with pytest.raises(DataError, match=r"begin with .*1 in 'score', 1 in 'drug'; first .*row 1\)"):
+    with pytest.raises(DataError, match=r"start with .*1 in 'score', 1 in 'drug'; first .*row 1\)"):
         run(
             changed(lambda rows: (put("drug", None, 0)(rows), put("score", None, 0)(rows))),
             fill={"drug": "previous", "score": "previous"},
@@ -251,7 +251,7 @@ def test_no_final_observation_gives_up_the_last_step(run: Callable[..., Imported
     assert done.card["done"]["terminations given up"] == 4 and done.card["terminated"] == 0
     told = "4 episodes lost the step that ended their task"
     assert any("--keep-terminal" in line and told in line for line in done.warnings)
-    assert "4 of those steps ended the task" in done.card_path.read_text()
+    assert "4 of the dropped steps ended the task" in done.card_path.read_text()
     kept = run(rows, keep_terminal=True)
     assert kept.card["steps"] == 18 + 4 and kept.card["terminated"] == pytest.approx(4 / 6)
     with so.load_dataset(kept.path) as data:
@@ -311,7 +311,7 @@ def test_whole_numbers_with_gaps_are_names(run: Callable[..., Imported]) -> None
 
 
 def test_an_action_that_was_not_declared(run: Callable[..., Imported]) -> None:
-    with pytest.raises(DataError, match="'high' is logged and is not among --actions none,low"):
+    with pytest.raises(DataError, match="'high' is logged but is not among --actions none,low"):
         run(stays(6), actions=("none", "low"))
 
 
@@ -335,7 +335,7 @@ def test_probabilities(run: Callable[..., Imported]) -> None:
         run(with_chances(p_none=2.0, p_low=0.0, p_high=0.0), probabilities=names)
     with pytest.raises(DataError, match="0 for the very action"):
         run(with_chances(p_none=0.5, p_low=0.5, p_high=0.0), probabilities=names)
-    with pytest.raises(DataError, match="name the actions in their order"):
+    with pytest.raises(DataError, match="list the actions in the same order"):
         run(with_chances(a=0.5, b=0.3, c=0.2), probabilities=("a", "b", "c"))
     done = run(with_chances(p=0.25), probability="p")
     assert done.card["entropy"]["of_behaviour"] == pytest.approx(-np.log(0.25))
@@ -354,7 +354,7 @@ def test_confounded_actions_are_told(run: Callable[..., Imported]) -> None:
             row["drug"] = "low" if row["site"] == "site-0" else "high"
     done = run(rows)
     assert done.card["confounding"]["accuracy"] == 1.0
-    assert "alone tell the instance in 100%" in done.card_path.read_text()
+    assert "from the initial actions alone in 100%" in done.card_path.read_text()
 
 
 def stamped(rows: list[Row], unit: str, every: int) -> list[Row]:
@@ -408,7 +408,7 @@ def test_scattered_rows_without_a_time_are_told(run: Callable[..., Imported]) ->
     done = run(rows, time=None, terminated=None, truncated=None)
     assert done.card["done"]["scattered episodes"] == 6
     assert "unordered rows" not in done.card["done"]
-    assert any("6 episodes have rows that stand among" in line for line in done.warnings)
+    assert any("6 episodes have rows interleaved" in line for line in done.warnings)
     text = done.card_path.read_text()
     assert "--time" in text and "sorted" not in text
     done = run(stays(6, final=False), time=None)
@@ -423,13 +423,13 @@ def test_scattered_rows_that_are_refused_ask_for_their_time(run: Callable[..., I
     first, *others = str(caught.value).split(" Also: ")
     assert "end flags stand before" in first and "name their time with --time" in first
     assert any("missing or not finite" in line and "'drug'" in line for line in others)
-    assert "The rows of 6 episodes stand among those of others" in others[-1]
+    assert "The rows of 6 episodes are interleaved with those of others" in others[-1]
     with pytest.raises(DataError) as caught:
         run(changed(put("cured", True, 6)))
     assert "--time" not in str(caught.value)
     with pytest.raises(DataError) as caught:
         run(changed(put("site", None, 6)), time=None)
-    assert "stand among" not in str(caught.value), "rows that were left out part nothing"
+    assert "interleaved" not in str(caught.value), "rows that were left out part nothing"
 
 
 def test_no_more_than_a_few_problems_at_once(run: Callable[..., Imported]) -> None:
@@ -455,7 +455,9 @@ def test_a_probe_length_that_was_not_named(run: Callable[..., Imported]) -> None
     unnamed = run(rows)
     first, covered = about(unnamed)
     assert "fit --set probe_steps=N" in first and "--probe-steps N" in first
-    assert "at most 3: no episode is shorter than that, and 1 are shorter than 5." in first
+    assert (
+        "at most 3, the length of the shortest episode; episodes shorter than 5 steps: 1." in first
+    )
     assert "of the 3^5 initial action sequences of 5 steps" in covered
     text = unnamed.card_path.read_text().partition("## Before fitting")[2]
     assert first in text and covered in text
