@@ -150,7 +150,7 @@ def test_noise_is_not_mistaken_for_a_reward(training_seed: int, margin: Margins)
         result = stage.result()
         kept += result.accepted
         if not result.accepted:
-            assert "behaviour's own start" in result.reason
+            assert "the behaviour's start is kept" in result.reason
             assert np.allclose(
                 result.policy.probabilities(SEGMENTS.observations[:, 0]), 1 / ACTIONS
             )
