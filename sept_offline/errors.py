@@ -1,8 +1,19 @@
 """The mistakes a user can make, one class for each kind, under one root."""
 
+LONGEST = 4000
+"""Characters of a message, at most: a damaged file may pass itself off as one long name."""
+
 
 class SeptError(Exception):
-    """Root of every error this library raises on purpose; the message is one clear sentence."""
+    """Root of every error this library raises on purpose; the message is one clear sentence.
+
+    It stays one line, and leaves a terminal as it was, whatever names it quotes from a file.
+    """
+
+    def __str__(self) -> str:
+        """The message; line breaks and control characters become spaces."""
+        shown = "".join(char if char.isprintable() else " " for char in super().__str__())
+        return shown if len(shown) <= LONGEST else f"{shown[: LONGEST - 1]}…"
 
 
 class DataError(SeptError):

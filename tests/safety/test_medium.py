@@ -283,3 +283,19 @@ def test_a_first_line_without_an_end_is_not_read_into_memory(
             file.write(b"a," * (1 << 19))
     code, said = command("import", "steps.csv.gz", "--observations", "a", "-o", "new.h5")
     assert code == 2 and "column names longer than" in said
+
+
+def test_a_column_name_of_many_lines_is_quoted_in_one(folder: Path) -> None:
+    rows = "".join(f"w0,0,{time},0.5,off,0.1\n" for time in range(4))
+    # the quote is never closed: the rest of the file is the name of a column
+    (folder / "steps.csv").write_text(f'instance,episode,time,",action,reward\n{rows}')
+    with pytest.raises(SeptError, match=r"steps\.csv") as refused:
+        so.import_logs("steps.csv", "new.h5")
+    assert len(str(refused.value).splitlines()) == 1 and "off" in str(refused.value)
+
+
+@pytest.mark.parametrize("name", ["a\nb", "a\r\nb", "\x1b[31mred", "x" * 10_000, "a\u2028b"])
+def test_whatever_an_error_quotes_it_is_one_line(name: str) -> None:
+    said = str(DataError(f"There is no column {name}."))
+    assert len(said.splitlines()) == 1 and "\x1b" not in said and len(said) <= 4000
+    assert said.startswith("There is no column ")
