@@ -22,8 +22,9 @@ def measure(actions: int, batch: int, repeats: int) -> dict[str, float]:
     """The best of `repeats` rounds each, so that a busy machine disturbs least."""
     from d3rlpy.algos import DoubleDQNConfig
 
-    from sept_offline.control import ControlConfig, Learner
+    from sept_offline.control import Learner
     from sept_offline.control.algorithms import encoder_factory
+    from sept_offline.settings import ControlConfig
 
     dim, num_actions, config = 8, 3, ControlConfig()
     learner = Learner(config, dim, num_actions, seed=0)

@@ -18,8 +18,9 @@ import numpy as np
 import torch
 from torch import nn
 
-from sept_offline.control import ControlConfig, ControlStage, Replay
+from sept_offline.control import ControlStage, Replay
 from sept_offline.control.algorithms import encoder_factory
+from sept_offline.settings import ControlConfig
 from sept_offline.threads import one_thread
 
 DIM, LATENT, ACTIONS, EPISODES, LENGTH = 6, 2, 3, 200, 100

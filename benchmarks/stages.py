@@ -30,7 +30,7 @@ from sept_offline.agent.networks import Standardiser  # noqa: E402
 from sept_offline.data import Dataset, Segments  # noqa: E402
 from sept_offline.evaluation import evaluate  # noqa: E402
 from sept_offline.latent.identification import linear, vote  # noqa: E402
-from sept_offline.methods.config import FitConfig, resolve_config  # noqa: E402
+from sept_offline.methods.preset import resolve_config  # noqa: E402
 from sept_offline.methods.sept import (  # noqa: E402
     Knowledge,
     context_of,
@@ -46,9 +46,9 @@ from sept_offline.probe import (  # noqa: E402
     logged_or_estimated,
     segment_rewards,
 )
-from sept_offline.probe.config import Reward  # noqa: E402
 from sept_offline.probe.weights import balance, log_behaviour  # noqa: E402
 from sept_offline.seeding import generator, integer  # noqa: E402
+from sept_offline.settings import FitConfig, Reward  # noqa: E402
 from sept_offline.stage import Stage  # noqa: E402
 from sept_offline.threads import one_thread  # noqa: E402
 

@@ -10,8 +10,7 @@ from typing import Any, get_type_hints
 
 from sphinx.pycode import ModuleAnalyzer
 
-from sept_offline.config import to_plain
-from sept_offline.methods import FitConfig
+from sept_offline.settings import FitConfig, to_plain
 
 sys.path.insert(0, str(Path(__file__).parent / "_ext"))
 from sections import cell, code, extend

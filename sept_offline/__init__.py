@@ -16,12 +16,12 @@ _PUBLIC = {
     "Dataset": "sept_offline.data",
     "DatasetWriter": "sept_offline.data",
     "Episode": "sept_offline.data",
-    "DemarcateConfig": "sept_offline.demarcate",
+    "DemarcateConfig": "sept_offline.settings",
     "Demarcation": "sept_offline.demarcate",
     "Family": "sept_offline.family",
-    "FitConfig": "sept_offline.methods",
+    "FitConfig": "sept_offline.settings",
     "Judgement": "sept_offline.ope",
-    "OpeConfig": "sept_offline.ope",
+    "OpeConfig": "sept_offline.settings",
     "ImportMapping": "sept_offline.data",
     "Results": "sept_offline.evaluation",
     "Segments": "sept_offline.data",
@@ -69,7 +69,6 @@ if TYPE_CHECKING:
     from sept_offline.data import load_dataset as load_dataset
     from sept_offline.data import merge as merge
     from sept_offline.data import validate as validate
-    from sept_offline.demarcate import DemarcateConfig as DemarcateConfig
     from sept_offline.demarcate import Demarcation as Demarcation
     from sept_offline.demarcate import demarcate_dataset as demarcate_dataset
     from sept_offline.deploy import export as export
@@ -80,13 +79,14 @@ if TYPE_CHECKING:
     from sept_offline.evaluation import load_results as load_results
     from sept_offline.family import Family as Family
     from sept_offline.family import load_family as load_family
-    from sept_offline.methods import FitConfig as FitConfig
     from sept_offline.methods import fit as fit
     from sept_offline.methods import fitter as fitter
     from sept_offline.ope import Judgement as Judgement
-    from sept_offline.ope import OpeConfig as OpeConfig
     from sept_offline.ope import judge as judge
     from sept_offline.report import write_report as write_report
+    from sept_offline.settings import DemarcateConfig as DemarcateConfig
+    from sept_offline.settings import FitConfig as FitConfig
+    from sept_offline.settings import OpeConfig as OpeConfig
 
 
 def __getattr__(name: str) -> Any:

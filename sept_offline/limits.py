@@ -17,6 +17,8 @@ LONGEST_SEGMENT = 100_000
 """Most steps of a probe, a segment or a window of an agent: an episode keeps them all."""
 LONGEST_REFINED = 10**9
 """Most steps for which an agent refines its latent; none of them is kept."""
+LONGEST_STACK = 64
+"""Most observations in one row: every one of them makes all networks wider."""
 MOST_ACTIONS = 1_000_000
 """Most actions that a part of an agent may claim."""
 

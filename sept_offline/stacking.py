@@ -17,9 +17,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-LONGEST = 64
-"""Most observations in one row: every one of them makes all networks wider."""
-
 
 @dataclass(frozen=True)
 class Stack:

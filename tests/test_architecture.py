@@ -20,7 +20,7 @@ ORDER = [
     "versions",
     "limits",
     "stacking",
-    "config",
+    "settings",
     "files",
     "seals",
     "threads",
@@ -106,6 +106,9 @@ def test_the_agent_runtime_needs_neither_torch_nor_d3rlpy(path: Path) -> None:
         "import sept_offline",
         "from sept_offline.cli.main import cli",
         "from sept_offline import Family, DatasetWriter, load_dataset",
+        "import sept_offline.settings",
+        "from sept_offline.cli.settings import setting_names; setting_names()",
+        "from sept_offline import DemarcateConfig, FitConfig, OpeConfig",
     ],
 )
 def test_light_imports_load_nothing_heavy(code: str) -> None:

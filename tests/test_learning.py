@@ -11,8 +11,8 @@ import pytest
 
 import sept_offline as so
 from sept_offline.agent import Agent
-from sept_offline.config import merge
 from sept_offline.methods import sept
+from sept_offline.settings import merge
 from tests.margins import Margins
 from tests.methods.check_method import SMALL as SMALL_TWO_STEP
 from tests.methods.navigation import SMALL, log_navigation

@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 import sept_offline
-from sept_offline.config import to_plain
+from sept_offline.settings import to_plain
 from tests import processes
 
 ROOT = Path(__file__).parents[1]

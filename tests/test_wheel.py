@@ -15,7 +15,7 @@ FAMILIES = ("navigation2d", "navigation2d-switch", "acrobot", "hiv")
 ASK = """
 import json, pathlib, simulators, sept_offline
 from sept_offline.collect import load_recipe
-from sept_offline.methods.config import preset_values
+from sept_offline.methods.preset import preset_values
 
 here = pathlib.Path.cwd()
 for module in (simulators, sept_offline):

@@ -78,8 +78,8 @@ SETTINGS = {
 
 
 def _runs(folder: Path) -> None:
-    from sept_offline.methods.config import resolve_config
     from sept_offline.methods.fitting import Fitter
+    from sept_offline.methods.preset import resolve_config
     from sept_offline.methods.run import JUDGED, RunDirectory
     from sept_offline.seals import write_json
 

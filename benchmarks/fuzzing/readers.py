@@ -197,8 +197,7 @@ def shard(folder: Path) -> str:
 
 def config(folder: Path) -> str:
     """Settings of `fit`."""
-    from sept_offline.config import build, read_toml, to_plain
-    from sept_offline.methods.config import FitConfig
+    from sept_offline.settings import FitConfig, build, read_toml, to_plain
 
     values = {"probe_steps": 2} | read_toml(folder / "config.toml")
     return digest(to_plain(build(FitConfig, values)))

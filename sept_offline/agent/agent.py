@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import AgentError
-from ..stacking import LONGEST, Stack
+from ..limits import LONGEST_STACK
+from ..stacking import Stack
 from .contexts import Context
 from .control import Control
 from .networks import Array
@@ -115,8 +116,10 @@ class Agent:
 
     def __post_init__(self) -> None:
         """Refuse parts that do not fit together."""
-        if not 1 <= self.stack <= LONGEST:
-            raise AgentError(f"An agent stacks 1 to {LONGEST} observations, found {self.stack}.")
+        if not 1 <= self.stack <= LONGEST_STACK:
+            raise AgentError(
+                f"An agent stacks 1 to {LONGEST_STACK} observations, found {self.stack}."
+            )
         dim, actions = self.stacking.width, self.spaces.num_actions
         self.context.check(dim, actions)
         self.control.check("control", dim, self.context.dim, actions)

@@ -18,15 +18,15 @@ from sept_offline.bench.digests import logged_world, tested_world
 from sept_offline.bench.plan import Cell
 from sept_offline.bench.store import Finished, write_cell
 from sept_offline.collect import load_recipe
-from sept_offline.config import to_plain
 from sept_offline.data import Dataset, load_dataset
 from sept_offline.errors import TrainingError
 from sept_offline.evaluation import Results, evaluate
 from sept_offline.evaluation.results import episode_row
 from sept_offline.family import Family, load_family
 from sept_offline.latent.identification import neighbour_share
-from sept_offline.methods import METHODS, FitConfig, fitter, resolve_config
+from sept_offline.methods import METHODS, fitter, resolve_config
 from sept_offline.seeding import integer
+from sept_offline.settings import FitConfig, to_plain
 from sept_offline.threads import one_thread
 from sept_offline.versions import versions
 

@@ -14,12 +14,12 @@ from sept_offline.bench.store import UNSAFE, differences
 from sept_offline.bench.variants import DataSettings
 from sept_offline.collect import collect_dataset, load_recipe
 from sept_offline.collect.recipe import EPISODES_PER_INSTANCE
-from sept_offline.config import to_plain
 from sept_offline.data import Dataset, DatasetWriter, load_dataset
 from sept_offline.errors import DataError
 from sept_offline.family import load_family
 from sept_offline.seals import read_sealed, write_json
 from sept_offline.seeding import generator
+from sept_offline.settings import to_plain
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,12 @@ from typing import Any
 from sept_offline.bench.store import file_name
 from sept_offline.bench.variants import AXES, Variant, make_variants
 from sept_offline.collect.recipe import parse_behaviour
-from sept_offline.config import build, merge
 from sept_offline.data import Dataset, load_dataset
 from sept_offline.errors import ConfigError
 from sept_offline.family import Family, family_names, load_family, registered_family, suggest
-from sept_offline.methods import METHODS, FitConfig
-from sept_offline.methods.config import preset_values
+from sept_offline.methods import METHODS
+from sept_offline.methods.preset import preset_values
+from sept_offline.settings import FitConfig, build, merge
 
 
 @dataclass(frozen=True)

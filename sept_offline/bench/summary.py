@@ -13,10 +13,10 @@ from sept_offline.bench.identification import hidden_explained, told_apart
 from sept_offline.bench.statistics import grid, paired, summarise
 from sept_offline.bench.store import read_table
 from sept_offline.bench.variants import BASE
-from sept_offline.config import read_toml
 from sept_offline.errors import FamilyError
 from sept_offline.family import known_family
 from sept_offline.methods import METHODS
+from sept_offline.settings import read_toml
 
 PAPER = Path(__file__).with_name("paper.toml")
 RIVALS = ("avg", "oracle", "sept")

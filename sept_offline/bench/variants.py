@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from sept_offline.config import build, merge, parse_settings, read_toml
 from sept_offline.errors import ConfigError
+from sept_offline.settings import build, merge, parse_settings, read_toml
 
 BASE = "base"
 """The variant with nothing laid over."""

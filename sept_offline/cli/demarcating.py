@@ -13,7 +13,7 @@ from sept_offline.cli.options import json_option, quiet_option
 
 if TYPE_CHECKING:
     from sept_offline.demarcate import Demarcation
-    from sept_offline.demarcate.config import Unsure
+    from sept_offline.settings import Unsure
 
 
 @click.command()
@@ -67,7 +67,8 @@ def demarcate(
     Example:
       sept-offline demarcate nav.h5 -o labelled.h5 --updates 60
     """
-    from sept_offline.demarcate import DemarcateConfig, demarcate_dataset
+    from sept_offline.demarcate import demarcate_dataset
+    from sept_offline.settings import DemarcateConfig
 
     found = demarcate_dataset(
         dataset,

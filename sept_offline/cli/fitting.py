@@ -109,9 +109,9 @@ def fit(
         --set control.updates=200 -o runs/nav-stacked
     """
     check_dataset(dataset)
-    from sept_offline.config import merge, parse_settings, read_toml
     from sept_offline.data import load_dataset, validate
     from sept_offline.data.filesystems import locate
+    from sept_offline.settings import merge, parse_settings, read_toml
 
     chosen = merge(read_toml(config) if config else {}, parse_settings(settings))
     validate(dataset).raise_if_bad()

@@ -59,7 +59,8 @@ def ope(
       sept-offline ope runs/nav nav.h5 --horizon 20 --updates 100
     """
     check_run_and_dataset(run, dataset)
-    from sept_offline.ope import OpeConfig, judge
+    from sept_offline.ope import judge
+    from sept_offline.settings import OpeConfig
 
     judgement = judge(
         run,

@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sept_offline.config import build, check_range, merge, read_toml, to_plain
-from sept_offline.control import ControlConfig
 from sept_offline.errors import ConfigError
 from sept_offline.family import Family, suggest
+from sept_offline.settings import ControlConfig, build, check_range, merge, read_toml, to_plain
 
 BEHAVIOURS = ("random", "replay", "medium", "expert")
 POLICY = "policy"

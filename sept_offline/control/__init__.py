@@ -1,6 +1,6 @@
 """Control: d3rlpy's discrete value learners on [state, latent], fed from contiguous tensors.
 
-Settings are read without torch or d3rlpy; those are loaded with the first name that needs them.
+torch and d3rlpy are loaded with the first name that needs them.
 """
 
 from __future__ import annotations
@@ -9,23 +9,13 @@ import contextlib
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from sept_offline.control.config import ALGORITHMS, ControlConfig
-
 if TYPE_CHECKING:
     from sept_offline.control.learner import Learner
     from sept_offline.control.replay import Batch, Replay
     from sept_offline.control.rewards import prepare_rewards
     from sept_offline.control.stage import ControlStage
 
-__all__ = [
-    "ALGORITHMS",
-    "Batch",
-    "ControlConfig",
-    "ControlStage",
-    "Learner",
-    "Replay",
-    "prepare_rewards",
-]
+__all__ = ["Batch", "ControlStage", "Learner", "Replay", "prepare_rewards"]
 
 _LAZY = {
     "Batch": "replay",

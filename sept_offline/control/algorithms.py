@@ -29,7 +29,7 @@ from d3rlpy.models.encoders import VectorEncoderFactory
 from d3rlpy.optimizers import OptimizerFactory
 from torch import nn
 
-from sept_offline.control.config import ControlConfig
+from sept_offline.settings import ControlConfig
 
 ALIGNMENT = 16
 """Floats a parameter's start is aligned to, 64 bytes: kernels, and so bits, may depend on it."""

@@ -11,10 +11,10 @@ from torch import nn
 
 from sept_offline.agent.networks import MLP, Constrained, Ensemble
 from sept_offline.control.algorithms import build, limit_targets, optimiser, target_tensor
-from sept_offline.control.config import ControlConfig
 from sept_offline.control.replay import Batch
 from sept_offline.errors import TrainingError
 from sept_offline.seeding import integer
+from sept_offline.settings import ControlConfig
 from sept_offline.stage import StageState
 
 

@@ -23,10 +23,10 @@ import torch
 from torch import nn
 
 from sept_offline.control.algorithms import SingleCritic
-from sept_offline.control.config import ControlConfig
 from sept_offline.control.learner import Learner, Member
 from sept_offline.control.replay import Batch
 from sept_offline.errors import ConfigError
+from sept_offline.settings import ControlConfig
 
 Step = list[tuple[torch.Tensor, torch.Tensor]]
 """Per layer: inputs `[M, T, in]` and `rate` times gradients `[M, T, out]`, for M tasks."""

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sept_offline.agent.rewards import RewardForm, Rewards, compress, shift_by_goal
-from sept_offline.control.config import ControlConfig
+from sept_offline.settings import ControlConfig
 
 __all__ = [
     "common_form",

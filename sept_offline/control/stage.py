@@ -8,11 +8,11 @@ from collections.abc import Callable
 import numpy as np
 
 from sept_offline.agent.networks import MLP, Constrained, Ensemble
-from sept_offline.control.config import ControlConfig
 from sept_offline.control.learner import Learner
 from sept_offline.control.replay import Batch, Replay
 from sept_offline.errors import TrainingError
 from sept_offline.seeding import generator, generator_state, restore_generator
+from sept_offline.settings import ControlConfig
 from sept_offline.stage import StageState
 from sept_offline.threads import one_thread
 

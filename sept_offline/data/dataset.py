@@ -31,7 +31,7 @@ from sept_offline.data.records import (
 from sept_offline.data.source import Source, check_structure
 from sept_offline.data.stacked import StackedSource
 from sept_offline.errors import DataError
-from sept_offline.stacking import LONGEST
+from sept_offline.limits import LONGEST_STACK
 
 if TYPE_CHECKING:
     import d3rlpy.dataset
@@ -281,8 +281,8 @@ class Dataset:
         `observation_dim` and the columns' names are those of the stacked rows; `Stack` says which
         column is where.
         """
-        if not 1 <= n <= LONGEST:
-            raise DataError(f"stacked(n) expects 1 ≤ n ≤ {LONGEST}, found {n}.")
+        if not 1 <= n <= LONGEST_STACK:
+            raise DataError(f"stacked(n) expects 1 ≤ n ≤ {LONGEST_STACK}, found {n}.")
         if n == 1:
             return self
         return Dataset(

@@ -1,5 +1,4 @@
 """Demarcation: instances proposed from the dynamics of episodes when their borders are unknown."""
 
-from sept_offline.demarcate.config import DemarcateConfig as DemarcateConfig
 from sept_offline.demarcate.demarcating import Demarcation as Demarcation
 from sept_offline.demarcate.demarcating import demarcate_dataset as demarcate_dataset

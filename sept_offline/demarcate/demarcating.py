@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from sept_offline.data.dataset import Dataset, load_dataset
 from sept_offline.data.publish import kind_of
 from sept_offline.demarcate.clusters import check_sklearn
-from sept_offline.demarcate.config import DemarcateConfig
 from sept_offline.demarcate.finding import Found, find_groups, separation
 from sept_offline.demarcate.labels import name_labels, write_card, write_labelled
 from sept_offline.demarcate.transitions import transitions_of
@@ -20,6 +19,7 @@ from sept_offline.errors import DataError
 from sept_offline.files import real_path
 from sept_offline.latent.arrays import Floats, Integers
 from sept_offline.progress import Progress, Silent
+from sept_offline.settings import DemarcateConfig
 
 FEWEST = 20
 """Episodes below which halves of them could agree by chance alone."""

@@ -9,7 +9,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from sept_offline.demarcate.config import DemarcateConfig
 from sept_offline.demarcate.latents import BLOCK, rows_of
 from sept_offline.demarcate.networks import Decoder, log_student
 from sept_offline.demarcate.transitions import Transitions
@@ -22,6 +21,7 @@ from sept_offline.latent.training import (
     set_rate,
 )
 from sept_offline.seeding import torch_generator
+from sept_offline.settings import DemarcateConfig
 
 
 class GroupDecoder:

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from sept_offline.demarcate.config import DemarcateConfig
 from sept_offline.demarcate.networks import Decoder, SetEncoder, log_student, product
 from sept_offline.demarcate.transitions import Transitions
 from sept_offline.latent.arrays import Floats
 from sept_offline.latent.networks import kl_standard, sample
 from sept_offline.latent.training import annealed, check_finite, set_rate
 from sept_offline.seeding import torch_generator
+from sept_offline.settings import DemarcateConfig
 
 BLOCK = 1 << 15
 """Rows that are encoded at a time."""

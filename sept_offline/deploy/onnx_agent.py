@@ -14,9 +14,15 @@ from sept_offline.deploy.manifest import read_manifest
 from sept_offline.deploy.optional import onnxruntime
 from sept_offline.errors import AgentError
 from sept_offline.family import Hidden
-from sept_offline.limits import LONGEST_REFINED, LONGEST_SEGMENT, limit_bytes, read_whole
+from sept_offline.limits import (
+    LONGEST_REFINED,
+    LONGEST_SEGMENT,
+    LONGEST_STACK,
+    limit_bytes,
+    read_whole,
+)
 from sept_offline.seeding import generator
-from sept_offline.stacking import LONGEST, Stack
+from sept_offline.stacking import Stack
 
 Array = NDArray[Any]
 GRAPH_BYTES = 1 << 30
@@ -32,8 +38,10 @@ class OnnxAgent:
         _check_context(self.context)
         # exports of earlier versions stack nothing
         self.stack = int(self.manifest.get("stack", 1))
-        if not 1 <= self.stack <= LONGEST:
-            raise AgentError(f"An agent stacks 1 to {LONGEST} observations, found {self.stack}.")
+        if not 1 <= self.stack <= LONGEST_STACK:
+            raise AgentError(
+                f"An agent stacks 1 to {LONGEST_STACK} observations, found {self.stack}."
+            )
         runtime = onnxruntime()
         _limit_memory(runtime)
         options = runtime.SessionOptions()

@@ -12,14 +12,12 @@ from sept_offline.agent import Control
 from sept_offline.agent.contexts.base import EMPTY, Tracker, check_sizes
 from sept_offline.agent.networks import Array, Arrays, Standardiser
 from sept_offline.agent.reading import field
-from sept_offline.config import build, to_plain
-from sept_offline.control import ControlConfig
 from sept_offline.dynamics.belief import Belief
-from sept_offline.dynamics.config import BnnConfig, DptConfig
 from sept_offline.dynamics.model import Fiction, Model
 from sept_offline.dynamics.planner import Planner
 from sept_offline.errors import AgentError
 from sept_offline.family import Hidden
+from sept_offline.settings import BnnConfig, ControlConfig, DptConfig, build, to_plain
 from sept_offline.threads import one_thread
 
 

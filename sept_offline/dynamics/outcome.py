@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from sept_offline.dynamics.columns import Columns, Reader
-from sept_offline.dynamics.config import DynamicsConfig
 from sept_offline.dynamics.network import Outcome
 from sept_offline.latent.arrays import StepsLike
 from sept_offline.latent.loop import Loop
 from sept_offline.latent.training import annealed, check_finite, set_rate
 from sept_offline.seeding import torch_generator
+from sept_offline.settings import DynamicsConfig
 
 ENDING = 0.2
 """Share of a minibatch that ends an episode, where any transition does: ends are rare, and where

@@ -8,15 +8,14 @@ from torch import Tensor, nn
 
 from sept_offline.agent import Control
 from sept_offline.agent.networks import MLP
-from sept_offline.control import ControlConfig
 from sept_offline.control.learner import Learner
 from sept_offline.control.replay import Batch
 from sept_offline.dynamics.belief import Belief
-from sept_offline.dynamics.config import BnnConfig
 from sept_offline.dynamics.model import Fiction
 from sept_offline.errors import AgentError
 from sept_offline.latent.arrays import Floats
 from sept_offline.seeding import integer, torch_generator
+from sept_offline.settings import BnnConfig, ControlConfig
 
 MOST_KEPT = 10_000_000
 BETWEEN = 4

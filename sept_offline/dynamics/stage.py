@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, nn
 
 from sept_offline.dynamics.columns import Columns, Reader
-from sept_offline.dynamics.config import DynamicsConfig
 from sept_offline.dynamics.energy import alpha_energy, log_ratio
 from sept_offline.dynamics.network import Dynamics, draw
 from sept_offline.latent.arrays import StepsLike
@@ -19,6 +18,7 @@ from sept_offline.latent.networks import Gaussian
 from sept_offline.latent.posteriors import Posteriors
 from sept_offline.latent.training import annealed, check_finite, set_rate
 from sept_offline.seeding import torch_generator
+from sept_offline.settings import DynamicsConfig
 from sept_offline.threads import one_thread
 
 WATCHED = 2048

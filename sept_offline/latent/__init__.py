@@ -1,6 +1,5 @@
 """The latent: what distinguishes instances, and how to infer it from the first steps."""
 
-from sept_offline.latent.config import LatentConfig as LatentConfig
 from sept_offline.latent.identification import Identification as Identification
 from sept_offline.latent.identification import identify as identify
 from sept_offline.latent.model import LatentModel as LatentModel

@@ -9,7 +9,6 @@ from torch import Tensor
 from sept_offline.errors import ConfigError
 from sept_offline.latent.arrays import Doubles, SegmentsLike, check_segments, fit_scaling
 from sept_offline.latent.balanced import Balanced
-from sept_offline.latent.config import LatentConfig
 from sept_offline.latent.model import LatentModel
 from sept_offline.latent.networks import SegmentNetwork, kl_standard, sample
 from sept_offline.latent.training import (
@@ -20,6 +19,7 @@ from sept_offline.latent.training import (
     set_rate,
 )
 from sept_offline.seeding import torch_generator
+from sept_offline.settings import LatentConfig
 from sept_offline.stage import StageState
 from sept_offline.threads import one_thread
 

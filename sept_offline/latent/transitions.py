@@ -47,7 +47,6 @@ from sept_offline.latent.arrays import (
     varying,
 )
 from sept_offline.latent.balanced import Balanced
-from sept_offline.latent.config import LatentConfig
 from sept_offline.latent.identification import neighbour_share
 from sept_offline.latent.loop import Loop
 from sept_offline.latent.model import LatentModel
@@ -63,6 +62,7 @@ from sept_offline.latent.networks import (
 from sept_offline.latent.posteriors import Posteriors
 from sept_offline.latent.training import annealed, check_finite, set_rate
 from sept_offline.seeding import torch_generator
+from sept_offline.settings import LatentConfig
 from sept_offline.threads import one_thread
 
 TARGETS = 4

@@ -27,13 +27,13 @@ from sept_offline.latent.arrays import (
     varying,
 )
 from sept_offline.latent.balanced import Balanced
-from sept_offline.latent.config import LatentConfig
 from sept_offline.latent.loop import Loop
 from sept_offline.latent.model import LatentModel
 from sept_offline.latent.networks import WindowNetwork, kl_standard, log_normal, sample
 from sept_offline.latent.training import annealed, check_finite, set_rate
 from sept_offline.latent.windows import Windows
 from sept_offline.seeding import torch_generator
+from sept_offline.settings import LatentConfig
 
 RUN = 100
 """Windows in a row that share what their latent costs: dynamics change, but not at every step."""

@@ -6,9 +6,9 @@ from collections.abc import Generator
 
 from sept_offline.agent import Agent, NoContext
 from sept_offline.data import Dataset
-from sept_offline.methods.config import FitConfig
 from sept_offline.methods.method import Method
 from sept_offline.methods.shared import control_stage, spaces_of
+from sept_offline.settings import FitConfig
 from sept_offline.stage import Stage
 
 

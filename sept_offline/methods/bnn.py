@@ -7,15 +7,15 @@ from dataclasses import replace
 
 from sept_offline.agent import Agent, Control
 from sept_offline.agent.networks import Standardiser
-from sept_offline.control import ControlConfig, Learner
+from sept_offline.control import Learner
 from sept_offline.control.rewards import common_form
 from sept_offline.data import Dataset
 from sept_offline.dynamics.contexts import PlanningContext
-from sept_offline.methods.config import FitConfig
 from sept_offline.methods.method import Method
 from sept_offline.methods.modelled import angles_read, fiction_stage, model_stage
 from sept_offline.methods.shared import control_stage, spaces_of
 from sept_offline.seeding import integer
+from sept_offline.settings import ControlConfig, FitConfig
 from sept_offline.stage import Stage
 
 

@@ -7,12 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from sept_offline.control.config import AUTO
 from sept_offline.data import Dataset
 from sept_offline.data.records import Segments, Steps
-from sept_offline.methods.config import FitConfig
 from sept_offline.probe.behaviour import estimate_behaviour
 from sept_offline.seeding import generator, integer
+from sept_offline.settings import AUTO, FitConfig
 
 FEW_ACTIONS = 1.5
 """Effective number of actions below which a logged step has hardly any alternative."""

@@ -10,14 +10,13 @@ from numpy.typing import NDArray
 from sept_offline.agent import Agent
 from sept_offline.agent.networks import Standardiser
 from sept_offline.data import Dataset
-from sept_offline.dynamics.config import DptConfig
 from sept_offline.dynamics.contexts import InferredContext
 from sept_offline.dynamics.model import Model
-from sept_offline.methods.config import FitConfig
 from sept_offline.methods.method import Method
 from sept_offline.methods.modelled import angles_read, model_stage
 from sept_offline.methods.shared import control_stage, spaces_of
 from sept_offline.seeding import generator
+from sept_offline.settings import DptConfig, FitConfig
 from sept_offline.stage import Stage
 
 

@@ -12,16 +12,16 @@ from numpy.typing import NDArray
 from sept_offline.agent import Agent, WindowContext
 from sept_offline.agent.contexts.window import UNKNOWN, doubt
 from sept_offline.agent.networks import Array, Standardiser
-from sept_offline.control import ControlConfig, prepare_rewards
+from sept_offline.control import prepare_rewards
 from sept_offline.control.rewards import shift_by_goal
 from sept_offline.data import Dataset
 from sept_offline.data.records import Steps
 from sept_offline.latent import LatentModel, SegmentLatentStage, WindowLatentStage
 from sept_offline.latent.windows import Windows, all_windows
-from sept_offline.methods.config import FitConfig
 from sept_offline.methods.method import Method
 from sept_offline.methods.shared import control_stage, spaces_of
 from sept_offline.seeding import integer
+from sept_offline.settings import ControlConfig, FitConfig
 from sept_offline.stage import Stage
 
 DRAWS = 2

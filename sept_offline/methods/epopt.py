@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from sept_offline.agent import Agent, NoContext
 from sept_offline.control import Batch, Replay
 from sept_offline.data import Dataset
-from sept_offline.methods.config import EpoptConfig, FitConfig
 from sept_offline.methods.method import Method
 from sept_offline.methods.shared import control_stage, spaces_of
+from sept_offline.settings import EpoptConfig, FitConfig
 from sept_offline.stage import Stage
 
 

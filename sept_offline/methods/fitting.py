@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 import numpy as np
 
 from sept_offline.agent import Agent, NoContext, RefinedContext, load_agent
-from sept_offline.config import to_plain
 from sept_offline.control import ControlStage
 from sept_offline.data import Dataset, load_dataset
 from sept_offline.errors import ConfigError, TrainingError
@@ -18,7 +17,6 @@ from sept_offline.family import suggest
 from sept_offline.methods.avg import AVG
 from sept_offline.methods.bnn import BNN
 from sept_offline.methods.choices import Choice, choose_settings
-from sept_offline.methods.config import FitConfig, resolve_config
 from sept_offline.methods.dpt import DPT
 from sept_offline.methods.dynasept import DYNASEPT
 from sept_offline.methods.epopt import EPOPT
@@ -28,6 +26,7 @@ from sept_offline.methods.maml import MAML
 from sept_offline.methods.maxent import MAXENT
 from sept_offline.methods.method import Method
 from sept_offline.methods.oracle import ORACLE
+from sept_offline.methods.preset import resolve_config
 from sept_offline.methods.run import RunDirectory
 from sept_offline.methods.sept import SEPT
 from sept_offline.methods.sept_np import SEPT_NP
@@ -37,6 +36,7 @@ from sept_offline.methods.totalvar import TOTALVAR
 from sept_offline.methods.trial import chooses_probe, renamed, trial, with_or_without_probe
 from sept_offline.methods.verdict import Evidence, Interval, Values, reach
 from sept_offline.progress import Progress, Silent
+from sept_offline.settings import FitConfig, to_plain
 from sept_offline.stacking import Stack
 from sept_offline.stage import Stage
 from sept_offline.threads import one_thread

@@ -10,9 +10,9 @@ from sept_offline.agent import Agent, HistoryContext
 from sept_offline.agent.networks import Array, Standardiser
 from sept_offline.data import Dataset
 from sept_offline.data.records import Steps
-from sept_offline.methods.config import FitConfig
 from sept_offline.methods.method import Method
 from sept_offline.methods.shared import control_stage, spaces_of
+from sept_offline.settings import FitConfig
 from sept_offline.stage import Stage
 
 

@@ -16,9 +16,9 @@ from sept_offline.control.meta import MetaLearner, Tasks, check_single
 from sept_offline.control.rewards import common_form, reward_form
 from sept_offline.data import Dataset
 from sept_offline.errors import DataError
-from sept_offline.methods.config import FitConfig
 from sept_offline.methods.method import Method
 from sept_offline.methods.shared import control_stage, spaces_of
+from sept_offline.settings import FitConfig
 from sept_offline.stage import Stage
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sept_offline.agent import Agent
 from sept_offline.data import Dataset
-from sept_offline.methods.config import FitConfig
+from sept_offline.settings import FitConfig
 from sept_offline.stage import Stage
 
 Recipe = Callable[[Dataset, FitConfig, int], Generator[Stage, None, Agent]]

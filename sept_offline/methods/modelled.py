@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from sept_offline.control import ControlConfig, prepare_rewards
+from sept_offline.control import prepare_rewards
 from sept_offline.data import Dataset
 from sept_offline.dynamics.columns import Columns
 from sept_offline.dynamics.model import Fiction, Model
@@ -17,9 +17,9 @@ from sept_offline.dynamics.planner import states_of
 from sept_offline.dynamics.stage import DynamicsStage
 from sept_offline.errors import ConfigError
 from sept_offline.family import suggest
-from sept_offline.methods.config import FitConfig
 from sept_offline.methods.shared import spaces_of
 from sept_offline.seeding import generator, integer
+from sept_offline.settings import ControlConfig, FitConfig
 from sept_offline.stage import Stage
 
 STORED = 1024

@@ -10,10 +10,10 @@ from sept_offline.agent import Agent, HiddenContext
 from sept_offline.agent.networks import Standardiser
 from sept_offline.data import Dataset
 from sept_offline.errors import DataError
-from sept_offline.methods.config import FitConfig
 from sept_offline.methods.method import Method
 from sept_offline.methods.shared import control_stage, spaces_of
 from sept_offline.seeding import generator
+from sept_offline.settings import FitConfig
 from sept_offline.stage import Stage
 
 COPIES = 50

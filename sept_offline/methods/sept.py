@@ -30,7 +30,6 @@ from sept_offline.latent import (
     identify,
 )
 from sept_offline.latent.separation import Separation, measure_separation
-from sept_offline.methods.config import FitConfig
 from sept_offline.methods.method import Method
 from sept_offline.methods.shared import control_stage, fallback_stage, spaces_of
 from sept_offline.probe import (
@@ -43,6 +42,7 @@ from sept_offline.probe import (
 )
 from sept_offline.probe.weights import balance, log_behaviour
 from sept_offline.seeding import generator, integer
+from sept_offline.settings import FitConfig
 from sept_offline.stage import Stage
 
 SEPARATION_SAMPLE = 4000

@@ -22,7 +22,6 @@ from sept_offline.agent.networks import Array, Standardiser
 from sept_offline.control import Batch, Replay
 from sept_offline.data import Dataset, Segments
 from sept_offline.latent import LatentModel, SegmentLatentStage, TransitionLatentStage
-from sept_offline.methods.config import FitConfig
 from sept_offline.methods.method import Method
 from sept_offline.methods.sept import (
     describe_behaviour,
@@ -42,6 +41,7 @@ from sept_offline.probe.weights import (
     taken,
 )
 from sept_offline.seeding import integer
+from sept_offline.settings import FitConfig
 from sept_offline.stage import Stage
 
 EPSILONS = np.linspace(0.05, 1.0, 20)

@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 from sept_offline.agent import Control, Spaces
 from sept_offline.agent.networks import Standardiser
-from sept_offline.control import ControlConfig, ControlStage, Learner, Replay, prepare_rewards
+from sept_offline.control import ControlStage, Learner, Replay, prepare_rewards
 from sept_offline.control.rewards import mean_return, shift_by_goal
 from sept_offline.data import Dataset
 from sept_offline.errors import DataError
-from sept_offline.methods.config import FitConfig
 from sept_offline.seeding import integer
+from sept_offline.settings import ControlConfig, FitConfig
 from sept_offline.stage import Stage
 
 

@@ -23,10 +23,10 @@ from sept_offline.dynamics.world import WorldStage
 from sept_offline.errors import ConfigError
 from sept_offline.latent.arrays import Doubles
 from sept_offline.methods.choices import Choice
-from sept_offline.methods.config import FitConfig
 from sept_offline.methods.method import Method
 from sept_offline.methods.sept import held_out_episodes
 from sept_offline.seeding import generator, integer
+from sept_offline.settings import FitConfig
 from sept_offline.stacking import Stack
 from sept_offline.stage import Stage
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from sept_offline.agent import Agent
 from sept_offline.data import Dataset
-from sept_offline.methods.config import FitConfig
 from sept_offline.methods.method import Method
 from sept_offline.methods.sept import probe_infer_control
+from sept_offline.settings import FitConfig
 from sept_offline.stage import Stage
 
 

@@ -20,13 +20,13 @@ from sept_offline.errors import ConfigError, DataError
 from sept_offline.latent.arrays import Doubles, Integers
 from sept_offline.latent.separation import measure_separation
 from sept_offline.methods.avg import AVG
-from sept_offline.methods.config import FitConfig
 from sept_offline.methods.hold_out import FEW_INSTANCES, choose_hold_out
 from sept_offline.methods.method import Method
 from sept_offline.methods.sept import later_steps
 from sept_offline.methods.shared import check_data
 from sept_offline.methods.verdict import Evidence, Interval, probe_pays
 from sept_offline.seeding import generator, integer
+from sept_offline.settings import FitConfig
 from sept_offline.stacking import Stack
 from sept_offline.stage import Stage
 

@@ -1,6 +1,5 @@
 """Off-policy evaluation: what an agent would have earned, from logs alone."""
 
-from sept_offline.ope.config import OpeConfig as OpeConfig
 from sept_offline.ope.judging import TITLES as TITLES
 from sept_offline.ope.judging import Estimate as Estimate
 from sept_offline.ope.judging import Judgement as Judgement

@@ -21,11 +21,11 @@ from d3rlpy.torch_utility import TorchMiniBatch
 from numpy.typing import NDArray
 
 from sept_offline.errors import TrainingError
-from sept_offline.ope.config import OpeConfig
 from sept_offline.ope.table import Doubles
 from sept_offline.ope.transitions import Transitions
 from sept_offline.progress import Progress
 from sept_offline.seeding import generator, integer
+from sept_offline.settings import OpeConfig
 from sept_offline.threads import one_thread
 
 REPORT = 500

@@ -16,7 +16,6 @@ from sept_offline.data.records import Steps
 from sept_offline.errors import DataError
 from sept_offline.latent.arrays import SegmentsLike
 from sept_offline.methods.hold_out import episode_digests, in_ranges
-from sept_offline.ope.config import OpeConfig
 from sept_offline.ope.estimators import (
     direct,
     doubly_robust,
@@ -48,6 +47,7 @@ from sept_offline.ope.verdict import (
 from sept_offline.probe import Behaviour, logged_or_estimated
 from sept_offline.progress import Progress, Silent
 from sept_offline.seeding import generator, integer
+from sept_offline.settings import OpeConfig
 
 TITLES = {
     "fqe": "fitted Q evaluation",

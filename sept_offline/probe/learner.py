@@ -9,7 +9,6 @@ from torch import Tensor
 from sept_offline.latent.arrays import Integers, SegmentsLike, fit_scaling
 from sept_offline.latent.training import load_module, load_optimiser, save_module, save_optimiser
 from sept_offline.probe.behaviour import Behaviour
-from sept_offline.probe.config import ProbeConfig
 from sept_offline.probe.policy import PolicyNetwork, segment_log_probability
 from sept_offline.probe.weights import (
     Diagnostics,
@@ -21,6 +20,7 @@ from sept_offline.probe.weights import (
     normalised,
 )
 from sept_offline.seeding import torch_generator
+from sept_offline.settings import ProbeConfig
 from sept_offline.stage import StageState
 
 LIKELY = 0.01

@@ -12,7 +12,6 @@ from torch import Tensor
 
 from sept_offline.latent.arrays import SegmentsLike, check_segments
 from sept_offline.latent.balanced import Balanced
-from sept_offline.latent.config import LatentConfig
 from sept_offline.latent.model import LatentModel
 from sept_offline.latent.networks import kl_standard, sample
 from sept_offline.latent.segment import METRICS, SegmentLearner, summarise
@@ -23,12 +22,12 @@ from sept_offline.latent.training import (
     save_module,
 )
 from sept_offline.probe.behaviour import Behaviour, logged_or_estimated
-from sept_offline.probe.config import ProbeConfig, Reward
 from sept_offline.probe.learner import ProbeLearner
 from sept_offline.probe.policy import ProbePolicy
 from sept_offline.probe.rewards import total_variation
 from sept_offline.probe.weights import Diagnostics, balance, normalised
 from sept_offline.seeding import torch_generator
+from sept_offline.settings import LatentConfig, ProbeConfig, Reward
 from sept_offline.stage import StageState
 from sept_offline.threads import one_thread
 

@@ -7,7 +7,7 @@ import numpy as np
 from sept_offline.errors import ConfigError
 from sept_offline.latent.arrays import Doubles, SegmentsLike
 from sept_offline.latent.model import LatentModel
-from sept_offline.probe.config import REWARDS, Reward
+from sept_offline.settings import REWARDS, Reward
 
 
 def segment_rewards(kind: Reward, model: LatentModel, segments: SegmentsLike) -> Doubles:

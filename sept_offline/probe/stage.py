@@ -12,11 +12,11 @@ from sept_offline.errors import DataError
 from sept_offline.latent.arrays import Doubles, Integers, SegmentsLike
 from sept_offline.latent.training import check_finite
 from sept_offline.probe.behaviour import Behaviour, logged_or_estimated
-from sept_offline.probe.config import ProbeConfig
 from sept_offline.probe.learner import ProbeLearner
 from sept_offline.probe.policy import ProbePolicy
 from sept_offline.probe.weights import Diagnostics, balance, normalised
 from sept_offline.seeding import generator
+from sept_offline.settings import ProbeConfig
 from sept_offline.stage import StageState
 from sept_offline.threads import one_thread
 

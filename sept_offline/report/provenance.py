@@ -9,12 +9,12 @@ from typing import Any
 
 from sept_offline.bench.figures.rows import Row, settings_of, studies
 from sept_offline.bench.variants import quick_variant
-from sept_offline.config import to_plain
 from sept_offline.errors import SeptError
 from sept_offline.methods import METHODS, resolve_config
 from sept_offline.report.blocks import Block, Code, Facts, Heading, Section, Table
 from sept_offline.report.sources import BenchFolder, Run
 from sept_offline.report.text import shown_path
+from sept_offline.settings import to_plain
 
 QUICK = quick_variant().name
 TITLE = "Commands that repeat it in a new folder"

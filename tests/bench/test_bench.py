@@ -19,11 +19,11 @@ from sept_offline.bench.statistics import grid
 from sept_offline.bench.store import TABLES, read_table
 from sept_offline.bench.summary import PAPER, summarise_bench, unlike
 from sept_offline.bench.tables import markdown
-from sept_offline.config import read_toml
 from sept_offline.errors import DataError
 from sept_offline.family import load_family
 from sept_offline.files import lock_file
 from sept_offline.seals import read_sealed, write_json
+from sept_offline.settings import read_toml
 from tests.bench import coins
 from tests.bench.coins import BROKEN, COIN, MARK, SHAKY, SMALL, tables
 from tests.processes import start

@@ -12,7 +12,8 @@ from sept_offline.bench.logs import logs_of
 from sept_offline.bench.store import differences
 from sept_offline.bench.variants import make_variants, quick_variant
 from sept_offline.errors import ConfigError, FamilyError
-from sept_offline.methods import METHODS, FitConfig
+from sept_offline.methods import METHODS
+from sept_offline.settings import FitConfig
 
 SHIPPED = {"navigation2d", "navigation2d-switch", "acrobot", "hiv"}
 

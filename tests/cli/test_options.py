@@ -14,11 +14,11 @@ from sept_offline.cli.main import cli
 from sept_offline.cli.settings import setting_names
 from sept_offline.collect.check import SPLITS
 from sept_offline.collect.recipe import BEHAVIOURS
-from sept_offline.control import ALGORITHMS
-from sept_offline.control.config import AUTO
 from sept_offline.engines import ENGINES
-from sept_offline.methods import METHODS, FitConfig
-from sept_offline.methods.config import PRESETS
+from sept_offline.errors import ConfigError
+from sept_offline.methods import METHODS
+from sept_offline.methods.preset import PRESETS
+from sept_offline.settings import ALGORITHMS, AUTO, FitConfig, build, parse_settings
 
 WITHOUT = {
     "act": "speaks JSON, a line an observation, and nothing else",
@@ -56,6 +56,15 @@ def settings(record: Any, prefix: str = "") -> dict[str, tuple[str, ...]]:
     return found
 
 
-def test_settings_are_read_off_the_source_as_they_are() -> None:
+def test_every_setting_is_completed() -> None:
     assert setting_names() == settings(FitConfig)
     assert setting_names()["latent.objective"] == ("transitions", "segment")
+
+
+def test_every_completed_choice_is_accepted_and_no_other() -> None:
+    chosen = {name: choices for name, choices in setting_names().items() if choices}
+    for name, choices in chosen.items():
+        for choice in choices:
+            build(FitConfig, parse_settings(["probe_steps=1", f"{name}={choice}"]))
+        with pytest.raises(ConfigError, match=name):
+            build(FitConfig, parse_settings(["probe_steps=1", f"{name}=another"]))

@@ -9,8 +9,8 @@ import simulators
 from sept_offline.collect.expert import ExpertStage
 from sept_offline.collect.recipe import ExpertConfig
 from sept_offline.collect.rollout import Start, run_shard
-from sept_offline.config import build
 from sept_offline.seeding import generator
+from sept_offline.settings import build
 from tests.margins import Margins
 
 CONFIG = build(

@@ -11,9 +11,10 @@ from d3rlpy.models.builders import create_discrete_q_function
 from d3rlpy.models.q_functions import MeanQFunctionFactory
 
 from sept_offline.agent.networks import MLP, Constrained, Ensemble
-from sept_offline.control import ALGORITHMS, Batch, ControlConfig, Learner
+from sept_offline.control import Batch, Learner
 from sept_offline.control.algorithms import SingleCritic, encoder_factory
 from sept_offline.errors import ConfigError, TrainingError
+from sept_offline.settings import ALGORITHMS, ControlConfig
 from tests.margins import Margins
 
 SMALL = ControlConfig(hidden=(16, 24), batch_size=8, learning_rate=1e-2)

@@ -12,9 +12,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sept_offline.control import Batch, ControlConfig, ControlStage, Replay, prepare_rewards
+from sept_offline.control import Batch, ControlStage, Replay, prepare_rewards
 from sept_offline.control.rewards import compress, scale_by_instance, shift_by_goal
 from sept_offline.errors import TrainingError
+from sept_offline.settings import ControlConfig
 
 EPISODES, LENGTH, INSTANCES = 6, 4, 3
 CONFIG = ControlConfig(hidden=(16, 16), batch_size=8, updates=150)

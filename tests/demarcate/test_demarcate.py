@@ -18,7 +18,7 @@ from sklearn.metrics import adjusted_rand_score
 from sept_offline import collect_dataset
 from sept_offline.cli.main import cli
 from sept_offline.data import load_dataset, validate
-from sept_offline.demarcate import DemarcateConfig, demarcate_dataset
+from sept_offline.demarcate import demarcate_dataset
 from sept_offline.demarcate.groups import GroupDecoder
 from sept_offline.demarcate.labels import name_labels, write_labelled
 from sept_offline.demarcate.networks import Decoder
@@ -26,6 +26,7 @@ from sept_offline.demarcate.refining import Pair, _join, _large_enough
 from sept_offline.demarcate.transitions import transitions_of
 from sept_offline.errors import ConfigError, DataError
 from sept_offline.progress import Silent
+from sept_offline.settings import DemarcateConfig
 from tests.margins import Margins
 
 

@@ -11,7 +11,6 @@ import torch
 from sept_offline.data.records import Segments
 from sept_offline.errors import ConfigError, DataError
 from sept_offline.latent import (
-    LatentConfig,
     LatentModel,
     SegmentLatentStage,
     TransitionLatentStage,
@@ -21,6 +20,7 @@ from sept_offline.latent import (
 from sept_offline.latent.arrays import fit_scaling
 from sept_offline.latent.balanced import Balanced
 from sept_offline.latent.windows import all_windows
+from sept_offline.settings import LatentConfig
 from sept_offline.stage import StageState
 from tests.latent.tiny import ACTIONS, cut, episodes
 from tests.margins import Margins

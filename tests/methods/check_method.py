@@ -13,11 +13,11 @@ import pytest
 
 import sept_offline as so
 from sept_offline.agent import Agent
-from sept_offline.config import merge
 from sept_offline.errors import AgentError, DataError
 from sept_offline.family import Family
 from sept_offline.methods import METHODS, Fitter, resolve_config
 from sept_offline.methods.run import RunDirectory
+from sept_offline.settings import merge
 from tests.methods.two_step import log_two_step, two_step
 
 SMALL: dict[str, Any] = {

@@ -10,16 +10,15 @@ import pytest
 
 import sept_offline as so
 from sept_offline.agent import Agent, save_agent
-from sept_offline.config import merge
-from sept_offline.control import ControlConfig, prepare_rewards
+from sept_offline.control import prepare_rewards
 from sept_offline.control.rewards import common_form
-from sept_offline.dynamics.config import BnnConfig
 from sept_offline.dynamics.contexts import PlanningContext
 from sept_offline.errors import ConfigError
 from sept_offline.methods import Fitter, resolve_config
 from sept_offline.methods.bnn import planning_settings
-from sept_offline.methods.config import preset_values
 from sept_offline.methods.modelled import angles_read, model_stage, named_angles
+from sept_offline.methods.preset import preset_values
+from sept_offline.settings import BnnConfig, ControlConfig, merge
 from tests.methods.check_method import SMALL
 from tests.methods.two_step import log_two_step, two_step
 

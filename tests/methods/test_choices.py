@@ -21,7 +21,7 @@ from sept_offline.methods.choices import (
     choose_settings,
     choose_updates,
 )
-from sept_offline.methods.config import resolve_config
+from sept_offline.methods.preset import resolve_config
 from sept_offline.methods.verdict import Evidence, Interval, reach
 from sept_offline.stage import Stage
 

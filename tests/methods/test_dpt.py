@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 
 import sept_offline as so
-from sept_offline.config import merge
-from sept_offline.dynamics.config import DptConfig
 from sept_offline.dynamics.contexts import InferredContext
 from sept_offline.errors import ConfigError
 from sept_offline.methods.dpt import latents
+from sept_offline.settings import DptConfig, merge
 from tests.methods.check_method import SMALL
 from tests.methods.two_step import log_two_step
 

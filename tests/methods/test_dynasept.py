@@ -11,13 +11,12 @@ import pytest
 import sept_offline as so
 from sept_offline.agent import Agent, WindowContext
 from sept_offline.agent.networks import Standardiser
-from sept_offline.config import merge
-from sept_offline.control import ControlConfig
 from sept_offline.data.records import Steps
 from sept_offline.errors import DataError
-from sept_offline.latent import LatentConfig, LatentModel, WindowLatentStage
+from sept_offline.latent import LatentModel, WindowLatentStage
 from sept_offline.latent.windows import all_windows
 from sept_offline.methods.dynasept import relabel, running_doubt, total_rewards
+from sept_offline.settings import ControlConfig, LatentConfig, merge
 from tests.margins import Margins
 from tests.methods.answers import check_answer
 from tests.methods.check_method import SMALL

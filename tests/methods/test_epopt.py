@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from sept_offline.errors import ConfigError
-from sept_offline.methods.config import EpoptConfig
 from sept_offline.methods.epopt import WorstReplay
+from sept_offline.settings import EpoptConfig
 
 TURN = 70
 LENGTHS = np.tile([1, 2, 3, 4], 20)

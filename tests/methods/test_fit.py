@@ -14,12 +14,12 @@ import sept_offline as so
 from sept_offline.agent import Agent
 from sept_offline.agent.contexts import RefinedContext, SegmentContext
 from sept_offline.cli import main
-from sept_offline.config import build, merge
 from sept_offline.data import Dataset, DatasetWriter
 from sept_offline.errors import ConfigError, TrainingError
 from sept_offline.latent.identification import linear
-from sept_offline.methods.config import FitConfig, preset_values, resolve_config
+from sept_offline.methods.preset import preset_values, resolve_config
 from sept_offline.methods.sept import held_out_episodes, learn_jointly
+from sept_offline.settings import FitConfig, build, merge
 from simulators.families import acrobot, navigation2d
 from tests.margins import Margins
 from tests.methods.navigation import SMALL, log_navigation

@@ -16,12 +16,12 @@ from sept_offline.agent import AdaptedContext, Agent
 from sept_offline.agent.gradient import td_step
 from sept_offline.agent.networks import MLP
 from sept_offline.agent.rewards import RewardForm
-from sept_offline.config import merge
-from sept_offline.control import Batch, ControlConfig, prepare_rewards
+from sept_offline.control import Batch, prepare_rewards
 from sept_offline.control.meta import MetaLearner, MetaMember, Tasks, divide
 from sept_offline.control.rewards import common_form
 from sept_offline.errors import AgentError, ConfigError, DataError
 from sept_offline.methods.maml import TaskReplay
+from sept_offline.settings import ControlConfig, merge
 from tests.margins import Margins
 from tests.methods.check_method import SMALL
 from tests.methods.two_step import log_two_step, two_step

@@ -14,9 +14,9 @@ import sept_offline as so
 from sept_offline.agent import Agent, RefinedContext, SegmentContext
 from sept_offline.agent.encoder import LstmEncoder
 from sept_offline.agent.networks import Standardiser
-from sept_offline.config import merge
 from sept_offline.methods import METHODS
-from sept_offline.methods.config import preset_values
+from sept_offline.methods.preset import preset_values
+from sept_offline.settings import merge
 from tests.margins import Margins
 from tests.methods.answers import check_answer
 from tests.methods.check_method import SMALL, check_method

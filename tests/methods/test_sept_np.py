@@ -10,11 +10,11 @@ import pytest
 import sept_offline as so
 from sept_offline.agent import Control, UnprobedContext
 from sept_offline.agent.networks import MLP, Standardiser
-from sept_offline.config import merge
 from sept_offline.data import Segments
 from sept_offline.latent.identification import vote
 from sept_offline.methods.sept_np import UnprobedReplay, near_greedy
 from sept_offline.probe import Behaviour
+from sept_offline.settings import merge
 from tests.margins import Margins
 from tests.methods.check_method import SMALL, shortened
 from tests.methods.two_step import log_two_step, two_step

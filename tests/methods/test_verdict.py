@@ -12,9 +12,9 @@ import pytest
 
 import sept_offline as so
 from sept_offline.agent import NoContext
-from sept_offline.config import merge
 from sept_offline.data import DatasetWriter
 from sept_offline.methods.verdict import Evidence, Interval, Values, Word, reach
+from sept_offline.settings import merge
 from tests.margins import Margins
 from tests.methods.check_method import SMALL as SMALL_TWO_STEP
 from tests.methods.check_method import check_repeats, check_resumes

@@ -11,12 +11,12 @@ import torch
 from test_transitions import some_transitions
 
 from sept_offline.data.records import Steps
-from sept_offline.ope.config import OpeConfig
 from sept_offline.ope.estimators import effective_size
 from sept_offline.ope.fqe import FittedQ, _places
 from sept_offline.ope.judging import WIDENED, Estimate, Values, estimate_all
 from sept_offline.ope.table import Table, tabulate
 from sept_offline.ope.verdict import Overlap
+from sept_offline.settings import OpeConfig
 
 CONFIG = OpeConfig(hidden=(4,), updates=4, batch_size=8)
 

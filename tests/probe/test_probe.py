@@ -11,21 +11,19 @@ import torch
 
 from sept_offline.data.records import Segments
 from sept_offline.errors import ConfigError, DataError
-from sept_offline.latent import LatentConfig
 from sept_offline.probe import (
     Behaviour,
     PaperLoopStage,
-    ProbeConfig,
     ProbePolicy,
     ProbeStage,
     estimate_behaviour,
     logged_or_estimated,
 )
-from sept_offline.probe.config import Reward
 from sept_offline.probe.learner import ProbeLearner
 from sept_offline.probe.rewards import total_variation
 from sept_offline.probe.stage import IMITATION, combined, split
 from sept_offline.probe.weights import balance, diagnose, effective, estimate, normalised, taken
+from sept_offline.settings import LatentConfig, ProbeConfig, Reward
 from sept_offline.stage import StageState
 from tests.latent.tiny import ACTIONS, cut, episodes
 from tests.margins import Margins

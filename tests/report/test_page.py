@@ -20,7 +20,6 @@ from sept_offline.bench.figures.rows import read_bench
 from sept_offline.bench.summary import summarise_bench
 from sept_offline.cli.main import cli
 from sept_offline.cli.reporting import report
-from sept_offline.config import parse_settings
 from sept_offline.errors import ConfigError, DataError
 from sept_offline.methods import resolve_config
 from sept_offline.report import write_report
@@ -29,6 +28,7 @@ from sept_offline.report.provenance import bench_commands, commands
 from sept_offline.report.sources import BenchFolder, close, read_run
 from sept_offline.report.text import number, percent, with_error
 from sept_offline.seals import read_sealed, write_json
+from sept_offline.settings import parse_settings
 from tests.report.browser import ATTACK, FEW
 
 ROOT = Path(__file__).parents[2]

@@ -21,9 +21,8 @@ from sept_offline.agent.rewards import RewardForm
 from sept_offline.deploy import export, load_export
 from sept_offline.deploy.onnx_agent import refuse_external
 from sept_offline.errors import AgentError, ConfigError, DataError, SeptError
-from sept_offline.latent import LatentConfig
-from sept_offline.methods.config import FitConfig
 from sept_offline.seals import sealed_json
+from sept_offline.settings import FitConfig, LatentConfig
 from tests.agent.builders import make_agent
 
 NAN = float("nan")

@@ -12,7 +12,7 @@ import pytest
 
 import sept_offline as so
 from sept_offline.errors import FamilyError
-from sept_offline.methods.config import preset_values
+from sept_offline.methods.preset import preset_values
 
 Command = Callable[..., tuple[int, str]]
 Edit = Callable[..., None]

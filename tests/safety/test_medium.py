@@ -217,8 +217,7 @@ def test_an_export_names_neither_other_files_nor_contexts_of_elsewhere(
 
 
 def test_a_number_that_no_float_can_hold_is_refused() -> None:
-    from sept_offline.config import build
-    from sept_offline.methods.config import MamlConfig
+    from sept_offline.settings import MamlConfig, build
 
     with pytest.raises(ConfigError, match="inner_rate"):
         build(MamlConfig, {"inner_rate": 10**400})

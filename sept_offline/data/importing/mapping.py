@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from sept_offline.config import build, check_range, read_toml
 from sept_offline.errors import DataError
 from sept_offline.family import suggest
+from sept_offline.settings import build, check_range, read_toml
 
 FILE = "@file"
 """Instead of a column: the stem of the file, with as many of its folders as make it unique."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sept_offline.config import check_range
 from sept_offline.errors import ConfigError
+from sept_offline.settings.values import check_range
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from sept_offline.config import check_range
 from sept_offline.errors import ConfigError
+from sept_offline.settings.values import check_range
 
 Unsure = Literal["nearest", "drop"]
 

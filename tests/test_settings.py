@@ -9,8 +9,8 @@ from typing import Literal
 
 import pytest
 
-from sept_offline.config import build, check_range, merge, parse_settings, read_toml, to_plain
 from sept_offline.errors import ConfigError
+from sept_offline.settings import build, check_range, merge, parse_settings, read_toml, to_plain
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,56 @@
+"""All settings: their records, and how values are read and checked.
+
+Nothing here imports torch, so shell completion can list the settings quickly.
+"""
+
+from sept_offline.settings.demarcate import MOST_ROUNDS, DemarcateConfig, Unsure
+from sept_offline.settings.fit import (
+    ALGORITHMS,
+    AUTO,
+    REWARDS,
+    BnnConfig,
+    ControlConfig,
+    DptConfig,
+    DynamicsConfig,
+    EpoptConfig,
+    FitConfig,
+    LatentConfig,
+    MamlConfig,
+    ProbeConfig,
+    Reward,
+)
+from sept_offline.settings.ope import OpeConfig
+from sept_offline.settings.values import (
+    build,
+    check_range,
+    merge,
+    parse_settings,
+    read_toml,
+    to_plain,
+)
+
+__all__ = [
+    "ALGORITHMS",
+    "AUTO",
+    "MOST_ROUNDS",
+    "REWARDS",
+    "BnnConfig",
+    "ControlConfig",
+    "DemarcateConfig",
+    "DptConfig",
+    "DynamicsConfig",
+    "EpoptConfig",
+    "FitConfig",
+    "LatentConfig",
+    "MamlConfig",
+    "OpeConfig",
+    "ProbeConfig",
+    "Reward",
+    "Unsure",
+    "build",
+    "check_range",
+    "merge",
+    "parse_settings",
+    "read_toml",
+    "to_plain",
+]
