@@ -52,6 +52,8 @@ COMPRESSION = "zstd"
 WRITTEN = ("tables.md", "figures.md", "figures", "failures.json", "replaced")
 """What a bench writes beside its cells and tables."""
 FOLDERS = ("cells", "datasets", "figures", "replaced")
+LIBRARY = "sept-offline"
+"""What `versions` names first of all."""
 NESTED = {"cells": ("record", "config", "versions", "identity"), "latents": ("hidden",)}
 """Columns that hold JSON objects, or nothing."""
 
@@ -311,8 +313,13 @@ def _rows(path: Path, table: pa.Table, name: str) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = table.to_pylist()
         for column in NESTED.get(name, ()):
             for text in {row[column] for row in rows}:
-                if text is not None and not isinstance(json.loads(text), dict):
+                value = {} if text is None else json.loads(text)
+                if not isinstance(value, dict):
                     raise ValueError(f"{column} is not an object")
+                if column == "versions" and not (
+                    LIBRARY in value and all(isinstance(each, str) for each in value.values())
+                ):
+                    raise ValueError("versions does not name a version of each library")
     except (TypeError, ValueError, RecursionError) as problem:
         raise _damaged(path, problem) from problem
     return rows

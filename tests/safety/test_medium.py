@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import sept_offline as so
-from benchmarks.fuzzing.corpus import foreign
+from benchmarks.fuzzing.corpus import foreign, make_bench
 from sept_offline.errors import ConfigError, DataError, SeptError
 from sept_offline.seals import parse_json
 
@@ -83,6 +83,21 @@ def test_bench_tables_with_other_columns_are_named(tmp_path: Path, column: str) 
     pq.write_table(other, tmp_path / f"{name}.parquet")
     with pytest.raises(DataError, match="another type"):
         read_table(tmp_path, name)
+
+
+@pytest.mark.parametrize(
+    "versions", ['{"sept-offline": []}', "{}", '{"sept-offline": "1", "x": 2}']
+)
+def test_versions_that_are_not_names_are_refused(tmp_path: Path, versions: str) -> None:
+    from sept_offline.bench.store import read_table
+
+    make_bench(tmp_path)
+    table = pq.read_table(tmp_path / "cells.parquet").replace_schema_metadata()
+    place = table.column_names.index("versions")
+    edited = table.set_column(place, "versions", pa.array([versions] * len(table)))
+    pq.write_table(edited, tmp_path / "cells.parquet")
+    with pytest.raises(DataError, match="versions does not name"):
+        read_table(tmp_path, "cells")
 
 
 def test_a_damaged_d4rl_file_is_one_sentence(folder: Path, command: Command) -> None:
