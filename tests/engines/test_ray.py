@@ -178,6 +178,8 @@ def test_what_workers_cannot_load_is_refused(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+# a bench hands its cells to the engine as a collection does its shards
+@pytest.mark.long
 def test_a_bench_whose_worker_is_killed_has_the_same_numbers(marks: Path, tmp_path: Path) -> None:
     ours, theirs = tmp_path / "local", tmp_path / "ray"
     cells = make_plan([DEADLY], ("avg",), seeds=2, settings=SMALL)

@@ -193,7 +193,8 @@ def test_an_episode_plays(watched: Watched) -> None:
     assert watched.errors == []
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+# from dark to light and back; the other way round is the long one
+@pytest.mark.parametrize("scheme", [pytest.param("light", marks=pytest.mark.long), "dark"])
 def test_light_and_dark(browser: Any, run_page: Path, scheme: str) -> None:
     """The system's choice at first, then the button's; the charts' ink follows the page's."""
     ink = "getComputedStyle(document.body).color"

@@ -54,7 +54,7 @@ def test_ray_is_not_started_where_modules_lie(folder: Path, name: str) -> None:
     cluster.refuse_modules_here()
 
 
-@pytest.mark.parametrize("kind", ["bytes", "pipe"])
+@pytest.mark.parametrize("kind", ["bytes", pytest.param("pipe", marks=pytest.mark.long)])
 def test_settings_that_matplotlib_cannot_read_are_one_sentence(folder: Path, kind: str) -> None:
     make_bench(folder / "bench")
     if kind == "pipe":
