@@ -11,8 +11,8 @@ from ..errors import AgentError
 from .agent import Agent, Spaces
 from .contexts import context_from_arrays
 from .control import Control
+from .fields import field, strings
 from .networks import Arrays, Standardiser, network_from_arrays, take
-from .reading import field, strings
 
 LEARNED_FROM = "record.learned_from"
 

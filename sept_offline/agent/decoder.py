@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from ..errors import AgentError
 from ..limits import MOST_ACTIONS
 from .encoder import one_hot
+from .fields import count, field, pair
 from .networks import MLP, Array, Arrays, Standardiser
-from .reading import count, field, pair
 
 LOG_TWO_PI = float(np.log(2 * np.pi))
 

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from ..errors import AgentError
 from ..limits import MOST_ACTIONS
+from .fields import count, field, pair
 from .networks import MLP, Array, Arrays, Standardiser, take
-from .reading import count, field, pair
 
 DIRECTIONS = ("forward", "backward")
 LstmWeights = tuple[Array, Array, Array, Array]

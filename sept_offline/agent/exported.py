@@ -17,8 +17,8 @@ from ..limits import read_whole
 from .assembly import assemble
 from .contexts import FORWARD
 from .episode import AgentEpisode
+from .fields import field
 from .networks import plain_networks
-from .reading import field
 
 if TYPE_CHECKING:
     from ..family import Hidden

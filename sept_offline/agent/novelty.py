@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from ..errors import AgentError
 from .decoder import TransitionDecoder
 from .encoder import SegmentEncoder
+from .fields import field
 from .networks import Array, Arrays, take
-from .reading import field
 
 FLAGGED_BELOW = 0.01
 """An instance is flagged when its segment is less likely than the first percentile."""

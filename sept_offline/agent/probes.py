@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from ..errors import AgentError
 from ..limits import MOST_ACTIONS
+from .fields import count, field
 from .networks import MLP, Array, Arrays, Standardiser, softmax, take
-from .reading import count, field
 
 
 class Probe(Protocol):

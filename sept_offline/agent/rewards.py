@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import AgentError
-from .reading import field
+from .fields import field
 
 Rewards = NDArray[np.float64]
 

@@ -20,7 +20,7 @@ from ..limits import read_whole
 from ..seals import JSON_BYTES, parse_json, sealed_json, unsealed
 from .agent import Agent
 from .assembly import LEARNED_FROM, agent_arrays, assemble
-from .reading import field
+from .fields import field
 
 FORMAT = 1
 DESCRIPTION, WEIGHTS = "agent.json", "weights.safetensors"

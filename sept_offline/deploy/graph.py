@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from sept_offline.deploy.optional import onnx
+from sept_offline.deploy.libraries import onnx
 
 OPSET, IR_VERSION = 17, 8
 """Old enough for runtimes of some years ago; LayerNormalization came with this set."""

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sept_offline.agent.reading import count, field
+from sept_offline.agent.fields import count, field
+from sept_offline.deploy.libraries import onnxruntime
 from sept_offline.deploy.manifest import read_manifest
-from sept_offline.deploy.optional import onnxruntime
 from sept_offline.errors import AgentError
 from sept_offline.family import Hidden
 from sept_offline.limits import (

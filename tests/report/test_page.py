@@ -19,7 +19,7 @@ import sept_offline as so
 from sept_offline.bench.figures.rows import read_bench
 from sept_offline.bench.summary import summarise_bench
 from sept_offline.cli.main import cli
-from sept_offline.cli.reporting import report
+from sept_offline.cli.report import report
 from sept_offline.errors import ConfigError, DataError
 from sept_offline.methods import resolve_config
 from sept_offline.report import write_report

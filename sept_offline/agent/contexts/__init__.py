@@ -14,8 +14,8 @@ import importlib.metadata
 from typing import Any
 
 from ...errors import AgentError
+from ..fields import field
 from ..networks import Arrays
-from ..reading import field
 from .base import Context, Tracker
 from .hidden import HiddenContext
 from .history import HistoryContext

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import AgentError
+from ..fields import count, field
 from ..gradient import td_step
 from ..networks import MLP, Array, Arrays
-from ..reading import count, field
 from ..rewards import RewardForm
 from .base import EMPTY, Tracker
 

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from ...errors import AgentError
 from ..encoder import SegmentEncoder, encoder_from_arrays
+from ..fields import field
 from ..networks import Array, Arrays, Standardiser
 from ..novelty import Novelty
-from ..reading import field
 from .base import Tracker, check_sizes
 
 

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from ...errors import AgentError
 from ...limits import MOST_ACTIONS
 from ..encoder import one_hot
+from ..fields import count
 from ..networks import Array, Arrays, Standardiser
-from ..reading import count
 from .base import EMPTY, Tracker, check_sizes
 
 if TYPE_CHECKING:

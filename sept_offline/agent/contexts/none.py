@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
+from ..fields import field
 from ..networks import Arrays
-from ..reading import field
 from .base import EMPTY, Tracker
 
 if TYPE_CHECKING:

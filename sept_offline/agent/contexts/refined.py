@@ -11,10 +11,10 @@ from ...errors import AgentError
 from ...limits import LONGEST_REFINED
 from ...seeding import generator
 from ..encoder import TransitionEncoder, posterior
+from ..fields import count, field
 from ..networks import Array, Arrays, Standardiser
 from ..novelty import Novelty
 from ..probes import Probe, draw, probe_from_arrays
-from ..reading import count, field
 from .base import Tracker, check_sizes
 from .encoded import EncodedContext, encoded_parts
 

@@ -8,10 +8,10 @@ from numpy.typing import NDArray
 
 from ...seeding import generator
 from ..encoder import SegmentEncoder
+from ..fields import field
 from ..networks import Array, Arrays, Standardiser
 from ..novelty import Novelty
 from ..probes import Probe, draw, probe_from_arrays
-from ..reading import field
 from .base import EMPTY, Tracker, check_sizes
 from .encoded import EncodedContext, Encoding, encoded_parts
 

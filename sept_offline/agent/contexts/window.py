@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from ...errors import AgentError
 from ..encoder import SegmentEncoder, encoder_from_arrays
+from ..fields import field
 from ..networks import Array, Arrays, Standardiser
-from ..reading import field
 from .base import Tracker, check_sizes
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from sept_offline.deploy.manifest import (
     refuse_other,
     sha256,
 )
-from sept_offline.deploy.verifying import Verified, made_up, recorded, verify
+from sept_offline.deploy.verification import Verified, made_up, recorded, verify
 from sept_offline.errors import AgentError, ConfigError
 from sept_offline.files import replace_folder
 from sept_offline.limits import LONGEST_SEGMENT, VARIABLE
