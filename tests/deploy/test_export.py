@@ -434,7 +434,7 @@ def test_nothing_else_is_overwritten(
     (tmp_path / "mine" / "thesis.txt").write_text("years of work")
     (tmp_path / "file.onnx").write_text("also mine")
     for place in ("mine", "file.onnx"):
-        with pytest.raises(ConfigError, match="holds no export"):
+        with pytest.raises(ConfigError, match="is not an export"):
             export(agent, tmp_path / place)
     assert (tmp_path / "mine" / "thesis.txt").exists()
     wrong: list[dict[str, Any]] = [

@@ -296,7 +296,7 @@ def test_an_evaluation_of_no_episodes_is_none(navigation: Path, tmp_path: Path) 
     shutil.copytree(navigation / "sept", run)
     results = so.load_results(run / "results.parquet")
     replace(results, episodes=()).write(run / "results.parquet")
-    assert "holds no episodes" in visible(page(tmp_path, run, navigation / "avg"))
+    assert "last evaluation has no episodes" in visible(page(tmp_path, run, navigation / "avg"))
 
 
 def test_odd_values_do_not_stop_the_page(navigation: Path, tmp_path: Path) -> None:
