@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import sept_offline as so
-from sept_offline.cli.collecting import collect
+from sept_offline.cli.collect import collect
 from sept_offline.collect import Recipe, load_recipe
 from sept_offline.collect.recipe import parse_behaviour
 from sept_offline.data import Dataset

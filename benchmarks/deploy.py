@@ -25,7 +25,7 @@ sys.path[:] = [entry for entry in sys.path if Path(entry).resolve() != Path(__fi
 import numpy as np  # noqa: E402
 
 import sept_offline as so  # noqa: E402
-from sept_offline.deploy.verifying import Recording, recorded  # noqa: E402
+from sept_offline.deploy.verification import Recording, recorded  # noqa: E402
 from sept_offline.threads import one_thread  # noqa: E402
 
 FORMS = ("onnx", "numpy")

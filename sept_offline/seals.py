@@ -53,8 +53,7 @@ def warn_unsealed(path: Path) -> None:
     if folder not in _warned:
         _warned.add(folder)
         warnings.warn(
-            f"{path} carries no checksum, as files from before there were any: whether it is as "
-            "it was written cannot be checked.",
+            f"{path} carries no checksum (early versions wrote none); damage cannot be detected.",
             UnsealedWarning,
             stacklevel=3,
         )

@@ -1,4 +1,4 @@
-"""What is deployed: small networks that act, without torch, d3rlpy or a simulator."""
+"""The deployed agent: small networks in NumPy, without torch, d3rlpy or a simulator."""
 
 from .agent import Agent, Spaces
 from .contexts import (

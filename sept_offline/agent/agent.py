@@ -1,4 +1,4 @@
-"""The agent: what a fitted method leaves behind to act in one episode."""
+"""The agent: the result of a fit, which acts in one episode."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ class Spaces:
     high: Array
 
     def __post_init__(self) -> None:
-        """Refuse what does not fit together."""
+        """Raise unless names and range fit together."""
         dim = self.observation_dim
         if not dim or not self.num_actions:
             raise AgentError("An agent needs at least one observed column and one action.")
         if np.shape(self.low) != (dim,) or np.shape(self.high) != (dim,):
-            raise AgentError(f"The observed range must have {dim} columns, as the names do.")
+            raise AgentError(f"The observed range must have {dim} columns, one per name.")
 
     @property
     def observation_dim(self) -> int:
@@ -64,9 +64,9 @@ class Spaces:
 
     @cached_property
     def limits(self) -> tuple[Array, Array]:
-        """Lowest and highest `[d]` that still count as inside: the range, with a little room."""
+        """Lowest and highest `[d]` that still count as inside: the range with a small margin."""
         low, high = np.asarray(self.low, np.float64), np.asarray(self.high, np.float64)
-        # a constant column has no range to take a share of, only rounding to allow for
+        # a constant column has no range, so the margin only covers rounding
         room = TOLERANCE * (high - low) + 1e-6 * np.maximum(np.abs(low), np.abs(high))
         return (low - room).astype(np.float32), (high + room).astype(np.float32)
 
@@ -78,7 +78,7 @@ class Spaces:
         observation_names: Sequence[str] | None = None,
         action_names: Sequence[str] | None = None,
     ) -> Spaces:
-        """From training `observations[n, d]`; missing names are made up."""
+        """From training `observations[n, d]`; missing names get defaults."""
         rows = np.asarray(observations, dtype=np.float32)
         columns = observation_names or [f"observation_{i}" for i in range(rows.shape[1])]
         actions = action_names or [f"action_{i}" for i in range(num_actions)]
@@ -87,38 +87,38 @@ class Spaces:
 
 @dataclass(frozen=True)
 class Agent:
-    """What is deployed. Agents are shared and never change; each episode has its own state.
+    """A fitted agent. It never changes and can be shared; each episode has its own state.
 
-    `agent.begin(seed)` starts the one episode, and its `act(observation)` gives each action. Acting
-    needs no simulator, and no torch save for `bnn` and `dpt`, which fit a model as they act.
+    `agent.begin(seed)` starts an episode, and its `act(observation)` returns each action. Acting
+    needs no simulator; only `bnn` and `dpt`, which fit a model during the episode, need torch.
     """
 
     method: str
-    """Its name, as `fit` knows it."""
+    """The name of the method."""
     family: str
-    """The family whose logs it learned from; empty if they name none."""
+    """The family of the training logs; empty if they do not name one."""
     spaces: Spaces
-    """What it observes and does, by name, and the range it has seen."""
+    """Names of observations and actions, and the range of the training data."""
     context: Context
-    """What is made of the episode so far: a probe and an encoder, a history, or nothing."""
+    """The source of control's context: a probe and an encoder, a history, or none."""
     control: Control
     """The values of all actions, given the observation and the context."""
     fallback: Control | None = None
     """A control on the state alone, which acts where an instance is flagged as new."""
     record: dict[str, Any] = field(default_factory=dict)
-    """For people: JSON-ready facts about how it was made."""
+    """JSON-ready facts about the fit, for people."""
     learned_from: NDArray[np.uint64] | None = None
-    """`[E]`: digests of the episodes it was fitted to, so that it is not judged on them; None if
-    unknown."""
+    """`[E]`: digests of the training episodes, which `ope` leaves out; None if unknown."""
     stack: int = 1
-    """Observations that context and control read side by side: the present one and the last ones.
-    Episodes are given the present one alone, and keep the others."""
+    """Number of observations that context and control read: the current one and the ones before.
+    An episode is given the current one only and keeps the others."""
 
     def __post_init__(self) -> None:
-        """Refuse parts that do not fit together."""
+        """Raise unless the parts fit together."""
         if not 1 <= self.stack <= LONGEST_STACK:
             raise AgentError(
-                f"An agent stacks 1 to {LONGEST_STACK} observations, found {self.stack}."
+                f"The number of stacked observations is {self.stack}; expected 1 to "
+                f"{LONGEST_STACK}."
             )
         dim, actions = self.stacking.width, self.spaces.num_actions
         self.context.check(dim, actions)
@@ -133,7 +133,7 @@ class Agent:
 
     @property
     def needs(self) -> frozenset[str]:
-        """What it must be given beside observations: a subset of {"hidden", "reward"}."""
+        """What the agent needs besides observations: a subset of {"hidden", "reward"}."""
         return self.context.needs
 
     @property
@@ -143,11 +143,11 @@ class Agent:
 
     @property
     def probe_steps(self) -> int:
-        """T_p, the steps it probes for; 0 if it does not."""
+        """T_p, the number of probe steps; 0 for an agent without a probe."""
         return self.context.probe_steps
 
     def begin(self, seed: int = 0, hidden: Hidden | None = None) -> AgentEpisode:
-        """The state of one new episode; `hidden` only for an agent that declares it."""
+        """Start an episode; `hidden` only for an agent that needs it."""
         from .episode import AgentEpisode
 
         return AgentEpisode(self, seed, hidden)
@@ -155,7 +155,7 @@ class Agent:
     def begin_batch(
         self, seeds: Sequence[int], hidden: Sequence[Hidden] | None = None
     ) -> BatchEpisode:
-        """As many new episodes as there are seeds, which act together; `hidden` one for each."""
+        """Start one episode per seed, which act together; `hidden` has one entry per episode."""
         from .episode import BatchEpisode
 
         return BatchEpisode(self, seeds, hidden)

@@ -11,14 +11,14 @@ from ..errors import AgentError
 from .agent import Agent, Spaces
 from .contexts import context_from_arrays
 from .control import Control
+from .fields import field, strings
 from .networks import Arrays, Standardiser, network_from_arrays, take
-from .reading import field, strings
 
 LEARNED_FROM = "record.learned_from"
 
 
 def agent_arrays(agent: Agent) -> dict[str, NDArray[Any]]:
-    """All an agent acts by in numbers, by the names under which it is written."""
+    """All arrays of an agent, by the names they have on disk."""
     arrays = {
         "spaces.low": np.asarray(agent.spaces.low, dtype=np.float32),
         "spaces.high": np.asarray(agent.spaces.high, dtype=np.float32),
@@ -32,7 +32,7 @@ def agent_arrays(agent: Agent) -> dict[str, NDArray[Any]]:
 
 
 def assemble(description: dict[str, Any], arrays: Arrays) -> Agent:
-    """The agent that a description and `agent_arrays` say."""
+    """The agent of a description and the arrays of `agent_arrays`."""
     spaces = Spaces(
         strings(description, "observation_names"),
         strings(description, "action_names"),
@@ -48,21 +48,23 @@ def assemble(description: dict[str, Any], arrays: Arrays) -> Agent:
         fallback=_control(arrays, "fallback") if field(description, "fallback", bool) else None,
         record=field(description, "record", dict),
         learned_from=_learned_from(arrays),
-        # agents of earlier versions stack nothing
+        # agents of earlier versions do not stack
         stack=field({"stack": 1} | description, "stack", int),
     )
     if sorted(agent.needs) != list(strings(description, "needs")):
-        raise AgentError(f"It declares the needs {description['needs']}, its parts have others.")
-    # agents of earlier versions never learn, and do not say so
+        raise AgentError(
+            f"`needs` in its description, {description['needs']}, contradicts its context."
+        )
+    # agents of earlier versions never learn, and lack the field
     if agent.learns != description.get("learns", False):
-        raise AgentError("It declares otherwise than its parts whether it learns in its episode.")
+        raise AgentError("`learns` in its description contradicts its context.")
     if agent.probe_steps != field(description, "probe_steps", int):
-        raise AgentError("It declares another number of probe steps than its encoder reads.")
+        raise AgentError("`probe_steps` in its description contradicts its encoder.")
     return agent
 
 
 def _learned_from(arrays: Arrays) -> NDArray[np.uint64] | None:
-    """The digests, which agents of earlier versions do not have."""
+    """The digests of training episodes; None for agents of earlier versions."""
     digests = arrays.get(LEARNED_FROM)
     if digests is not None and (digests.dtype != np.uint64 or digests.ndim != 1):
         raise AgentError(f"Its weights hold {LEARNED_FROM!r} as {digests.dtype}, expected uint64.")

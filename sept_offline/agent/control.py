@@ -1,4 +1,4 @@
-"""Control: a network that values the actions on the state and the context beside it."""
+"""Control: a network from state and context to the values of the actions."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class Control:
     def greedy(self, inputs: Array, allowed: NDArray[np.bool_] | None = None) -> NDArray[np.int64]:
         """The best action `[n]` of each row of prepared `inputs[n, d + k]`.
 
-        Of those that are `allowed[n, num_actions]`, where some are not.
+        Among those `allowed[n, num_actions]`, if given.
 
-        Products of matrices round differently from those of a matrix and a vector, and with the
-        number of rows. Where that could change the order of the best two, the row is valued alone,
-        so that an action depends neither on the rows beside it nor on there being any.
+        A product of matrices rounds differently from a product of a matrix and a vector, depending
+        on the number of rows. Where that could change the order of the best two actions, the row is
+        computed alone, so that an action does not depend on the other rows.
         """
         values = self.network(inputs)
         size = np.abs(values).max(axis=1) + np.float32(1)

@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 from ..errors import AgentError
 from ..limits import MOST_ACTIONS
 from .encoder import one_hot
+from .fields import count, field, pair
 from .networks import MLP, Array, Arrays, Standardiser
-from .reading import count, field, pair
 
 LOG_TWO_PI = float(np.log(2 * np.pi))
 
 
 def decoder_features(state: Array, taken: Array, latent: Array) -> Array:
-    """What the decoder reads, `[m, d + A + k + A·k]`: (s, a, z, a⊗z), rows alike.
+    """What the decoder reads, `[m, d + A + k + A·k]`: (s, a, z, a⊗z) per row.
 
     `state[m, d]` is standardised, `taken[m, A]` one-hot, `latent[m, k]`; a⊗z holds z's column j
     under action a at position a·k + j.

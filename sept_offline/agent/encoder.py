@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from ..errors import AgentError
 from ..limits import MOST_ACTIONS
+from .fields import count, field, pair
 from .networks import MLP, Array, Arrays, Standardiser, take
-from .reading import count, field, pair
 
 DIRECTIONS = ("forward", "backward")
 LstmWeights = tuple[Array, Array, Array, Array]
@@ -79,7 +79,7 @@ def _check_segments(
 
 
 class _StepsEncoder:
-    """What encoders on the features of steps (`step_features`) have in common.
+    """Base of encoders that read `step_features`.
 
     `observation_scaler` and `delta_scaler` have d columns. Log-variances are clipped to
     `log_var_range`.
@@ -388,7 +388,7 @@ class TransitionEncoder:
         return self._weighed(self.network(np.concatenate([state, taken, rest, crossed], axis=1)))
 
     def evidence_of_one(self, before: Array, action: int, after: Array) -> tuple[Array, Array]:
-        """The same of one transition, `[k]` each, the quickest way."""
+        """The same for one transition, `[k]` each; faster than a batch of one."""
         dim, actions = self.observation_dim, self.num_actions
         row = np.zeros(self.network.input_dim, dtype=np.float32)
         row[:dim] = self.observation_scaler(before)
@@ -474,10 +474,12 @@ ENCODERS: dict[str, type[AnyEncoder]] = {
 
 
 def encoder_from_arrays(arrays: Arrays, description: Mapping[str, Any], prefix: str) -> AnyEncoder:
-    """Whichever encoder `description` names."""
+    """The encoder that `description` names."""
     kind = description.get("kind")
     if kind not in ENCODERS:
-        raise AgentError(f"The agent names an unknown encoder {kind!r}; known: {sorted(ENCODERS)}.")
+        raise AgentError(
+            f"There is no encoder {kind!r}; expected one of {', '.join(sorted(ENCODERS))}."
+        )
     return ENCODERS[kind].from_arrays(arrays, description, prefix)
 
 
@@ -509,7 +511,7 @@ def _lstm_weights(weights: LstmWeights) -> LstmWeights:
 
 
 def _sigmoid(x: Array) -> Array:
-    # by way of tanh: no overflow, whatever x
+    # computed with tanh, which does not overflow
     half = np.float32(0.5)
     return np.asarray(half * (np.tanh(half * x) + np.float32(1)))
 

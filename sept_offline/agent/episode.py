@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class AgentEpisode:
-    """What an agent keeps during its one episode; `act` is all there is to do with it."""
+    """The state of one episode; call `act` with each observation."""
 
     def __init__(self, agent: Agent, seed: int = 0, hidden: Hidden | None = None) -> None:
         _check_given(agent, "hidden", hidden is not None)
@@ -36,7 +36,7 @@ class AgentEpisode:
         self._seen: list[float] | None = None
 
     def _prepare(self, control: Control, vector: Array) -> None:
-        """Lay out the control's input: the state's part is overwritten at each step."""
+        """Allocate control's input, whose state part is overwritten at each step."""
         dim = len(self._stacked)
         self._control = control
         self._inputs = np.zeros(control.network.input_dim, dtype=np.float32)
@@ -49,7 +49,7 @@ class AgentEpisode:
 
     @property
     def phase(self) -> str:
-        """Who chooses the next action: "probe" or "control"."""
+        """The part that chooses the next action: "probe" or "control"."""
         return "probe" if self.steps < self.agent.probe_steps else "control"
 
     @property
@@ -59,21 +59,21 @@ class AgentEpisode:
 
     @property
     def uncertainty(self) -> float | None:
-        """How little is known of the instance, once the probe is over.
+        """The uncertainty about the instance, once the probe is over.
 
-        In units of the spread of the training instances' latents: near 0 where it is known, near 1
-        where nothing is.
+        In units of the spread of the training instances' latents: near 0 if the instance is known,
+        near 1 if nothing is known about it.
         """
         return self._tracker.uncertainty
 
     @property
     def novelty(self) -> float | None:
-        """The share of held-out training segments no likelier than this one; near 0 is new."""
+        """The share of held-out training segments at most as likely as this one; near 0 is new."""
         return self._tracker.novelty
 
     @property
     def flagged(self) -> bool:
-        """Whether the instance looks like none that was learned from."""
+        """Whether the instance looks unlike all training instances."""
         return self._tracker.flagged
 
     @property
@@ -86,7 +86,7 @@ class AgentEpisode:
 
     @property
     def values(self) -> Array | None:
-        """What control makes of each action in the last observation, None if it was not asked."""
+        """Control's action values for the last observation; None if control did not act."""
         return self._row(self._inputs) if self.steps > self.agent.probe_steps else None
 
     def act(
@@ -97,8 +97,8 @@ class AgentEpisode:
     ) -> int:
         """The action in `observation[d]`; `reward`, of the last step, only if declared.
 
-        `mask[num_actions]` is true where an action is allowed; all are by default. The best allowed
-        one is chosen; a probe draws among them, in the proportions it would have had.
+        `mask[num_actions]` is true where an action is allowed; by default all are. Control takes
+        the best allowed action; a probe samples from the allowed ones, renormalised.
         """
         if self.ended:
             raise AgentError("This episode has ended; begin another one to act again.")
@@ -108,14 +108,14 @@ class AgentEpisode:
             value = np.asarray(observation, dtype=np.float32)
         except (TypeError, ValueError) as error:
             raise AgentError(
-                f"The observation is no row of numbers: {observation!r:.80}."
+                f"The observation must be a 1-D numeric array, found {observation!r:.80}."
             ) from error
         if value.shape != self._shape:
             raise AgentError(
                 f"The agent observes {self._shape[0]} columns, "
                 f"found an observation of shape {list(value.shape)}."
             )
-        # a row is short: quicker one by one than two calls into NumPy
+        # a row is short: a loop is faster than two calls into NumPy
         row = value.tolist()
         if not all(map(math.isfinite, row)):
             raise AgentError(f"The observation at step {self.steps} is not finite: {row}.")
@@ -131,7 +131,7 @@ class AgentEpisode:
         return action
 
     def _choose(self, value: Array, reward: float | None, allowed: NDArray[np.bool_] | None) -> int:
-        """The action in a checked observation, which is stacked if the agent stacks."""
+        """The action for a checked observation, stacked if the agent stacks."""
         if not self._settled:
             self._tracker.allowed = allowed
             own = self._track(value, reward)
@@ -171,12 +171,12 @@ class AgentEpisode:
             raise AgentError(f"The reward before step {self.steps} is not finite: {reward}.")
 
     def end(self) -> None:
-        """Close the episode: another `act` raises."""
+        """End the episode: any further `act` raises."""
         self.ended = True
 
 
 class BatchEpisode:
-    """Episodes that act together; each chooses the actions it would have chosen alone."""
+    """Episodes that act together; each chooses the same actions as it would alone."""
 
     def __init__(
         self, agent: Agent, seeds: Sequence[int], hidden: Sequence[Hidden] | None = None
@@ -196,7 +196,7 @@ class BatchEpisode:
         self._inputs = np.zeros((count, agent.control.network.input_dim), dtype=np.float32)
         self._stacked = agent.stacking.empty(count)
         for episode, row in zip(self.episodes, self._stacked, strict=True):
-            # one memory for both: an episode may act alone at first and with the others later
+            # shared memory: an episode may act alone at first and with the others later
             episode._stacked = row
         self._settled = np.zeros(count, dtype=bool)
         self._falling_back = np.zeros(count, dtype=bool)
@@ -209,7 +209,7 @@ class BatchEpisode:
         return len(self.episodes)
 
     def _settle(self, index: int, episode: AgentEpisode) -> None:
-        """Let it act together with the others from here on, if its control is one they share."""
+        """From now on let the episode act with the others, if it still has the shared control."""
         control, shared = episode._control, (self.agent.control, self.agent.fallback)
         if not episode._settled or not any(control is one for one in shared):
             return
@@ -227,18 +227,18 @@ class BatchEpisode:
     ) -> NDArray[np.int64]:
         """The actions `[n]` in `observations[n, d]`; −1 where not `active[n]`.
 
-        An episode that is once not active has ended. `rewards[n]`, of the last step, only if
-        declared. `masks[n, num_actions]` are true where an action is allowed; all are by default.
+        An episode that is not active once has ended. `rewards[n]`, of the last step, only if
+        declared. `masks[n, num_actions]` are true where an action is allowed; by default all are.
         """
         try:
             values = np.asarray(observations, dtype=np.float32)
         except (TypeError, ValueError) as error:
-            raise AgentError("The observations are no table of numbers.") from error
+            raise AgentError("The observations must be a 2-D numeric array.") from error
         shape = (len(self), self.agent.spaces.observation_dim)
         going = np.ones(len(self), dtype=bool) if active is None else np.asarray(active, dtype=bool)
         if values.shape != shape or going.shape != shape[:1]:
             raise AgentError(
-                f"The batch observes {list(shape)} with a mask of {shape[0]}, "
+                f"The batch needs observations {list(shape)} and {shape[0]} flags in active, "
                 f"found {list(values.shape)} and {list(going.shape)}."
             )
         allowed = None
@@ -335,12 +335,14 @@ def _check_mask(
     try:
         given = np.asarray(mask)
     except ValueError as error:
-        raise AgentError(f"A mask must be a row of true or false, found {mask!r:.80}.") from error
+        raise AgentError(
+            f"A mask must be an array of true or false, found {mask!r:.80}."
+        ) from error
     flags = given.dtype == bool or (given.dtype.kind in "iu" and np.isin(given, (0, 1)).all())
     if given.shape != shape or not flags:
         raise AgentError(
-            f"A mask says true or false of {shape[-1]} actions, expected the shape {list(shape)}, "
-            f"found {given.dtype} of the shape {list(given.shape)}."
+            f"A mask must be an array of true or false of shape {list(shape)}, found {given.dtype} "
+            f"of shape {list(given.shape)}."
         )
     allowed: NDArray[np.bool_] = given.astype(bool)
     empty = ~allowed.any(axis=-1)

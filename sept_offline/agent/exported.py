@@ -17,20 +17,20 @@ from ..limits import read_whole
 from .assembly import assemble
 from .contexts import FORWARD
 from .episode import AgentEpisode
+from .fields import field
 from .networks import plain_networks
-from .reading import field
 
 if TYPE_CHECKING:
     from ..family import Hidden
 
 FORM = "numpy"
 FORMATS = (1, 2)
-"""Exports of format 1 have a runtime of one file; manifest and weights are the same."""
+"""Exports of format 1 have a runtime in one file, and the same manifest and weights."""
 MANIFEST, WEIGHTS = "manifest.json", "weights.npz"
 
 
 class ExportedAgent:
-    """What all episodes share; it never changes, and computes in plain NumPy on every machine."""
+    """An exported agent. It never changes, and computes in plain NumPy on every machine."""
 
     def __init__(self, manifest: dict[str, Any], weights: dict[str, NDArray[Any]]) -> None:
         kind = field(field(manifest, "context", dict), "kind", str)
@@ -44,7 +44,7 @@ class ExportedAgent:
         self.probe_steps = self.agent.probe_steps
         lowest, highest = (bound.tolist() for bound in self.agent.spaces.limits)
         if field(manifest, "range", dict) != {"lowest": lowest, "highest": highest}:
-            raise AgentError("The range in the manifest is not that of the weights.")
+            raise AgentError("The observed range in the manifest contradicts the weights.")
 
     def begin(self, seed: int = 0, hidden: Hidden | None = None) -> ExportedEpisode:
         """A new episode; `hidden` only for an agent that needs the hidden parameters."""
@@ -52,7 +52,7 @@ class ExportedAgent:
 
 
 class ExportedEpisode(AgentEpisode):
-    """One episode: `act` is all there is to do with it."""
+    """One episode; call `act` with each observation."""
 
     # an exported agent never needs rewards
     def act(  # type: ignore[override]
@@ -86,7 +86,7 @@ def load(folder: str | Path) -> ExportedAgent:
 def _read_manifest(path: Path) -> dict[str, Any]:
     manifest: dict[str, Any] = json.loads(read_whole(path, AgentError))
     if manifest.get("format") not in FORMATS or manifest.get("form") != FORM:
-        raise AgentError(f"{path.name} describes no agent that this runtime can read.")
+        raise AgentError(f"{path.name} does not describe an agent that this runtime can read.")
     checksum = manifest.pop("checksum", None)
     body = json.dumps(manifest, indent=2).encode()
     # exports of earlier versions have none
@@ -96,7 +96,7 @@ def _read_manifest(path: Path) -> dict[str, Any]:
 
 
 def read_weights(path: Path, checksum: str | None = None) -> dict[str, NDArray[Any]]:
-    """The arrays of an export; they are stored as they are, so that none can unfold in memory."""
+    """The arrays of an export, stored uncompressed: more bytes than the file has are refused."""
     content = read_whole(path, AgentError)
     if checksum is not None and hashlib.sha256(content).hexdigest() != checksum:
         raise AgentError(f"{path} does not match its checksum: it is damaged.")

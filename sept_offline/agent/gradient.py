@@ -21,10 +21,10 @@ def td_step(
     """θ − rate · ∇ mean_t huber(Q_θ(s_t, a_t) − y_t), y_t = r_t + γ · max_a Q_θ(s_t+1, a) held.
 
     `inputs[T, d]`, `actions[T]`, `rewards[T]`, `next_inputs[T, d]`: T steps that did not end the
-    episode. The network itself is left as it is.
+    episode. The network itself is not changed.
     """
     if network.activation != "relu" or any(norm is not None for norm in network.norms):
-        raise AgentError("A gradient step is known for ReLU networks without LayerNorm only.")
+        raise AgentError("Gradient steps support only ReLU networks without LayerNorm.")
     seen = [np.asarray(inputs, dtype=np.float32)]
     for weight, bias in network.layers[:-1]:
         seen.append(np.maximum(seen[-1] @ weight.T + bias, np.float32(0)))
@@ -45,6 +45,6 @@ def td_step(
 
 
 def _product(slope: Array, below: Array) -> Array:
-    """Of a layer's weights `[out, in]`: the sum over rows of slope times input."""
+    """The gradient of a layer's weights `[out, in]`: slope times input, summed over rows."""
     whole: Array = slope.T @ below
     return whole

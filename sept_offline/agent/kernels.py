@@ -89,7 +89,7 @@ def _by_inputs(value: Array, weights: Array, outputs: int) -> Array:
 
 @numba.njit(**OPTIONS)  # type: ignore[untyped-decorator]  # numba has no types
 def _by_outputs(value: Array, weights: Array, outputs: int) -> Array:
-    """The same as one product an output; `weights` lie as `[out, in]`."""
+    """The same as one product per output; `weights` lie as `[out, in]`."""
     sums = np.empty(outputs, dtype=np.float32)
     inputs = len(value)
     for j in range(outputs):

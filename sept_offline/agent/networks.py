@@ -1,4 +1,4 @@
-"""Forward passes of small networks in NumPy: all an agent needs to act, and nothing that learns."""
+"""Forward passes of small networks in NumPy, without gradients."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Network(Protocol):
         ...
 
     def row(self, x: Array) -> Array:
-        """The outputs `[output_dim]` of one row `[input_dim]`, the quickest way."""
+        """The outputs `[output_dim]` of one row `[input_dim]`; faster than a batch of one."""
         ...
 
     def to_arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
@@ -76,7 +76,7 @@ class Standardiser:
         self.mean, self.scale = _float32(mean), _float32(scale)
         if self.mean.ndim != 1 or self.mean.shape != self.scale.shape:
             raise AgentError(
-                f"A standardiser needs a mean and a scale of one length, found shapes "
+                f"A standardiser needs a mean and a scale of the same length, found shapes "
                 f"{self.mean.shape} and {self.scale.shape}."
             )
         if not (self.scale > 0).all():
@@ -130,7 +130,8 @@ class MLP:
             raise AgentError("A network needs at least one layer.")
         if activation not in ACTIVATIONS:
             raise AgentError(
-                f"A network's activation is {' or '.join(ACTIVATIONS)}, found {activation!r}."
+                f"A network's activation is {activation!r}; expected one of "
+                f"{', '.join(ACTIVATIONS)}."
             )
         hidden = len(layers) - 1
         given = [None] * hidden if norms is None else list(norms)
@@ -239,7 +240,7 @@ class MLP:
         form = np.asarray(arrays.get(f"{prefix}.form", ()))
         if form.shape != (2,) or form[0] not in range(len(ACTIVATIONS)) or form[1] not in (0, 1):
             raise AgentError(
-                f"The agent's weights hold no network {prefix!r}; fit the agent again."
+                f"The agent's weights lack the network {prefix!r}; fit the agent again."
             )
         layers: list[tuple[Array, Array]] = []
         norms: list[tuple[Array, Array] | None] = []
@@ -331,7 +332,9 @@ class Constrained:
         if (values.input_dim, values.output_dim) != (imitator.input_dim, imitator.output_dim):
             raise AgentError("The value network and its imitator differ in inputs or outputs.")
         if not 0 < flexibility < 1:
-            raise AgentError(f"An imitator's threshold lies in (0, 1), found {flexibility}.")
+            raise AgentError(
+                f"An imitator's threshold is {flexibility}; expected a number in (0, 1)."
+            )
         self.values, self.imitator, self.flexibility = values, imitator, flexibility
         self.input_dim, self.output_dim = values.input_dim, values.output_dim
         self._least = np.float32(np.log(flexibility))
@@ -363,7 +366,7 @@ class Constrained:
         imitator = _plain_from_arrays(arrays, f"{prefix}.imitator")
         flexibility = take(arrays, f"{prefix}.flexibility", 1)
         if len(flexibility) != 1:
-            raise AgentError(f"The agent's weights hold no threshold {prefix}.flexibility.")
+            raise AgentError(f"The agent's weights lack the threshold {prefix}.flexibility.")
         return cls(values, imitator, float(flexibility[0]))
 
 
@@ -374,7 +377,7 @@ def _plain_from_arrays(arrays: Arrays, prefix: str) -> MLP | Ensemble:
 
 
 def network_from_arrays(arrays: Arrays, prefix: str) -> MLP | Ensemble | Constrained:
-    """Whichever network was written under `prefix`."""
+    """The network that was written under `prefix`, of any kind."""
     if f"{prefix}.flexibility" in arrays:
         return Constrained.from_arrays(arrays, prefix)
     return _plain_from_arrays(arrays, prefix)

@@ -1,4 +1,4 @@
-"""Knowing when it does not know: a segment's ELBO against those of held-out training segments."""
+"""Novelty: a segment's ELBO compared with those of held-out training segments."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from ..errors import AgentError
 from .decoder import TransitionDecoder
 from .encoder import SegmentEncoder
+from .fields import field
 from .networks import Array, Arrays, take
-from .reading import field
 
 FLAGGED_BELOW = 0.01
 """An instance is flagged when its segment is less likely than the first percentile."""
@@ -28,7 +28,7 @@ LOG_TWO_PI = float(np.log(2 * np.pi))
 class InstancePrior:
     """The training instances' latents as a prior: an even mixture of Gaussians.
 
-    For a family of a few separate modes N(0, I) is too kind: it finds a latent between two modes as
+    For a family of a few separate modes N(0, I) is too broad: a latent between two modes is as
     likely as one at either. mean `[m, k]`, variance `[m, k]`.
     """
 
@@ -96,7 +96,7 @@ def segment_elbo(
             *encoder.encode(observations[part], actions[part]),
             prior,
         )
-        # in blocks: 2k points a segment would otherwise fill the memory
+        # in blocks: 2k points per segment would otherwise fill the memory
         for part in (slice(start, start + 256) for start in range(0, len(actions), 256))
     ]
     return np.concatenate(elbos) if elbos else np.empty(0)
@@ -122,7 +122,7 @@ class Novelty:
     def quantile(
         self, observations: NDArray[Any], actions: NDArray[Any], mean: Array, log_var: Array
     ) -> NDArray[np.float64]:
-        """The share `[n]` of held-out segments that were no likelier; near 0 means new."""
+        """The share `[n]` of held-out segments that are at most as likely; near 0 means new."""
         elbo = posterior_elbo(self.decoder, observations, actions, mean, log_var, self.prior)
         below = np.searchsorted(self.held_out, elbo + ROUNDING, side="right")
         share: NDArray[np.float64] = below / len(self.held_out)

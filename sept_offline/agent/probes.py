@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from ..errors import AgentError
 from ..limits import MOST_ACTIONS
+from .fields import count, field
 from .networks import MLP, Array, Arrays, Standardiser, softmax, take
-from .reading import count, field
 
 
 class Probe(Protocol):
@@ -33,7 +33,7 @@ class Probe(Protocol):
 
 
 class UniformProbe:
-    """Every action alike."""
+    """The uniform policy."""
 
     kind = "uniform"
 
@@ -42,7 +42,7 @@ class UniformProbe:
         self._probabilities = np.full(num_actions, 1 / num_actions)
 
     def probabilities(self, observation: Array, time: int) -> NDArray[np.float64]:
-        """`[num_actions]`, all the same."""
+        """`[num_actions]`, all equal."""
         return self._probabilities
 
     def to_arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
@@ -82,7 +82,7 @@ class NetworkProbe:
 
 
 class TableProbe:
-    """A rule that looks at the clock only: probabilities `table[T, num_actions]`."""
+    """A policy that depends on the step only: probabilities `table[T, num_actions]`."""
 
     kind = "table"
 
@@ -91,7 +91,7 @@ class TableProbe:
         rows = np.asarray(self.table, dtype=np.float64)
         whole = rows.ndim == 2 and len(rows) > 0 and not (rows < 0).any()
         if not whole or not np.allclose(rows.sum(axis=1), 1, atol=1e-5):
-            raise AgentError("A probe's table needs one row of probabilities a step.")
+            raise AgentError("A probe's table needs one row of probabilities per step.")
         self._rows = rows / rows.sum(axis=1, keepdims=True)
         self.num_actions = rows.shape[1]
 
@@ -110,7 +110,7 @@ class TableProbe:
 
 
 def within(probabilities: NDArray[np.float64], allowed: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """`probabilities[num_actions]` over the allowed actions alone; even where they had none."""
+    """`probabilities[num_actions]` over the allowed actions; uniform if all of them were 0."""
     left = np.where(allowed, probabilities, 0.0)
     total = left.sum()
     shared: NDArray[np.float64] = left / total if total > 0 else allowed / allowed.sum()
@@ -130,12 +130,12 @@ def draw(
         probabilities = within(probabilities, allowed)
     edges = np.cumsum(probabilities)
     place = int(np.searchsorted(edges, rng.random() * edges[-1], side="right"))
-    # rounding may carry a draw past the last action that can be taken at all
+    # rounding may carry a draw past the last allowed action
     return min(place, int(np.flatnonzero(probabilities)[-1]))
 
 
 def probe_from_arrays(arrays: Arrays, description: Any, prefix: str) -> Probe:
-    """Whichever probe `description` names."""
+    """The probe that `description` names."""
     kind = field(description, "kind", str)
     if kind == UniformProbe.kind:
         return UniformProbe(count(description, "num_actions", MOST_ACTIONS))
@@ -146,4 +146,4 @@ def probe_from_arrays(arrays: Arrays, description: Any, prefix: str) -> Probe:
         )
     if kind == TableProbe.kind:
         return TableProbe(take(arrays, f"{prefix}.table", 2))
-    raise AgentError(f"The agent names an unknown probe {kind!r}; is it of a later version?")
+    raise AgentError(f"There is no probe {kind!r}; a later version may have written this agent.")

@@ -1,4 +1,4 @@
-"""The form in which control learns from rewards, for agents that go on learning from them."""
+"""Transformations of rewards, for agents that learn during their episode."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import AgentError
-from .reading import field
+from .fields import field
 
 Rewards = NDArray[np.float64]
 
@@ -36,7 +36,7 @@ def shift_by_goal(
 
 @dataclass(frozen=True)
 class RewardForm:
-    """Compressed or not, then scaled, then shifted: what no instance has for itself."""
+    """Compressed or not, then scaled, then shifted; the same for all instances."""
 
     log: bool
     scale: float
@@ -45,10 +45,10 @@ class RewardForm:
     gamma: float
 
     def __post_init__(self) -> None:
-        """Refuse numbers that nothing can be learned with."""
+        """Raise unless scale, shift and discount are valid."""
         numbers = (self.scale, self.gamma, 0.0 if self.goal is None else self.goal)
         if not all(map(math.isfinite, numbers)) or self.scale <= 0 or not 0 <= self.gamma < 1:
-            raise AgentError(f"Rewards cannot be learned from in the form {self}.")
+            raise AgentError(f"The transformation of rewards is invalid: {self}.")
 
     def __call__(self, rewards: NDArray[Any], terminations: NDArray[Any]) -> Rewards:
         """`rewards[n]` as control learns from them."""

@@ -1,4 +1,4 @@
-"""Agents on disk: JSON and safetensors, written at once or not at all, and nothing unpickled."""
+"""Agents on disk: JSON and safetensors, written atomically; nothing is unpickled."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from ..limits import read_whole
 from ..seals import JSON_BYTES, parse_json, sealed_json, unsealed
 from .agent import Agent
 from .assembly import LEARNED_FROM, agent_arrays, assemble
-from .reading import field
+from .fields import field
 
 FORMAT = 1
 DESCRIPTION, WEIGHTS = "agent.json", "weights.safetensors"
 OURS = re.compile(r"agent\.json|weights\.safetensors")
-"""The files of an agent's folder; one that holds others is not replaced."""
+"""The files of an agent's folder; a folder with any other is not replaced."""
 
 
 def save_agent(agent: Agent, directory: str | Path) -> Path:
-    """Write `agent` as the folder `directory`, in place of an agent that stood there."""
+    """Write `agent` to the folder `directory`, replacing an agent there."""
     target = Path(directory)
     refuse_foreign(target, OURS, AgentError)
     arrays = agent_arrays(agent)
     if agent.learned_from is not None:
-        # eight bytes an episode: too long for a description that people read
+        # eight bytes per episode: too long for a description that people read
         arrays[LEARNED_FROM] = agent.learned_from
     weights = safetensors.numpy.save(
         {name: np.ascontiguousarray(array) for name, array in arrays.items()}
@@ -50,7 +50,7 @@ def load_agent(path: str | Path) -> Agent:
     folder = given if (given / DESCRIPTION).is_file() else given / "agent"
     if not (folder / DESCRIPTION).is_file():
         raise AgentError(
-            f"There is no agent in {given}: neither {DESCRIPTION} nor agent/{DESCRIPTION} is there."
+            f"There is no agent in {given}: it has neither {DESCRIPTION} nor agent/{DESCRIPTION}."
         )
     description = _read_description(folder / DESCRIPTION)
     arrays = _read_weights(folder / WEIGHTS, field(description, "weights_sha256", str))
@@ -59,9 +59,7 @@ def load_agent(path: str | Path) -> Agent:
     except AgentError as error:
         raise AgentError(f"{folder}: {error}") from error
     except (ValueError, TypeError, KeyError, IndexError, OverflowError) as error:
-        raise AgentError(
-            f"{folder}: the agent is not put together as expected: {error}."
-        ) from error
+        raise AgentError(f"{folder}: the agent's parts do not fit together: {error}.") from error
 
 
 def _describe(agent: Agent, weights: bytes) -> dict[str, Any]:
@@ -84,7 +82,7 @@ def _describe(agent: Agent, weights: bytes) -> dict[str, Any]:
 
 
 def _dump(description: dict[str, Any]) -> str:
-    """Canonical JSON with a checksum of itself, so that a flipped bit cannot pass for a setting."""
+    """Canonical JSON with its own checksum, so that a flipped bit is detected."""
     try:
         json.dumps(description, allow_nan=False)
         return sealed_json(description, sort_keys=True)
@@ -105,7 +103,7 @@ def _read_description(path: Path) -> dict[str, Any]:
         )
     body = unsealed(content, path, AgentError, required=True)
     if raw != _dump(body).encode():
-        raise AgentError(f"{path} is not spelled as it was written: it is damaged or was edited.")
+        raise AgentError(f"{path} is not in canonical form: it is damaged or was edited.")
     return body
 
 

@@ -40,7 +40,7 @@ FRESH_LEAST = 5
 
 @dataclass(frozen=True)
 class CellTask:
-    """All that a worker needs to run a cell, wherever it is."""
+    """All that a worker on any machine needs to run a cell."""
 
     cell: Cell
     logs: Path
@@ -76,7 +76,7 @@ def own_settings(method: str, config: FitConfig) -> dict[str, Any]:
 
 
 def identity(task: CellTask, data: Dataset) -> dict[str, Any]:
-    """All that decides the cell's figures, nested and JSON-ready."""
+    """All that determines the cell's figures, nested and JSON-ready."""
     family = tested(task)
     return {
         **task.cell.row(),
@@ -100,7 +100,7 @@ def per_instance(task: CellTask) -> int:
 
 
 def run_cell(task: CellTask) -> float:
-    """Fit, test, write the cell's file; the seconds that took."""
+    """Fit, test, write the cell's file; returns the seconds it took."""
     import torch  # noqa: F401  # loaded here, so that `one_thread` can hold it
 
     began = time.monotonic()

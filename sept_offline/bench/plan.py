@@ -1,4 +1,4 @@
-"""Which cells a bench has: family × method × preset × variant × seed, in the order they run."""
+"""The cells of a bench: family × method × preset × variant × seed, in the order they run."""
 
 from __future__ import annotations
 
@@ -74,11 +74,11 @@ def make_plan(
     episodes: int | None = None,
     datasets: Sequence[str | Path] = (),
 ) -> Plan:
-    """The cells of all that is named; all registered families and all methods where none is.
+    """The cells of the named families and methods; of all registered ones by default.
 
     `datasets` are logs to learn from in place of collected ones, each a path, or `family=path`
-    where the logs do not say whose they are. Where they are given and no family is, theirs are
-    meant, if they are registered: what a file names is never imported.
+    where the logs do not name their family. Without families, those of the datasets are used, if
+    they are registered: a name in a file is never imported.
 
     Seed s learns from logs of collection seed s mod `data_seeds`: more seeds later leave the cells
     of the first ones as they are, and methods with few seeds still pair with those that have many.
@@ -91,7 +91,7 @@ def make_plan(
     given = _given_logs(datasets)
     if given and any(text.partition("=")[0].strip() == "behaviour" for text in [*vary, *settings]):
         raise ConfigError(
-            "Logs that are given are as they were logged; their behaviour cannot be chosen."
+            "The behaviour of given logs cannot be chosen; leave out behaviour, or the dataset."
         )
     specs = list(dict.fromkeys(families)) or list(given) or family_names()
     records = [load_family(spec) if families else registered_family(spec) for spec in specs]
@@ -102,14 +102,15 @@ def make_plan(
     for name, path in given.items():
         if name not in names:
             raise ConfigError(
-                f"{path} holds logs of {name!r}, none of the families {', '.join(names)}; add it "
-                "to --families, or say family=path if they are another's."
+                f"{path} holds logs of {name!r}, which is not one of the families "
+                f"{', '.join(names)}; add it to --families, or give family=path if the logs "
+                "are of another family."
             )
     chosen = list(dict.fromkeys(methods)) or list(METHODS)
     for method in chosen:
         if method not in METHODS:
             raise ConfigError(
-                f"There is no method {method!r}{suggest(method, METHODS)}; known are "
+                f"There is no method {method!r}{suggest(method, METHODS)}; expected one of "
                 f"{', '.join(sorted(METHODS))}."
             )
     variants = make_variants(vary, settings, quick)
@@ -148,19 +149,19 @@ def _given_logs(datasets: Sequence[str | Path]) -> dict[str, Path]:
         if family in paths:
             raise ConfigError(
                 f"Two datasets are given for {family!r}, {paths[family]} and {path}; run one at a "
-                "time, each with an --out of its own."
+                "time, each with its own --out."
             )
         paths[family] = path
     return paths
 
 
 def _check(family: Family, preset: str, variant: Variant, given: Path | None) -> None:
-    """Refuse a setting that does not exist before hours are spent on others."""
+    """Raise for an unknown setting before any cell is run."""
     known = [*AXES, *(field.name for field in fields(FitConfig))]
     for key in variant.settings:
         if key not in known:
             raise ConfigError(
-                f"There is no axis or setting {key!r}{suggest(key, known)}; known are "
+                f"There is no axis or setting {key!r}{suggest(key, known)}; expected one of "
                 f"{', '.join(sorted(known))}."
             )
     usual = {"probe_steps": family.probe_steps}
@@ -174,15 +175,18 @@ def _check(family: Family, preset: str, variant: Variant, given: Path | None) ->
     count, wanted = len(family.instances("train")), variant.data.instances
     if wanted is not None and wanted > count:
         raise ConfigError(
-            f"Family {family.name!r} has {count} training instances; {wanted} were asked for."
+            f"Family {family.name!r} has {count} training instances, fewer than the {wanted} "
+            "requested."
         )
 
 
 def _check_given(data: Dataset, path: Path, variant: Variant) -> None:
-    """Refuse what would take more logs than are given."""
+    """Raise if a variant needs more logs than are given."""
     wanted = vars(variant.data)
     fewest = min(len(data.episodes(name)) for name in data.instances)
     for axis, there in (("instances", len(data.instances)), ("episodes", fewest)):
         if wanted[axis] is not None and wanted[axis] > there:
-            of = " of an instance" if axis == "episodes" else ""
-            raise ConfigError(f"{path} has {there} {axis}{of}; {wanted[axis]} were asked for.")
+            of = " in its smallest instance" if axis == "episodes" else ""
+            raise ConfigError(
+                f"{path} has {there} {axis}{of}, fewer than the {wanted[axis]} requested."
+            )

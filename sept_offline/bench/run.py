@@ -30,14 +30,14 @@ from sept_offline.files import TEMPORARY, lock_file, write_text, writing
 from sept_offline.progress import Progress, Silent
 
 GATHER_SECONDS = 30.0
-"""Between two gatherings while cells run, so that a look at the tables is never far behind."""
+"""Seconds between two gatherings while cells run, so that the tables stay current."""
 GATHER_SHARE = 0.05
-"""Of the time that may go into gathering: many cells take a while to read."""
+"""Largest share of the time spent on gathering: many cells take a while to read."""
 
 
 @dataclass(frozen=True)
 class Failure:
-    """A cell, or the logs of some, that could not be made."""
+    """A cell, or the logs of some cells, that failed."""
 
     name: str
     error: str
@@ -67,8 +67,8 @@ def run_bench(
 ) -> Report:
     """Run the cells of `plan` that `out` does not hold yet, and gather all that it holds.
 
-    Whatever is killed can be called again: a finished cell is never run twice. A finished cell of
-    the same name that was made from anything else is refused, or run again with `replace`.
+    A bench that was stopped can be run again: a finished cell is never run twice. A finished cell
+    with the same name but other settings is an error, or is run again with `replace`.
     """
     progress, folder, began = progress or Silent(), Path(out), time.monotonic()
     check_engine(engine)
@@ -118,7 +118,7 @@ def write_tables(out: Path) -> tuple[list[dict[str, Any]], list[Table]]:
 def _run(
     tasks: list[CellTask], folder: Path, engine: str, workers: int, progress: Progress, lost: int
 ) -> list[Failure]:
-    """Run the cells and gather now and then; those that failed. `lost` were before they began."""
+    """Run the cells, gather now and then; returns failures. `lost` failed before they began."""
     failed: list[Failure] = []
     progress.start("cells", len(tasks), "cells")
     progress.update(0, running=min(workers, len(tasks)), failed=lost)
@@ -138,7 +138,7 @@ def _run(
 
 
 def _gather_and_plan(folder: Path) -> float:
-    """Gather now; the time at which to do it again."""
+    """Gather now; returns the time of the next gathering."""
     began = time.monotonic()
     gather(folder)
     now = time.monotonic()
@@ -158,7 +158,7 @@ def _tasks(plan: Plan, out: Path) -> list[tuple[CellTask, Logs]]:
 def _provide(
     wanted: list[Logs], engine: str, workers: int, progress: Progress
 ) -> Iterator[Failure]:
-    """Have all logs made, collections before what is a part of them; yields those that failed."""
+    """Make all logs, collections before parts of them; yields those that failed."""
     wholes = {logs.path: logs for logs in (part.whole or part for part in wanted)}
     parts = {logs.path: logs for logs in wanted if logs.whole is not None}
     for title, group in (("collect", wholes), ("thin", parts)):
@@ -198,8 +198,8 @@ def _missing(tasks: list[CellTask], folder: Path, replace: bool) -> list[CellTas
     if other and not replace:
         task, changed = other[0]
         raise DataError(
-            f"{len(other)} finished cells in {folder} were made otherwise (the first, "
-            f"{task.cell.name}, with another {', '.join(changed[:3])}); choose another --out, or "
+            f"{len(other)} finished cells in {folder} have other settings (the first, "
+            f"{task.cell.name}, another {', '.join(changed[:3])}); choose another --out, or "
             "add --replace to run them again."
         )
     for task, _ in other:

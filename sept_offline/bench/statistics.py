@@ -1,9 +1,9 @@
 """Figures of a method over seeds and instances: means, interquartile means, crossed bootstraps.
 
-All take a grid `[S, I]`, one value a training seed and test instance. Episodes of one seed share a
-model, and all seeds play the same instances: the spread within a row or a column says little of
-what another seed, or other instances, would do. So intervals resample the seeds, and the instances
-once for all of them.
+All take a grid `[S, I]`, one value per training seed and test instance. Episodes of one seed share
+a model, and all seeds play the same instances: the spread within a row or a column says little
+about other seeds or other instances. So intervals resample the seeds, and the instances once for
+all of them.
 """
 
 from __future__ import annotations

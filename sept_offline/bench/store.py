@@ -90,7 +90,7 @@ def refuse_other(out: Path) -> None:
         other = cells
     if other:
         raise DataError(
-            f"{other[0]} is not a file of a bench, and is not replaced; move it away, or choose "
+            f"{other[0]} was not written by a bench and is not replaced; move it away, or choose "
             "another --out."
         )
     if cells or tables:
@@ -98,7 +98,7 @@ def refuse_other(out: Path) -> None:
     for name in WRITTEN:
         if (out / name).exists():
             raise DataError(
-                f"{out} holds {name} and no cells, so it is not a bench, and nothing in it is "
+                f"{out} contains {name} but no cells, so it is not a bench and nothing in it is "
                 "replaced; choose another --out."
             )
 
@@ -137,7 +137,7 @@ def read_identity(path: Path) -> dict[str, Any]:
 
 
 def set_aside(path: Path) -> None:
-    """Keep a finished cell where it is gathered no more, in `OUT/replaced`."""
+    """Move a finished cell to `OUT/replaced`, where it is no longer gathered."""
     folder = path.parents[1] / "replaced"
     folder.mkdir(exist_ok=True)
     path.replace(folder / path.name)

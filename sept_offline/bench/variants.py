@@ -12,12 +12,12 @@ from sept_offline.errors import ConfigError
 from sept_offline.settings import build, merge, parse_settings, read_toml
 
 BASE = "base"
-"""The variant with nothing laid over."""
+"""The variant without changed settings."""
 QUICK = Path(__file__).with_name("quick.toml")
 AXES = ("behaviour", "episodes", "instances", "propensities")
-"""Of the data; every setting of `fit` is one too, `probe_steps` of both."""
+"""Axes of the data; every setting of `fit` is an axis too, `probe_steps` of both."""
 BEHAVIOURS = {"mixed": "random:0.5,replay:0.5"}
-"""Short names of mixtures; another one is written with a plus: random:0.3+expert:0.7."""
+"""Short names of mixtures; others are written with a plus: random:0.3+expert:0.7."""
 # A comma inside brackets belongs to a value, such as control.hidden=[32,32].
 COMMA = re.compile(r",(?![^\[]*\])")
 
@@ -38,7 +38,7 @@ class DataSettings:
     propensities: Literal["exact", "estimated"] = "exact"
 
     def __post_init__(self) -> None:
-        """Refuse what cannot work, by name."""
+        """Raise for a value out of range."""
         least = {"total": 1, "probe_steps": 1, "episodes": 2, "instances": 2}
         for name, low in least.items():
             value = getattr(self, name)
@@ -48,7 +48,7 @@ class DataSettings:
 
 @dataclass(frozen=True)
 class Variant:
-    """Settings laid over the preset's and the recipe's, under one name."""
+    """Settings that override those of the preset and the recipe, under one name."""
 
     name: str = BASE
     data: DataSettings = field(default_factory=DataSettings)
@@ -58,7 +58,7 @@ class Variant:
     """Number of test instances, from the start of the split; all where None."""
 
     def but(self, setting: str) -> Variant:
-        """This variant with one `key=value` more, which its name tells."""
+        """This variant with one more `key=value`, which is added to its name."""
         values = parse_settings([setting])
         key, value = next(iter(values.items()))
         data, settings = self.data, self.settings
@@ -77,7 +77,7 @@ class Variant:
 
 
 def merge_data(data: DataSettings, values: Mapping[str, Any]) -> DataSettings:
-    """`data` with `values` laid over; wrong types and ranges are refused by name."""
+    """`data` updated by `values`; a wrong type or range is an error that names it."""
     return build(DataSettings, vars(data) | dict(values))
 
 
@@ -92,7 +92,7 @@ def quick_variant() -> Variant:
 def make_variants(
     vary: Iterable[str] = (), settings: Iterable[str] = (), quick: bool = False
 ) -> list[Variant]:
-    """The base with `settings` laid over, then a variant for each value of each axis of `vary`."""
+    """The base updated by `settings`, then a variant for each value of each axis of `vary`."""
     base = quick_variant() if quick else Variant()
     for setting in settings:
         base = base.but(setting)
@@ -106,5 +106,5 @@ def make_variants(
     names = [variant.name for variant in variants]
     for name in names:
         if names.count(name) > 1:
-            raise ConfigError(f"The variant {name!r} is asked for twice.")
+            raise ConfigError(f"The variant {name!r} is given twice.")
     return variants

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from sept_offline.cli.completing import DATASET, FILE
+from sept_offline.cli.completers import DATASET, FILE
 from sept_offline.cli.console import (
     ConsoleProgress,
     RowCounter,

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sept_offline.agent.networks import Network
-from sept_offline.collect.portable import portable
+from sept_offline.collect.portable_networks import portable
 from sept_offline.environments import called
 from sept_offline.errors import ConfigError
 

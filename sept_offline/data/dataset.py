@@ -15,10 +15,10 @@ from sept_offline.data.filesystems import Folder, Place, Remote, place_kind
 from sept_offline.data.hashing import content_hash
 from sept_offline.data.hdf5 import Hdf5Source, hdf5_bytes_intact, read_hdf5_hidden
 from sept_offline.data.manifest import read_manifest
-from sept_offline.data.mistaken import check_place
 from sept_offline.data.parquet import ParquetSource, read_parquet_hidden
 from sept_offline.data.parquet_writer import parquet_bytes_intact
-from sept_offline.data.publish import HDF5_SUFFIXES
+from sept_offline.data.path_checks import check_place
+from sept_offline.data.publication import HDF5_SUFFIXES
 from sept_offline.data.records import (
     Episode,
     EpisodeIndex,
@@ -29,7 +29,7 @@ from sept_offline.data.records import (
     Steps,
 )
 from sept_offline.data.source import Source, check_structure
-from sept_offline.data.stacked import StackedSource
+from sept_offline.data.stacked_source import StackedSource
 from sept_offline.errors import DataError
 from sept_offline.limits import LONGEST_STACK
 

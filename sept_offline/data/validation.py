@@ -13,7 +13,7 @@ from sept_offline.data.checks import SUM_TOLERANCE, only_logged
 from sept_offline.data.dataset import bytes_intact, open_source
 from sept_offline.data.filesystems import Place
 from sept_offline.data.hashing import content_hash
-from sept_offline.data.mistaken import check_place
+from sept_offline.data.path_checks import check_place
 from sept_offline.data.records import Problem
 from sept_offline.data.source import BLOCK_ROWS, DTYPES, Source, structural_problems
 from sept_offline.errors import DataError

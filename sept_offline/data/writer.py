@@ -14,8 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from sept_offline.data.checks import CheckedEpisode, check_episode, hidden_table, json_ready
 from sept_offline.data.files import Workspace
-from sept_offline.data.mapped import MappedColumn
-from sept_offline.data.publish import kind_of, publish
+from sept_offline.data.mapped_column import MappedColumn
+from sept_offline.data.publication import kind_of, publish
 from sept_offline.data.records import Episode, EpisodeIndex, Metadata, Problem
 from sept_offline.data.source import DTYPES, Header
 from sept_offline.errors import DataError

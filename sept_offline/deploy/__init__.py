@@ -1,6 +1,6 @@
-"""An agent out of Python's hands: ONNX graphs, modules for NumPy alone, and lines of JSON."""
+"""Deployment of an agent: ONNX graphs, a NumPy export, and a JSON Lines protocol."""
 
-from sept_offline.deploy.exporting import Exported, export, load_export
+from sept_offline.deploy.exports import Exported, export, load_export
 from sept_offline.deploy.lines import Lines
 
 __all__ = ["Exported", "Lines", "export", "load_export"]

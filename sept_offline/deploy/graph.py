@@ -1,4 +1,4 @@
-"""ONNX graphs, one operator at a time: names, constants and types are kept here."""
+"""A builder of ONNX graphs, which adds one operator at a time."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from sept_offline.deploy.optional import onnx
+from sept_offline.deploy.libraries import onnx
 
 OPSET, IR_VERSION = 17, 8
-"""Old enough for runtimes of some years ago; LayerNormalization came with this set."""
+"""The first operator set with LayerNormalization, which older runtimes support too."""
 
 
 class Graph:
-    """A graph that grows: `op` adds an operator and gives the name of what comes out of it."""
+    """A graph under construction: `op` adds an operator and returns the name of its output."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -24,34 +24,34 @@ class Graph:
         self._signature: dict[str, dict[str, Any]] = {"inputs": {}, "outputs": {}}
 
     def input(self, name: str, dtype: Any, *shape: int | str) -> str:
-        """A tensor the graph is given; a size that may vary is a word."""
+        """Add an input tensor; a size that may vary is given as a name."""
         self._inputs.append(self._declare("inputs", name, dtype, shape))
         return name
 
     def output(self, name: str, value: str, dtype: Any, *shape: int | str) -> None:
-        """Hand `value` out under `name`."""
+        """Add `value` as the output `name`."""
         self._nodes.append(onnx().helper.make_node("Identity", [value], [name]))
         self._outputs.append(self._declare("outputs", name, dtype, shape))
 
     def constant(self, value: Any, dtype: Any = np.float32) -> str:
-        """An array that is part of the graph."""
+        """Add a constant array."""
         array = np.ascontiguousarray(value, dtype=dtype).reshape(np.shape(value))
         name = f"constant_{len(self._constants)}"
         self._constants.append(onnx().numpy_helper.from_array(array, name))
         return name
 
     def op(self, kind: str, *inputs: str, **attributes: Any) -> str:
-        """What the operator `kind` makes of `inputs`: its first output."""
+        """Add the operator `kind` on `inputs`; returns its first output."""
         name = f"{kind.lower()}_{len(self._nodes)}"
         self._nodes.append(onnx().helper.make_node(kind, list(inputs), [name], **attributes))
         return name
 
     def cast(self, value: str, dtype: Any) -> str:
-        """`value` as another type."""
+        """`value` converted to another type."""
         return self.op("Cast", value, to=_type(dtype))
 
     def reshape(self, value: str, *shape: int) -> str:
-        """`value` in another shape; 0 keeps a size, −1 is what is left."""
+        """`value` in another shape; 0 keeps a size, −1 is inferred."""
         return self.op("Reshape", value, self.constant(shape, np.int64))
 
     def unsqueeze(self, value: str, *axes: int) -> str:
@@ -72,7 +72,7 @@ class Graph:
         return self.op("ReduceMean", value, axes=[axis], keepdims=0)
 
     def expand(self, value: str, *shape: int) -> str:
-        """`value` repeated along its axes of size 1; a size of 1 here repeats nothing."""
+        """`value` repeated along its axes of size 1; a size of 1 here leaves an axis as it is."""
         return self.op("Expand", value, self.constant(shape, np.int64))
 
     def finished(self) -> bytes:

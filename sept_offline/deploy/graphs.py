@@ -39,9 +39,9 @@ LOG_TWO_PI = float(np.log(2 * np.pi))
 
 
 def graphs_of(agent: Agent) -> dict[str, Graph]:
-    """Those of "probe", "encoder", "novelty", "control" and "fallback" that the agent has.
+    """The graphs of the agent's parts: "probe", "encoder", "novelty", "control", "fallback".
 
-    An observation that they read is a stacked row, where the agent stacks.
+    If the agent stacks observations, the graphs read stacked rows.
     """
     context, dim, actions = agent.context, agent.stacking.width, agent.spaces.num_actions
     found: dict[str, Graph] = {}
@@ -76,7 +76,7 @@ def _control(name: str, control: Control, dim: int, context_dim: int, actions: i
 def _probe(probe: Probe, dim: int, actions: int) -> Graph:
     """observation `[n, d]`, time `[n]`, mask `[n, A]` and draw `[n]` to probabilities and action.
 
-    A draw is uniform in [0, 1): whoever runs the graph keeps the random stream.
+    A draw is uniform in [0, 1); the host of the graph generates it.
     """
     graph = Graph("probe")
     if isinstance(probe, NetworkProbe):
@@ -103,7 +103,7 @@ def _probe(probe: Probe, dim: int, actions: int) -> Graph:
     edges = graph.op("CumSum", shares, graph.constant(1, I64))
     mark = graph.op("Mul", graph.unsqueeze(draw, 1), graph.slice(edges, actions - 1, actions, 1))
     place = graph.sum(graph.cast(graph.op("LessOrEqual", edges, mark), I64), 1)
-    # rounding may carry a draw past the last action that can be taken at all
+    # rounding may carry a draw past the last allowed action
     possible = graph.cast(graph.op("Greater", shares, graph.constant(0.0, F64)), F32)
     end = graph.op("ArgMax", possible, axis=1, keepdims=0, select_last_index=1)
     graph.output("probabilities", shares, F64, "n", actions)
@@ -112,7 +112,7 @@ def _probe(probe: Probe, dim: int, actions: int) -> Graph:
 
 
 def _encoder(agent: Agent) -> Graph:
-    """What the past tells, to the context that control reads."""
+    """The graph from past steps to the context that control reads."""
     graph, context = Graph("encoder"), agent.context
     dim, actions = agent.stacking.width, agent.spaces.num_actions
     if isinstance(context, HiddenContext):
@@ -132,8 +132,8 @@ def _encoder(agent: Agent) -> Graph:
         vector = _window(graph, context, dim, actions)
     else:
         raise AgentError(
-            f"An agent of the method {agent.method} learns or infers in its episode with more than "
-            "a graph; only sept-offline itself can run it."
+            f"An agent of the method {agent.method} learns or infers in its episode and has no "
+            "ONNX graph; only sept-offline itself can run it."
         )
     graph.output("context", vector, F32, "n", context.dim)
     return graph
@@ -171,7 +171,7 @@ def _encoded(
 
 
 def _tell(graph: Graph, mean: str, log_var: str, size: int, scale: float = 1.0) -> str:
-    """Hand out latent and uncertainty; the deviation `[n, k]` comes back."""
+    """Add the outputs latent and uncertainty; returns the deviation `[n, k]`."""
     deviation = graph.op("Exp", graph.op("Mul", log_var, graph.constant(0.5)))
     graph.output("latent", mean, F32, "n", size)
     uncertainty = graph.op("Mul", graph.mean(deviation, 1), graph.constant(scale))
@@ -229,7 +229,7 @@ def _novelty(graph: Graph, segment: Segment, mean: str, log_var: str, novelty: N
         terms = graph.op("Div", graph.op("Mul", apart, apart), graph.constant(variance, F64))
         terms = graph.op("Add", terms, graph.constant(np.log(variance) + LOG_TWO_PI, F64))
         each = graph.op("Mul", graph.sum(terms, 3), graph.constant(-0.5, F64))
-        # by hand: not every runtime has ReduceLogSumExp in float64
+        # in steps: not every runtime has ReduceLogSumExp in float64
         top = graph.op("ReduceMax", each, axes=[2], keepdims=1)
         shares = graph.mean(graph.op("Exp", graph.op("Sub", each, top)), 2)
         density = graph.op("Add", graph.op("Log", shares), graph.op("Squeeze", top, _axis(graph)))
@@ -237,7 +237,7 @@ def _novelty(graph: Graph, segment: Segment, mean: str, log_var: str, novelty: N
         entropy = graph.op("Mul", graph.sum(entropy, 1), half)
         divergence = graph.op("Neg", graph.op("Add", entropy, graph.mean(density, 1)))
     elbo = graph.op("Sub", likelihood, divergence)
-    # the tolerance is taken off the constants: one operator less
+    # the tolerance is subtracted from the constants, which saves an operator
     held_out = graph.constant(novelty.held_out - ROUNDING, F64)
     below = graph.op("LessOrEqual", held_out, graph.unsqueeze(elbo, 1))
     share = graph.mean(graph.cast(below, F64), 1)

@@ -1,4 +1,4 @@
-"""An agent that any language can drive: one JSON object a line, many episodes interleaved."""
+"""The JSON Lines protocol: one JSON object per line, many episodes interleaved."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from sept_offline.seeding import integer
 KEYS = {"episode", "observation", "mask", "reward", "seed", "hidden", "end"}
 FIRST_ONLY = ("seed", "hidden")
 SHORTEST_LIMIT = 1 << 20
-"""Bytes a line may have at least; more where the agent observes many columns."""
+"""Bytes allowed per line; more if the agent observes many columns."""
 OPEN_LIMIT = 100_000
-"""Episodes that may be open at once: a driver that ends none must not fill the memory."""
+"""Most episodes open at once, so that a client that ends none cannot fill the memory."""
 
 
 class Lines:
     """The open episodes of one agent, and the answer to each line.
 
-    An episode's seed is its own `"seed"`, or follows from `seed` and its name, so that what it does
-    does not depend on the episodes beside it. A line answered with an error changes nothing.
+    An episode's seed is its own `"seed"`, or is derived from `seed` and its name, so that its
+    actions do not depend on other episodes. A line answered with an error changes nothing.
     """
 
     def __init__(self, agent: Agent, seed: int = 0) -> None:
@@ -42,15 +42,15 @@ class Lines:
                 yield json.dumps(answer, allow_nan=False)
 
     def answer(self, line: bytes | str) -> dict[str, Any] | None:
-        """What is said to one line: an action, an error, or nothing where an episode ends."""
+        """The answer to one line: an action, an error, or None where an episode ends."""
         name: Any = None
         try:
             request, strange = _parse(line)
             name = _name(request)
             if strange:
                 raise AgentError(
-                    f"{strange[0]} is no number in JSON; fill in what is missing, as it was filled "
-                    "in the logs."
+                    f"{strange[0]} is not a number in JSON; fill in missing values in the same way "
+                    "as in the logs."
                 )
             return self._answer(name, request)
         except SeptError as error:
@@ -66,13 +66,15 @@ class Lines:
             self._end(name, request)
             return None
         if "observation" not in request:
-            raise AgentError("A line needs an observation, or the end of the episode.")
+            raise AgentError('A line must have "observation" or "end".')
         observation = _numbers(request["observation"], "observation")
         mask = _mask(request.get("mask"))
         reward = _reward(request.get("reward"))
         episode = self.episodes.get(name) or self._begin(name, request)
         if episode.steps and any(key in request for key in FIRST_ONLY):
-            raise AgentError("Seed and hidden parameters are given with an episode's first line.")
+            raise AgentError(
+                "Seed and hidden parameters are allowed only in an episode's first line."
+            )
         phase = episode.phase
         action = episode.act(observation, reward, mask)
         self.episodes[name] = episode
@@ -91,15 +93,17 @@ class Lines:
 
     def _begin(self, name: str | int, request: dict[str, Any]) -> AgentEpisode:
         if len(self.episodes) >= OPEN_LIMIT:
-            raise AgentError(f"{OPEN_LIMIT:,} episodes are open; end some before another begins.")
+            raise AgentError(
+                f"{OPEN_LIMIT:,} episodes are open, which is the limit; end one first."
+            )
         seed = request.get("seed")
         if seed is None:
             seed = integer(self.seed, "act", json.dumps(name))
         elif not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**63:
-            raise AgentError("A seed is a whole number, at least 0.")
+            raise AgentError("The seed must be a whole number, at least 0.")
         hidden = request.get("hidden")
         if hidden is not None and not isinstance(hidden, dict):
-            raise AgentError("Hidden parameters are an object of names and numbers.")
+            raise AgentError("Hidden parameters must be an object of names and numbers.")
         if hidden is not None:
             values = _numbers(list(hidden.values()), "hidden parameters")
             hidden = dict(zip(hidden, values.tolist(), strict=True))
@@ -107,19 +111,21 @@ class Lines:
 
     def _end(self, name: str | int, request: dict[str, Any]) -> None:
         if request["end"] is not True or set(request) != {"episode", "end"}:
-            raise AgentError('An episode ends with {"episode": …, "end": true} and nothing else.')
-        # Nor is there an answer where none is open: whoever writes and reads in turn counts on it.
+            raise AgentError(
+                'To end an episode, send {"episode": …, "end": true} and no other key.'
+            )
+        # No answer either if no such episode is open: clients that alternate rely on it.
         self.episodes.pop(name, None)
 
     def _overlong(self, source: IO[bytes], line: bytes) -> dict[str, Any]:
-        """Read past a line that is too long, without keeping it."""
+        """Skip a line that is too long, without keeping it in memory."""
         while line and not line.endswith(b"\n"):
             line = source.readline(self.limit)
-        return {"episode": None, "error": f"A line may have {self.limit:,} bytes, found more."}
+        return {"episode": None, "error": f"The line has more than {self.limit:,} bytes."}
 
 
 def _parse(line: bytes | str) -> tuple[dict[str, Any], list[str]]:
-    """The object of a line, and the words in it that JSON does not know: NaN, Infinity."""
+    """The object of a line, and the words in it that are not valid JSON: NaN, Infinity."""
     strange: list[str] = []
     try:
         request = json.loads(line, parse_constant=strange.append)
@@ -127,21 +133,21 @@ def _parse(line: bytes | str) -> tuple[dict[str, Any], list[str]]:
         reason = "it is nested too deeply" if isinstance(error, RecursionError) else error
         raise AgentError(f"The line is not a JSON object: {reason}.") from error
     if not isinstance(request, dict):
-        raise AgentError(f"The line is not a JSON object, but {_kind(request)}.")
+        raise AgentError(f"The line is not a JSON object but {_kind(request)}.")
     return request, strange
 
 
 def _name(request: dict[str, Any]) -> str | int:
     name = request.get("episode")
     if isinstance(name, bool) or not isinstance(name, str | int):
-        raise AgentError('A line names its episode: "episode" is a string or a whole number.')
+        raise AgentError('A line must name its "episode", a string or a whole number.')
     return name
 
 
 def _numbers(values: Any, what: str) -> np.ndarray[Any, np.dtype[np.float32]]:
     if not isinstance(values, list) or not all(_is_number(value) for value in values):
         raise AgentError(f"The {what} must be a list of numbers, found {_kind(values)}.")
-    # what float32 cannot hold becomes infinite, and is refused as such
+    # a number too large for float32 becomes infinite, and is then refused
     with np.errstate(over="ignore"):
         return np.array([_float(value) for value in values], dtype=np.float64).astype(np.float32)
 
@@ -163,7 +169,7 @@ def _mask(mask: Any) -> np.ndarray[Any, Any] | None:
     if not isinstance(mask, list) or not all(
         isinstance(one, bool) or one in (0, 1) for one in mask
     ):
-        raise AgentError(f"A mask must be a list of true and false, found {_kind(mask)}.")
+        raise AgentError(f"The mask must be a list of true and false, found {_kind(mask)}.")
     return np.array(mask, dtype=bool)
 
 
@@ -171,17 +177,17 @@ def _reward(reward: Any) -> float | None:
     if reward is None:
         return None
     if not _is_number(reward):
-        raise AgentError(f"A reward must be a number, found {_kind(reward)}.")
+        raise AgentError(f"The reward must be a number, found {_kind(reward)}.")
     return _float(reward)
 
 
 def _finite(value: float | None) -> float | None:
-    """JSON has no word for what is not finite."""
+    """None for a number that is not finite, which JSON cannot hold."""
     return value if value is not None and math.isfinite(value) else None
 
 
 def _kind(value: Any) -> str:
     if isinstance(value, list):
-        return "a list with something else in it"
+        return "a list of mixed types"
     names = {dict: "an object", str: "a string", bool: "true or false", type(None): "null"}
     return names.get(type(value), "a number")

@@ -1,4 +1,4 @@
-"""What lies beside an exported agent: how to feed it, and the checksums of its files."""
+"""The manifest of an export: what its parts read, and the checksums of its files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from sept_offline.limits import read_whole
 from sept_offline.seals import read_json, read_sealed
 
 FORMATS = {"onnx": 1, "numpy": 2}
-"""What is written of each form; exports of all formats up to it are read."""
+"""The format written for each form; earlier formats can be read too."""
 MANIFEST = "manifest.json"
 GRAPHS = ("probe", "encoder", "novelty", "control", "fallback")
 MODULES = (
@@ -40,10 +40,10 @@ MODULES = (
     "agent/encoder",
     "agent/episode",
     "agent/exported",
+    "agent/fields",
     "agent/networks",
     "agent/novelty",
     "agent/probes",
-    "agent/reading",
     "agent/contexts/__init__",
     "agent/contexts/base",
     "agent/contexts/encoded",
@@ -55,20 +55,20 @@ MODULES = (
     "agent/contexts/unprobed",
     "agent/contexts/window",
 )
-"""The library's own modules that act, in an export for NumPy alone: what `agent/exported` needs."""
+"""The library's modules that a NumPy export contains: all that `agent/exported` imports."""
 SHIPPED = {f"modules/{name}.py": name for name in MODULES}
 FILES = {"onnx": {f"{name}.onnx" for name in GRAPHS}, "numpy": {"runtime.py", "weights.npz"}}
 MODULE = re.compile(r"modules/([a-z_]+/)*[a-z_]+\.py")
-"""A module of an export, which may be of another version and have others than these."""
+"""The path of a module; an export of another version may have other modules than these."""
 OURS = re.compile(
     "|".join(map(re.escape, (MANIFEST, *FILES["onnx"], *FILES["numpy"], *SHIPPED)))
     + r"|modules/(agent/(contexts/)?)?"
 )
-"""The files and folders of an export; a folder that holds others is not replaced."""
+"""The files and folders of an export; a folder with any other is not replaced."""
 
 
 def check_exportable(agent: Agent) -> None:
-    """Raise for an agent that acts by more than forward passes of its networks."""
+    """Raise if acting takes more than forward passes of the agent's networks."""
     if agent.learns or not isinstance(agent.context, tuple(FORWARD.values())):
         raise AgentError(
             f"An agent of the method {agent.method} learns or infers by gradient steps in its "
@@ -77,7 +77,7 @@ def check_exportable(agent: Agent) -> None:
 
 
 def describe(agent: Agent, form: str) -> dict[str, Any]:
-    """What both forms of an export say of the agent, JSON-ready."""
+    """The description of the agent in both forms of an export, JSON-ready."""
     spaces, context = agent.spaces, agent.context
     lowest, highest = spaces.limits
     described = context.describe()
@@ -101,7 +101,7 @@ def describe(agent: Agent, form: str) -> dict[str, Any]:
 
 
 def _initial(agent: Agent) -> dict[str, Any]:
-    """With what an episode starts: `start[k]`, control's context, and the steps that are kept."""
+    """The initial state of an episode: `start[k]`, control's context, and the steps kept."""
     context = agent.context
     if isinstance(context, HistoryContext):
         return {"steps": context.steps, "start": [0.0] * context.dim}
@@ -126,7 +126,7 @@ def sha256(content: bytes) -> str:
 
 
 def is_export(folder: Path) -> bool:
-    """Whether an export of ours stands there, whole or not."""
+    """Whether the folder contains an export, complete or not."""
     try:
         found = read_json(folder / MANIFEST, AgentError)
     except AgentError:
@@ -135,50 +135,55 @@ def is_export(folder: Path) -> bool:
 
 
 def refuse_other(folder: Path) -> None:
-    """Refuse to put an export where anything else stands, or in place of what is not part of it."""
+    """Raise if writing an export to `folder` would replace anything but an export."""
     if not folder.exists():
         return
     if not is_export(folder):
-        raise ConfigError(f"{folder} is there and holds no export; give another place.")
+        raise ConfigError(f"{folder} exists and is not an export; choose another folder.")
     for name in foreign(folder, OURS):
-        # Python leaves its own copy of a module where that has been imported.
+        # Python writes __pycache__ beside a module that was imported.
         if Path(name).name != "__pycache__":
             raise ConfigError(
-                f"{folder} holds {name} beside an older export, and nothing of yours is "
-                "deleted; move it away, or give another place."
+                f"{folder} contains {name}, which is not part of an export and would be lost; "
+                "move it away, or choose another folder."
             )
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """The manifest of an export, whose files are checked against it, each by its own name."""
+    """The manifest of an export; every file is checked against its checksum."""
     found = read_sealed(folder / MANIFEST, AgentError)
     form, files = found.get("form"), found.get("files")
     if not isinstance(form, str) or found.get("format") not in range(1, FORMATS.get(form, 0) + 1):
-        raise AgentError(f"{folder} holds no exported agent that can be read here.")
+        raise AgentError(f"{folder} does not contain an export that this version can read.")
     if not isinstance(files, dict) or not files:
-        raise AgentError(f"{folder / MANIFEST} names no files; it is damaged.")
+        raise AgentError(f"{folder / MANIFEST} does not list any files; it is damaged.")
     named = {name for name in files if form != "numpy" or not MODULE.fullmatch(name)}
     if not named <= FILES[form]:
-        raise AgentError(f"{folder / MANIFEST} names files that no export has; it is damaged.")
+        raise AgentError(
+            f"{folder / MANIFEST} lists files that do not belong to an export; it is damaged."
+        )
     for name, checksum in files.items():
         if sha256(read_whole(folder / name, AgentError)) != checksum:
             raise AgentError(f"{folder / name} does not match its checksum: it is damaged.")
     if form == "numpy" and named != FILES[form]:
-        raise AgentError(f"{folder / MANIFEST} lacks files of an export; it is damaged.")
+        raise AgentError(
+            f"{folder / MANIFEST} does not list all files of an export; it is damaged."
+        )
     if form == "onnx":
         _check_graphs(folder, found, files)
     return found
 
 
 def _check_graphs(folder: Path, manifest: dict[str, Any], files: dict[str, Any]) -> None:
-    """Every graph is the file of its own name, which has been checked, and says what it takes."""
+    """Raise unless every graph names its own file, which has been checked, and its inputs."""
     graphs = manifest.get("graphs")
     if not isinstance(graphs, dict) or {f"{name}.onnx" for name in graphs} != set(files):
-        raise AgentError(f"{folder / MANIFEST} does not name the graphs that are there.")
+        raise AgentError(f"{folder / MANIFEST} does not list the graphs that the folder contains.")
     for name, graph in graphs.items():
         if not isinstance(graph, dict) or graph.get("file") != f"{name}.onnx":
             raise AgentError(
-                f"{folder / MANIFEST} names another file than {name}.onnx for the graph {name}."
+                f"{folder / MANIFEST} names another file for the graph {name}; expected "
+                f"{name}.onnx."
             )
         if not all(isinstance(graph.get(way), dict) for way in ("inputs", "outputs")):
-            raise AgentError(f"{folder / MANIFEST} does not say what the graph {name} takes.")
+            raise AgentError(f"{folder / MANIFEST} does not list the inputs of the graph {name}.")

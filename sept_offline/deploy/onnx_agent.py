@@ -1,4 +1,4 @@
-"""An ONNX export in an episode: what any host of the graphs has to do, done with onnxruntime."""
+"""ONNX exports run by onnxruntime: a reference for hosts in other languages."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sept_offline.agent.reading import count, field
+from sept_offline.agent.fields import count, field
+from sept_offline.deploy.libraries import onnxruntime
 from sept_offline.deploy.manifest import read_manifest
-from sept_offline.deploy.optional import onnxruntime
 from sept_offline.errors import AgentError
 from sept_offline.family import Hidden
 from sept_offline.limits import (
@@ -26,28 +26,29 @@ from sept_offline.stacking import Stack
 
 Array = NDArray[Any]
 GRAPH_BYTES = 1 << 30
-"""What all graphs of a process may take together, unless the limit for files is higher."""
+"""Bytes of memory for all graphs of a process, unless the limit for files is higher."""
 
 
 class OnnxAgent:
-    """The graphs of an export, each in a session of one thread."""
+    """The graphs of an export, each in a single-threaded session."""
 
     def __init__(self, folder: str | Path, manifest: dict[str, Any] | None = None) -> None:
         self.manifest = manifest or read_manifest(Path(folder))
         self.context = field(self.manifest, "context", dict)
         _check_context(self.context)
-        # exports of earlier versions stack nothing
+        # exports of earlier versions do not stack
         self.stack = int(self.manifest.get("stack", 1))
         if not 1 <= self.stack <= LONGEST_STACK:
             raise AgentError(
-                f"An agent stacks 1 to {LONGEST_STACK} observations, found {self.stack}."
+                f"The number of stacked observations is {self.stack}; expected 1 to "
+                f"{LONGEST_STACK}."
             )
         runtime = onnxruntime()
         _limit_memory(runtime)
         options = runtime.SessionOptions()
         options.add_session_config_entry("session.use_env_allocators", "1")
         options.intra_op_num_threads = options.inter_op_num_threads = 1
-        # errors come as exceptions, and need no second telling; warnings are about the machine
+        # errors are raised as exceptions too; warnings are about the machine
         options.log_severity_level = 4
         providers = ["CPUExecutionProvider"]
         self._sessions = {}
@@ -61,9 +62,9 @@ class OnnxAgent:
                 )
             except AgentError:
                 raise
-            except Exception as problem:  # onnxruntime has classes of its own for each failure
+            except Exception as problem:  # onnxruntime has its own class for each failure
                 words = " ".join(str(problem).split())
-                raise AgentError(f"{path} is not a graph that can run ({words:.200}).") from problem
+                raise AgentError(f"{path} is not a valid ONNX graph ({words:.200}).") from problem
         self._takes = {
             name: set(graph["inputs"]) for name, graph in self.manifest["graphs"].items()
         }
@@ -72,7 +73,7 @@ class OnnxAgent:
         }
 
     def run(self, graph: str, **inputs: Array) -> dict[str, Array]:
-        """All outputs of a graph; of `inputs` it is given those it takes."""
+        """All outputs of a graph, given those of `inputs` that it has."""
         given = {name: value for name, value in inputs.items() if name in self._takes[graph]}
         names = self._gives[graph]
         return dict(zip(names, self._sessions[graph].run(names, given), strict=True))
@@ -83,7 +84,7 @@ class OnnxAgent:
 
 
 def _check_context(context: dict[str, Any]) -> None:
-    """Refuse numbers by which no episode can be laid out."""
+    """Raise if a size or scale in the manifest is invalid."""
     encoder = context.get("encoder", {})
     for record, name, most in (
         (context, "steps", LONGEST_SEGMENT),
@@ -98,9 +99,9 @@ def _check_context(context: dict[str, Any]) -> None:
 
 
 def _limit_memory(runtime: Any) -> None:
-    """Let all graphs of this process together take 1 GB, or what the limit has been raised to.
+    """Limit the memory of all graphs of this process to 1 GB, or to the raised limit.
 
-    A graph of a kilobyte can ask for any amount. onnxruntime keeps the first limit that it is told.
+    A graph of a kilobyte can request any amount. onnxruntime keeps the first limit that is set.
     """
     place = runtime.OrtMemoryInfo(
         "Cpu", runtime.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, runtime.OrtMemType.DEFAULT
@@ -116,8 +117,8 @@ def _limit_memory(runtime: Any) -> None:
 
 
 def refuse_external(content: bytes, path: Path) -> None:
-    """Refuse a graph that keeps its weights in other files: only its own have been checked."""
-    # The key under which another file is named; it stands so in no graph that was exported.
+    """Refuse a graph with weights in another file: only the graph's own file was checked."""
+    # The key that names another file; exported graphs never contain it.
     if b"location" in content:
         raise AgentError(f"{path} keeps its weights in another file, which is not opened.")
 
@@ -148,7 +149,9 @@ class OnnxEpisode:
         self._past = np.zeros((1, length + extra, dim), dtype=np.float32)
         self._taken = np.zeros((1, length), dtype=np.int64)
         if (self._kind == "hidden") != (hidden is not None):
-            raise AgentError("Hidden parameters are given to the agent that needs them, and only.")
+            raise AgentError(
+                "Hidden parameters must be given if the agent needs them, and only then."
+            )
         if hidden is not None:
             names = described["names"]
             if set(hidden) != set(names):
@@ -160,7 +163,7 @@ class OnnxEpisode:
 
     @property
     def phase(self) -> str:
-        """Who chooses the next action: "probe" or "control"."""
+        """The part that chooses the next action: "probe" or "control"."""
         return "probe" if self.steps < self.agent.manifest["probe_steps"] else "control"
 
     def act(self, observation: Array, mask: Array | None = None) -> int:
@@ -171,12 +174,16 @@ class OnnxEpisode:
             if mask is not None:
                 allowed = np.asarray(mask, dtype=bool)[None]
         except (TypeError, ValueError) as error:
-            raise AgentError(f"Observations and masks are numbers in a row: {error}.") from error
-        # a graph would go on with numbers that are none, and with nothing allowed
+            raise AgentError(
+                f"The observation and the mask must be 1-D numeric arrays: {error}."
+            ) from error
+        # a graph would accept NaN, and a mask that allows nothing
         if row.shape != (1, self._dim) or not np.isfinite(row).all():
-            raise AgentError(f"An observation is {self._dim} finite columns.")
+            raise AgentError(f"The observation must have {self._dim} finite columns.")
         if allowed.shape != (1, self._actions) or not allowed.any():
-            raise AgentError(f"A mask allows some of {self._actions} actions.")
+            raise AgentError(
+                f"The mask must have {self._actions} values and allow at least one action."
+            )
         self._stack.see(self._stacked, row, first=self.steps == 0)
         row = self._stacked
         if self._kind == "history":
@@ -211,13 +218,13 @@ class OnnxEpisode:
             self._before, self._last = row.copy(), np.array([[action]], dtype=np.int64)
 
     def _remember(self) -> None:
-        """Newest first; what the episode has not had yet is not seen."""
+        """The past steps, newest first; steps before the episode began are not seen."""
         seen = (np.arange(self._taken.shape[1]) < self.steps)[None]
         found = self.agent.run("encoder", observations=self._past, actions=self._taken, seen=seen)
         self._context = found["context"]
 
     def _refine(self, row: Array) -> None:
-        """Add what the last step says; once the first T steps are whole, see whether it is new."""
+        """Add the evidence of the last step; after the first T steps, measure novelty."""
         steps = self._taken.shape[1]
         if 0 < self.steps <= self.agent.context["refine_steps"]:
             pair = np.stack([self._before, row], axis=1)
@@ -233,7 +240,7 @@ class OnnxEpisode:
             self.novelty, self.flagged = float(found["novelty"][0]), bool(found["flagged"][0])
 
     def _see(self, row: Array) -> None:
-        """The first T steps, or the last of a window, and what they tell once they are whole."""
+        """Encode the first T steps, or the last T of a window, once they are complete."""
         steps = self._taken.shape[1]
         if self._kind == "window":
             self._past = np.concatenate([self._past[:, 1:], row[:, None]], axis=1)

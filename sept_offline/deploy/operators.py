@@ -1,4 +1,4 @@
-"""The networks of an agent as ONNX operators, their weights and scalers inside."""
+"""The networks of an agent as ONNX operators, with their weights and scalers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _normalised(graph: Graph, x: str, gamma: str, beta: str) -> str:
 
 
 def network(graph: Graph, x: str, whole: object) -> str:
-    """Values of whichever network a control has."""
+    """Action values of control's network, of any kind."""
     if isinstance(whole, MLP):
         return layers(graph, x, whole)
     if isinstance(whole, Ensemble):
@@ -61,7 +61,7 @@ def network(graph: Graph, x: str, whole: object) -> str:
 
 
 class Segment:
-    """What both encoder and decoder read of `observations[n, T+1, d]`, `actions[n, T]`."""
+    """The inputs of encoder and decoder from `observations[n, T+1, d]`, `actions[n, T]`."""
 
     def __init__(
         self, graph: Graph, observations: str, actions: str, steps: int, num_actions: int

@@ -1,7 +1,7 @@
-"""An exported agent: NumPy acts, and nothing else is needed.
+"""The entry point of an exported agent, which needs NumPy only.
 
-Beside this file lie `manifest.json`, `weights.npz` and `modules/`, the code that acts. In an
-episode:
+The folder of this file also contains `manifest.json`, `weights.npz` and the code in `modules/`. In
+an episode:
 
     from runtime import load
     agent = load("the folder of this file")

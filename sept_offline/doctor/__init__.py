@@ -4,7 +4,7 @@ Only the standard library is imported until a check needs more, so a broken libr
 its own check.
 """
 
-from sept_offline.doctor.examining import Examination, examine
+from sept_offline.doctor.examination import Examination, examine
 from sept_offline.doctor.finding import Finding
 
 __all__ = ["Examination", "Finding", "examine"]

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from sept_offline.agent import Control
 from sept_offline.agent.contexts.base import EMPTY, Tracker, check_sizes
+from sept_offline.agent.fields import field
 from sept_offline.agent.networks import Array, Arrays, Standardiser
-from sept_offline.agent.reading import field
 from sept_offline.dynamics.belief import Belief
 from sept_offline.dynamics.model import Fiction, Model
 from sept_offline.dynamics.planner import Planner

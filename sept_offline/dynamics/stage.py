@@ -12,7 +12,7 @@ from sept_offline.dynamics.columns import Columns, Reader
 from sept_offline.dynamics.energy import alpha_energy, log_ratio
 from sept_offline.dynamics.network import Dynamics, draw
 from sept_offline.latent.arrays import StepsLike
-from sept_offline.latent.balanced import Balanced
+from sept_offline.latent.draws import Balanced
 from sept_offline.latent.loop import Loop
 from sept_offline.latent.networks import Gaussian
 from sept_offline.latent.posteriors import Posteriors

@@ -12,7 +12,7 @@ from sept_offline.agent import Agent
 from sept_offline.dynamics.columns import Columns, Reader
 from sept_offline.dynamics.network import LOG_NOISE, Outcome
 from sept_offline.latent.arrays import Doubles, Floats, Integers, StepsLike
-from sept_offline.latent.balanced import Balanced
+from sept_offline.latent.draws import Balanced
 from sept_offline.latent.loop import Loop
 from sept_offline.latent.networks import kl_standard, log_normal, sample
 from sept_offline.latent.posteriors import Posteriors

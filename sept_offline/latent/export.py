@@ -65,7 +65,7 @@ def transition_decoder(network: WindowNetwork) -> TransitionDecoder:
 
 
 NEVER = 1e30
-"""The unit of a column that never changes: whatever it does is next to nothing."""
+"""The unit of a column that never changes, so that any change of it is negligible."""
 
 
 def _masked(network: nn.Sequential, factor: NDArray[np.float32]) -> MLP:

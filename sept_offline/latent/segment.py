@@ -8,7 +8,7 @@ from torch import Tensor
 
 from sept_offline.errors import ConfigError
 from sept_offline.latent.arrays import Doubles, SegmentsLike, check_segments, fit_scaling
-from sept_offline.latent.balanced import Balanced
+from sept_offline.latent.draws import Balanced
 from sept_offline.latent.model import LatentModel
 from sept_offline.latent.networks import SegmentNetwork, kl_standard, sample
 from sept_offline.latent.training import (

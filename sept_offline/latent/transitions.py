@@ -46,7 +46,7 @@ from sept_offline.latent.arrays import (
     fit_scaling,
     varying,
 )
-from sept_offline.latent.balanced import Balanced
+from sept_offline.latent.draws import Balanced
 from sept_offline.latent.identification import neighbour_share
 from sept_offline.latent.loop import Loop
 from sept_offline.latent.model import LatentModel

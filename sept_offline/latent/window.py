@@ -26,7 +26,7 @@ from sept_offline.latent.arrays import (
     fit_scaling,
     varying,
 )
-from sept_offline.latent.balanced import Balanced
+from sept_offline.latent.draws import Balanced
 from sept_offline.latent.loop import Loop
 from sept_offline.latent.model import LatentModel
 from sept_offline.latent.networks import WindowNetwork, kl_standard, log_normal, sample

@@ -11,8 +11,8 @@ from sept_offline.control import Learner
 from sept_offline.control.rewards import common_form
 from sept_offline.data import Dataset
 from sept_offline.dynamics.contexts import PlanningContext
+from sept_offline.methods.bayes import angles_read, fiction_stage, model_stage
 from sept_offline.methods.method import Method
-from sept_offline.methods.modelled import angles_read, fiction_stage, model_stage
 from sept_offline.methods.shared import control_stage, spaces_of
 from sept_offline.seeding import integer
 from sept_offline.settings import ControlConfig, FitConfig

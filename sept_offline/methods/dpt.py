@@ -12,8 +12,8 @@ from sept_offline.agent.networks import Standardiser
 from sept_offline.data import Dataset
 from sept_offline.dynamics.contexts import InferredContext
 from sept_offline.dynamics.model import Model
+from sept_offline.methods.bayes import angles_read, model_stage
 from sept_offline.methods.method import Method
-from sept_offline.methods.modelled import angles_read, model_stage
 from sept_offline.methods.shared import control_stage, spaces_of
 from sept_offline.seeding import generator
 from sept_offline.settings import DptConfig, FitConfig

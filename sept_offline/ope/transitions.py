@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from sept_offline.agent.networks import Standardiser
 from sept_offline.data.records import Steps
-from sept_offline.ope.following import Followed
+from sept_offline.ope.probabilities import Followed
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from sept_offline.latent.arrays import SegmentsLike, check_segments
-from sept_offline.latent.balanced import Balanced
+from sept_offline.latent.draws import Balanced
 from sept_offline.latent.model import LatentModel
 from sept_offline.latent.networks import kl_standard, sample
 from sept_offline.latent.segment import METRICS, SegmentLearner, summarise

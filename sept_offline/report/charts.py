@@ -58,7 +58,7 @@ def ink(colour: str) -> str:
 def layout(
     across: str = "", up: str = "", *, height: int = HEIGHT, more: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """The look that all charts share; `more` is laid over it."""
+    """The layout that all charts share, updated by `more`."""
     axis = {
         "gridcolor": GRID,
         "zerolinecolor": GRID,
@@ -339,7 +339,7 @@ def boxes_plot(
 
 
 def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """`over` laid on `base`, key by key."""
+    """`base` updated by `over`, key by key."""
     result = dict(base)
     for key, value in over.items():
         old = result.get(key)

@@ -195,7 +195,7 @@ def _results(path: Path, missing: dict[str, str]) -> Results | None:
         missing["results"] = f"Its test episodes cannot be read: {problem}"
         return None
     if not results.episodes:
-        missing["results"] = "Its last evaluation holds no episodes."
+        missing["results"] = "Its last evaluation has no episodes."
         return None
     return results
 

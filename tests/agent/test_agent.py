@@ -194,9 +194,9 @@ def test_a_wrong_shape_is_refused(builders: ModuleType, bad: np.ndarray) -> None
 @pytest.mark.parametrize("bad", ["abc", [0, 0, 0, "x"], [[0], 0, 0, 0], {}])
 def test_what_is_no_number_is_refused(builders: ModuleType, bad: object) -> None:
     agent = builders.make_agent("avg")
-    with pytest.raises(AgentError, match="no row of numbers"):
+    with pytest.raises(AgentError, match="must be a 1-D numeric array"):
         agent.begin().act(bad)
-    with pytest.raises(AgentError, match="no table of numbers"):
+    with pytest.raises(AgentError, match="must be a 2-D numeric array"):
         agent.begin_batch(range(1)).act([bad])
 
 

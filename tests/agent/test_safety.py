@@ -78,8 +78,8 @@ def test_a_probe_keeps_its_proportions_over_what_is_allowed(builders: ModuleType
     ("mask", "words"),
     [
         ([False, False, False], "forbids every action"),
-        ([True, False], "expected the shape [3]"),
-        ([[True, True, True]], "expected the shape [3]"),
+        ([True, False], "true or false of shape [3], found"),
+        ([[True, True, True]], "true or false of shape [3], found"),
         ([0.2, 0.8, 1.0], "true or false"),
         ([2, 0, 0], "true or false"),
     ],
@@ -106,7 +106,7 @@ def test_a_batch_checks_the_masks_of_those_that_go_on(builders: ModuleType) -> N
         together.act(rows, masks=allowed)
     active = np.array([True, False, True])
     assert together.act(rows, active, masks=allowed).tolist() == [0, -1, 1]
-    with pytest.raises(AgentError, match="expected the shape"):
+    with pytest.raises(AgentError, match=r"true or false of shape \[3, 3\], found"):
         together.act(rows, active, masks=allowed[0])
 
 

@@ -64,8 +64,8 @@ def test_a_variant_takes_a_part_of_given_logs(logs: Path, tmp_path: Path) -> Non
     ("setting", "sentence"),
     [
         ("behaviour=random", "cannot be chosen"),
-        ("episodes=1000", "episodes of an instance; 1000 were asked for"),
-        ("instances=1000", "instances; 1000 were asked for"),
+        ("episodes=1000", "episodes in its smallest instance, fewer than the 1000 requested"),
+        ("instances=1000", "instances, fewer than the 1000 requested"),
     ],
 )
 def test_what_the_logs_do_not_hold_is_refused(logs: Path, setting: str, sentence: str) -> None:
@@ -74,7 +74,9 @@ def test_what_the_logs_do_not_hold_is_refused(logs: Path, setting: str, sentence
 
 
 def test_logs_belong_to_one_of_the_families(logs: Path, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="holds logs of 'coin', none of the families acrobot"):
+    with pytest.raises(
+        ConfigError, match="holds logs of 'coin', which is not one of the families acrobot"
+    ):
         make_plan(["acrobot"], ["avg"], datasets=[logs])
     with pytest.raises(ConfigError, match="Two datasets are given for 'coin'"):
         make_plan([COIN], ["avg"], datasets=[logs, f"coin={logs}"])

@@ -82,7 +82,7 @@ def test_logs_are_shared_where_they_are_the_same(tmp_path: Path) -> None:
         ({"preset": "papr"}, "did you mean 'paper'"),
         ({"vary": ["latent.bta=1"]}, "did you mean 'beta'"),
         ({"vary": ["latent.beta"]}, "name=value1,value2"),
-        ({"vary": ["latent.beta=1,1"]}, "asked for twice"),
+        ({"vary": ["latent.beta=1,1"]}, "is given twice"),
         ({"vary": ["propensities=guessed"]}, "expected one of 'exact', 'estimated'"),
         ({"vary": ["behaviour=randm"]}, "did you mean 'random'"),
         ({"vary": ["episodes=1"]}, "at least 2"),

@@ -22,7 +22,7 @@ from sept_offline.demarcate import demarcate_dataset
 from sept_offline.demarcate.groups import GroupDecoder
 from sept_offline.demarcate.labels import name_labels, write_labelled
 from sept_offline.demarcate.networks import Decoder
-from sept_offline.demarcate.refining import Pair, _join, _large_enough
+from sept_offline.demarcate.refinement import Pair, _join, _large_enough
 from sept_offline.demarcate.transitions import transitions_of
 from sept_offline.errors import ConfigError, DataError
 from sept_offline.progress import Silent

@@ -30,7 +30,7 @@ from sept_offline.agent.networks import MLP, Constrained
 from sept_offline.agent.rewards import RewardForm
 from sept_offline.deploy import export, load_export
 from sept_offline.deploy.manifest import SHIPPED
-from sept_offline.deploy.verifying import made_up, recorded, verify
+from sept_offline.deploy.verification import made_up, recorded, verify
 from sept_offline.errors import AgentError, ConfigError, DataError, SeptError
 from sept_offline.seals import read_sealed
 
@@ -138,7 +138,7 @@ def test_an_export_that_acts_otherwise_is_not_written(
         verify(other, load_export(first.path), made_up(other, 200))
     before = (tmp_path / "out" / "manifest.json").read_bytes()
     # from here on another agent's parts are written under this agent's name
-    module = sys.modules["sept_offline.deploy.exporting"]
+    module = sys.modules["sept_offline.deploy.exports"]
     name = f"_{form}"
     write = getattr(module, name)
     monkeypatch.setattr(module, name, lambda _: write(other))
@@ -434,7 +434,7 @@ def test_nothing_else_is_overwritten(
     (tmp_path / "mine" / "thesis.txt").write_text("years of work")
     (tmp_path / "file.onnx").write_text("also mine")
     for place in ("mine", "file.onnx"):
-        with pytest.raises(ConfigError, match="holds no export"):
+        with pytest.raises(ConfigError, match="is not an export"):
             export(agent, tmp_path / place)
     assert (tmp_path / "mine" / "thesis.txt").exists()
     wrong: list[dict[str, Any]] = [

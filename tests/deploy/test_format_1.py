@@ -20,7 +20,7 @@ from sept_offline.agent import Agent
 from sept_offline.agent.encoder import FlatEncoder
 from sept_offline.agent.exported import load
 from sept_offline.deploy import export, load_export
-from sept_offline.deploy.verifying import Recording, recorded
+from sept_offline.deploy.verification import Recording, recorded
 from sept_offline.threads import one_thread
 
 HERE = Path(__file__).parent

@@ -15,7 +15,7 @@ from navigation_agents import constant_agent, mode_one_agent, oracle_agent, prob
 
 import simulators
 from sept_offline.agent import save_agent
-from sept_offline.cli.evaluating import evaluate as command
+from sept_offline.cli.evaluate import evaluate as command
 from sept_offline.errors import DataError, FamilyError
 from sept_offline.evaluation import (
     EpisodeResult,

@@ -18,7 +18,7 @@ from sept_offline.latent import (
     identify,
 )
 from sept_offline.latent.arrays import fit_scaling
-from sept_offline.latent.balanced import Balanced
+from sept_offline.latent.draws import Balanced
 from sept_offline.latent.windows import all_windows
 from sept_offline.settings import LatentConfig
 from sept_offline.stage import StageState

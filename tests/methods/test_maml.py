@@ -254,7 +254,7 @@ def test_what_it_cannot_adapt_is_refused(tmp_path: Path) -> None:
             so.fit(path, "maml", merge(SMALL, {"maml": change}))
     with pytest.raises(AgentError, match="rate above 0"):
         AdaptedContext(1, float("nan"), RewardForm(False, 1.0, None, 0.9))
-    with pytest.raises(AgentError, match="cannot be learned from"):
+    with pytest.raises(AgentError, match="transformation of rewards is invalid"):
         RewardForm(False, 0.0, None, 0.9)
 
 

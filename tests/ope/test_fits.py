@@ -13,7 +13,7 @@ from test_transitions import some_transitions
 from sept_offline.data.records import Steps
 from sept_offline.ope.estimators import effective_size
 from sept_offline.ope.fqe import FittedQ, _places
-from sept_offline.ope.judging import WIDENED, Estimate, Values, estimate_all
+from sept_offline.ope.judgement import WIDENED, Estimate, Values, estimate_all
 from sept_offline.ope.table import Table, tabulate
 from sept_offline.ope.verdict import Overlap
 from sept_offline.settings import OpeConfig

@@ -19,7 +19,7 @@ import sept_offline as so
 from sept_offline.bench.figures.rows import read_bench
 from sept_offline.bench.summary import summarise_bench
 from sept_offline.cli.main import cli
-from sept_offline.cli.reporting import report
+from sept_offline.cli.report import report
 from sept_offline.errors import ConfigError, DataError
 from sept_offline.methods import resolve_config
 from sept_offline.report import write_report
@@ -296,7 +296,7 @@ def test_an_evaluation_of_no_episodes_is_none(navigation: Path, tmp_path: Path) 
     shutil.copytree(navigation / "sept", run)
     results = so.load_results(run / "results.parquet")
     replace(results, episodes=()).write(run / "results.parquet")
-    assert "holds no episodes" in visible(page(tmp_path, run, navigation / "avg"))
+    assert "last evaluation has no episodes" in visible(page(tmp_path, run, navigation / "avg"))
 
 
 def test_odd_values_do_not_stop_the_page(navigation: Path, tmp_path: Path) -> None:

@@ -173,7 +173,7 @@ def test_a_small_graph_takes_little_memory(tmp_path: Path) -> None:
         manifest["graphs"]["control"]["outputs"]["most"] = {"type": "float32", "shape": []}
 
     reseal(tmp_path / "out" / "manifest.json", change)
-    with pytest.raises(AgentError, match="asks for more memory"):
+    with pytest.raises(AgentError, match="needs more memory"):
         load_export(tmp_path / "out")
 
 

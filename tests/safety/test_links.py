@@ -112,7 +112,7 @@ def test_a_folder_of_cells_that_no_bench_wrote_is_left_alone(
         path.mkdir() if name.endswith("/") else path.write_text(WORK)
     bench = ("bench", "--quick", "--families", "navigation2d", "--methods", "avg", "--workers", "1")
     code, said = command(*bench, "--quiet", "-o", "lab")
-    assert code == 2 and "is not a file of a bench" in said
+    assert code == 2 and "was not written by a bench" in said
     assert all((folder / "lab" / name).read_text() == WORK for name in names if name[-1] != "/")
 
 

@@ -221,7 +221,7 @@ def test_an_export_names_neither_other_files_nor_contexts_of_elsewhere(
     written = json.loads(before)
     for name in ("modules/../../logs.h5", "modules/mine.txt", "/etc/hostname"):
         edit(path, files=written["files"] | {name: "0" * 64})
-        with pytest.raises(SeptError, match="no export has"):
+        with pytest.raises(SeptError, match="do not belong to an export"):
             load_export(folder / "out")
         path.write_bytes(before)
     for kind in ("planning", "inferred", "adapted", "unknown"):

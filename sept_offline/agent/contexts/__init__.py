@@ -1,11 +1,11 @@
-"""Contexts: what an agent's control sees beside the state, and how it comes by it in an episode.
+"""Contexts: control's input besides the state, and how an episode computes it.
 
-A context makes one tracker an episode. A tracker is shown each observation and either answers with
-an action of its own, as a probe does, or leaves the step to control, which then reads its vector;
-it may also hand over another control, which it has learned in the episode.
-A method with another idea of context (a window of steps, an adapted belief) adds one file here and
-names its class in `FORWARD` if a forward pass makes it; one that needs more than this runtime has
-(torch, a model) lives with what it needs and is found by its entry point.
+A context makes one tracker per episode. A tracker is shown each observation. It either returns an
+action, as a probe does, or leaves the step to control, which then reads the tracker's vector. It
+may also replace control by one that it has learned in the episode.
+A method with a new kind of context adds one file here, and its class to `FORWARD` if the context is
+a forward pass. A context that needs more than NumPy (torch, a model) is in another package and is
+found by its entry point.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import importlib.metadata
 from typing import Any
 
 from ...errors import AgentError
+from ..fields import field
 from ..networks import Arrays
-from ..reading import field
 from .base import Context, Tracker
 from .hidden import HiddenContext
 from .history import HistoryContext
@@ -49,19 +49,19 @@ ENTRY_POINTS = "sept_offline.contexts"
 
 
 def context_from_arrays(arrays: Arrays, description: Any, prefix: str) -> Context:
-    """Whichever context `description` names."""
+    """The context that `description` names."""
     kind = field(description, "kind", str)
     if kind in FORWARD:
         return FORWARD[kind].from_arrays(arrays, description, prefix)
     if kind == ADAPTED:
-        # learns in its episode: not a part of exports, which have forward passes alone
+        # learns in its episode: not part of exports, which have forward passes only
         from .adapted import AdaptedContext
 
         return AdaptedContext.from_arrays(arrays, description, prefix)
     for point in importlib.metadata.entry_points(group=ENTRY_POINTS, name=kind):
         context: Context = point.load().from_arrays(arrays, description, prefix)
         return context
-    raise AgentError(f"The agent names an unknown context {kind!r}; is it of a later version?")
+    raise AgentError(f"There is no context {kind!r}; a later version may have written this agent.")
 
 
 __all__ = [

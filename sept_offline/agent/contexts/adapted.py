@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import AgentError
+from ..fields import count, field
 from ..gradient import td_step
 from ..networks import MLP, Array, Arrays
-from ..reading import count, field
 from ..rewards import RewardForm
 from .base import EMPTY, Tracker
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class AdaptedContext:
     """The state alone; after `steps` steps, rewards included, control is adapted to them: `maml`.
 
-    `rate` is that of the one gradient step, `form` what the rewards were learned as.
+    `rate` is the step size of the gradient step, `form` the transformation of the rewards.
     """
 
     kind = "adapted"
@@ -41,7 +41,7 @@ class AdaptedContext:
         self.steps, self.rate, self.form = steps, rate, form
 
     def begin(self, seed: int, hidden: Hidden | None, control: Control) -> Tracker:
-        """A tracker that watches control, then steps."""
+        """A tracker that records control's steps, then adapts control."""
         if not isinstance(control.network, MLP):
             raise AgentError("Only a single value network can take a gradient step.")
         return _Adapting(self, control, control.network)
@@ -50,7 +50,7 @@ class AdaptedContext:
         """Nothing in it depends on the spaces."""
 
     def to_arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
-        """Nothing: what is adapted is the agent's control."""
+        """No arrays: the adapted network is the agent's control."""
         return {}
 
     def describe(self) -> dict[str, Any]:
@@ -69,7 +69,7 @@ class AdaptedContext:
 
 
 class _Adapting(Tracker):
-    """Keeps the first steps; with the state and the reward they end in, control is adapted."""
+    """Keeps the first steps; adapts control once their last state and reward are known."""
 
     def __init__(self, context: AdaptedContext, control: Control, network: MLP) -> None:
         super().__init__(EMPTY, settled=False)
@@ -79,7 +79,7 @@ class _Adapting(Tracker):
         self._rewards: list[float] = []
 
     def step(self, observation: Array, reward: float | None = None) -> int | None:
-        """Control acts, always: as it was learned, and adapted from step T on."""
+        """Control always acts: as fitted at first, adapted from step T on."""
         self._states[len(self._actions)] = self._before.scaler(observation)
         if reward is not None:
             self._rewards.append(reward)

@@ -1,4 +1,4 @@
-"""What a context is, and the tracker it makes for an episode."""
+"""The interface of contexts, and of the trackers they make for an episode."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class Tracker:
     """
 
     control: Control | None = None
-    """Acts instead of the agent's own from here on, on the same inputs, where there is one."""
+    """A control that replaces the agent's from now on, with the same inputs; or None."""
     allowed: NDArray[np.bool_] | None = None
-    """`[num_actions]`, set before `step`: what a tracker that acts itself may do; None is all."""
+    """`[num_actions]`, set before `step`: the allowed actions; None if all are."""
     latent: Array | None = None
     uncertainty: float | None = None
     novelty: float | None = None
@@ -37,23 +37,23 @@ class Tracker:
         self.vector, self.settled = vector, settled
 
     def step(self, observation: Array, reward: float | None = None) -> int | None:
-        """The tracker's own action in `observation[d]`, or None where control is to act.
+        """The tracker's action for `observation[d]`, or None if control is to act.
 
         `reward` is the last step's, if "reward" is among the context's needs and there was one.
         """
         return None
 
     def took(self, action: int) -> None:
-        """Told, until it is settled, what control chose after `step` left it the choice."""
+        """Called, until settled, with the action that control chose after `step` returned None."""
 
 
 class Context(Protocol):
-    """Where the vector beside the state comes from."""
+    """The source of control's input besides the state."""
 
     kind: str
     dim: int
     needs: frozenset[str]
-    """What a tracker is given beside observations: a subset of {"hidden", "reward"}."""
+    """What a tracker needs besides observations: a subset of {"hidden", "reward"}."""
     learns: bool
     """Whether gradient steps are taken during the episode."""
     probe_steps: int
@@ -61,13 +61,13 @@ class Context(Protocol):
     def begin(self, seed: int, hidden: Hidden | None, control: Control) -> Tracker:
         """The tracker of a new episode, for an agent with this control.
 
-        `hidden` is given exactly if it is among the needs. What a tracker learns stays its own: the
-        control is shared by all episodes.
+        `hidden` is given exactly if it is among the needs. A tracker must not change `control`,
+        which all episodes share.
         """
         ...
 
     def check(self, observation_dim: int, num_actions: int) -> None:
-        """Raise unless its parts fit these spaces."""
+        """Raise unless the context's parts fit these spaces."""
         ...
 
     def to_arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
@@ -80,7 +80,7 @@ class Context(Protocol):
 
 
 def check_sizes(name: str, sizes: tuple[int, int], expected: tuple[int, int]) -> None:
-    """Raise unless the part `name` is for as many columns and actions as are expected."""
+    """Raise unless the part `name` has the expected numbers of columns and actions."""
     if sizes != expected:
         raise AgentError(
             f"The agent's {name} is for {sizes[0]} columns and {sizes[1]} actions, "

@@ -1,4 +1,4 @@
-"""What contexts that encode the first steps of an episode have in common."""
+"""Base of contexts that encode the first steps of an episode."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 
 from ...errors import AgentError
 from ..encoder import SegmentEncoder, encoder_from_arrays
+from ..fields import field
 from ..networks import Array, Arrays, Standardiser
 from ..novelty import Novelty
-from ..reading import field
 from .base import Tracker, check_sizes
 
 
 class EncodedContext:
-    """The latent of the episode's first steps, encoded once; who takes them is left open."""
+    """The latent of the episode's first steps, encoded once; subclasses choose who acts."""
 
     needs: frozenset[str] = frozenset()
     learns = False
@@ -39,7 +39,7 @@ class EncodedContext:
             )
 
     def check(self, observation_dim: int, num_actions: int) -> None:
-        """Encoder and decoder must be for these spaces, and the latent alike in both."""
+        """Raise unless encoder and decoder fit these spaces and share a latent size."""
         encoder, expected = self.encoder, (observation_dim, num_actions)
         check_sizes("encoder", (encoder.observation_dim, encoder.num_actions), expected)
         if self.novelty is not None:
@@ -72,7 +72,7 @@ class EncodedContext:
 
 
 class Encoding(Tracker):
-    """Gathers T steps; with the state they end in, it encodes them."""
+    """Collects T steps and encodes them once their last state is known."""
 
     def __init__(self, context: EncodedContext, vector: Array) -> None:
         super().__init__(vector, settled=False)

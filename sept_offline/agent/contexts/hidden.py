@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import AgentError
+from ..fields import strings
 from ..networks import Arrays, Standardiser
-from ..reading import strings
 from .base import Tracker
 
 if TYPE_CHECKING:

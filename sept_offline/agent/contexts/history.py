@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from ...errors import AgentError
 from ...limits import MOST_ACTIONS
 from ..encoder import one_hot
+from ..fields import count
 from ..networks import Array, Arrays, Standardiser
-from ..reading import count
 from .base import EMPTY, Tracker, check_sizes
 
 if TYPE_CHECKING:
@@ -51,11 +51,11 @@ class HistoryContext:
         return whole.reshape(len(whole), self.dim)
 
     def begin(self, seed: int, hidden: Hidden | None, control: Control) -> Tracker:
-        """A tracker that remembers nothing yet."""
+        """A tracker with an empty history."""
         return _Remembering(self)
 
     def check(self, observation_dim: int, num_actions: int) -> None:
-        """It must remember these spaces."""
+        """Raise unless the history fits these spaces."""
         check_sizes("history", (self.scaler.dim, self.num_actions), (observation_dim, num_actions))
 
     def to_arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
@@ -88,14 +88,14 @@ class _Remembering(Tracker):
         self._present: Array = EMPTY
 
     def step(self, observation: Array, reward: float | None = None) -> int | None:
-        """Control acts, with what came before `observation[d]` beside it."""
+        """Control acts, with the steps before `observation[d]` as context."""
         self._present = observation
         features = self._context.features(self._observations, self._actions, self._seen)
         self.vector = features[0]
         return None
 
     def took(self, action: int) -> None:
-        """The present becomes the newest of the past, the oldest is forgotten."""
+        """Add the current step to the history and drop the oldest."""
         newest = ((self._observations, self._present), (self._actions, action), (self._seen, True))
         for past, value in newest:
             past[0, 1:] = past[0, :-1].copy()

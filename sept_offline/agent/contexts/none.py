@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
+from ..fields import field
 from ..networks import Arrays
-from ..reading import field
 from .base import EMPTY, Tracker
 
 if TYPE_CHECKING:
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 class NoContext:
     """The state alone: the robust policy `avg`.
 
-    `uncertainty` is what its episodes say of themselves: 1 where a latent was tried and told
-    nothing, None where none was.
+    `uncertainty` is reported by its episodes: 1 if a latent was tried and carried no
+    information, None if no latent was tried.
     """
 
     kind = "none"
@@ -32,13 +32,13 @@ class NoContext:
         self.uncertainty = uncertainty
 
     def begin(self, seed: int, hidden: Hidden | None, control: Control) -> Tracker:
-        """A tracker with nothing in it."""
+        """A tracker with an empty vector."""
         tracker = Tracker(EMPTY)
         tracker.uncertainty = self.uncertainty
         return tracker
 
     def check(self, observation_dim: int, num_actions: int) -> None:
-        """Nothing can be wrong."""
+        """Always fits."""
 
     def to_arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
         """Nothing."""

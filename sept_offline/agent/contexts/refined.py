@@ -11,10 +11,10 @@ from ...errors import AgentError
 from ...limits import LONGEST_REFINED
 from ...seeding import generator
 from ..encoder import TransitionEncoder, posterior
+from ..fields import count, field
 from ..networks import Array, Arrays, Standardiser
 from ..novelty import Novelty
 from ..probes import Probe, draw, probe_from_arrays
-from ..reading import count, field
 from .base import Tracker, check_sizes
 from .encoded import EncodedContext, encoded_parts
 
@@ -57,11 +57,11 @@ class RefinedContext(EncodedContext):
         return RefinedContext(None, *parts, self.refine_steps)
 
     def begin(self, seed: int, hidden: Hidden | None, control: Control) -> Tracker:
-        """A tracker that knows the prior alone."""
+        """A tracker that starts from the prior."""
         return _Refining(self, seed)
 
     def check(self, observation_dim: int, num_actions: int) -> None:
-        """Probe, encoder and decoder must be for these spaces."""
+        """Raise unless probe, encoder and decoder fit these spaces."""
         super().check(observation_dim, num_actions)
         if self.probe is not None:
             sizes = (observation_dim, self.probe.num_actions)
@@ -137,7 +137,7 @@ class _Refining(Tracker):
         self._time += 1
 
     def _add(self, observation: Array) -> None:
-        """Add what the step that ends in `observation[d]` says of the instance."""
+        """Add the evidence of the step that ends in `observation[d]`."""
         context = self._context
         found = context.encoder.evidence_of_one(self._before, self._action, observation)
         self._weighted += found[0]

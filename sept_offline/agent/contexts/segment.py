@@ -8,10 +8,10 @@ from numpy.typing import NDArray
 
 from ...seeding import generator
 from ..encoder import SegmentEncoder
+from ..fields import field
 from ..networks import Array, Arrays, Standardiser
 from ..novelty import Novelty
 from ..probes import Probe, draw, probe_from_arrays
-from ..reading import field
 from .base import EMPTY, Tracker, check_sizes
 from .encoded import EncodedContext, Encoding, encoded_parts
 
@@ -41,7 +41,7 @@ class SegmentContext(EncodedContext):
         return _Probing(self, seed)
 
     def check(self, observation_dim: int, num_actions: int) -> None:
-        """Probe, encoder and decoder must be for these spaces, and the latent alike in all."""
+        """Raise unless probe, encoder and decoder fit these spaces and share a latent size."""
         super().check(observation_dim, num_actions)
         sizes = (observation_dim, self.probe.num_actions)
         check_sizes("probe", sizes, (observation_dim, num_actions))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class UnprobedContext(EncodedContext):
-    """Control acts from the first step, at first with `start[k]` for a latent: `sept-np`.
+    """Control acts from the first step, with `start[k]` as the latent at first: `sept-np`.
 
     `start` is what control reads, standardised: the mean of the latents it was trained with.
     """
@@ -40,12 +40,12 @@ class UnprobedContext(EncodedContext):
         self.start: Array = np.ascontiguousarray(start, dtype=np.float32)
         if self.start.shape != (self.dim,):
             raise AgentError(
-                f"The latent has {self.dim} columns, the one to start with the shape "
+                f"The latent has {self.dim} columns, but the initial latent has shape "
                 f"{list(self.start.shape)}."
             )
 
     def begin(self, seed: int, hidden: Hidden | None, control: Control) -> Tracker:
-        """A tracker that watches control first."""
+        """A tracker that records control's first steps."""
         return _Watching(self)
 
     def to_arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
@@ -64,12 +64,12 @@ class UnprobedContext(EncodedContext):
 
 
 class _Watching(Encoding):
-    """Control acts for T steps, and on."""
+    """Control acts in all steps; the first T are encoded."""
 
     def __init__(self, context: UnprobedContext) -> None:
         super().__init__(context, context.start)
 
     def step(self, observation: Array, reward: float | None = None) -> int | None:
-        """Control acts, always."""
+        """Control always acts."""
         self._complete(observation)
         return None

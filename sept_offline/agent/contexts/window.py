@@ -1,4 +1,4 @@
-"""The latent of the last steps, and the doubt about it, as context: DynaSEPT."""
+"""The latent of the last steps and its uncertainty as context: DynaSEPT."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from ...errors import AgentError
 from ..encoder import SegmentEncoder, encoder_from_arrays
+from ..fields import field
 from ..networks import Array, Arrays, Standardiser
-from ..reading import field
 from .base import Tracker, check_sizes
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def doubt(deviation: NDArray[Any], largest: NDArray[Any]) -> NDArray[Any]:
 
 
 class WindowContext:
-    """[z, η]: the latent of the last T steps, and how little is known of it: `dynasept`.
+    """[z, η]: the latent of the last T steps and its uncertainty: `dynasept`.
 
     z is standardised, and 0 until T steps have been seen. η is 1 until then, and afterwards the
     posterior's standard deviation over the largest of the episode, mean over columns.
@@ -48,11 +48,11 @@ class WindowContext:
         self.dim = encoder.latent_dim + 1
 
     def begin(self, seed: int, hidden: Hidden | None, control: Control) -> Tracker:
-        """A tracker that has seen nothing yet."""
+        """A tracker with an empty window."""
         return _Sliding(self)
 
     def check(self, observation_dim: int, num_actions: int) -> None:
-        """The encoder must be for these spaces."""
+        """Raise unless the encoder fits these spaces."""
         sizes = (self.encoder.observation_dim, self.encoder.num_actions)
         check_sizes("encoder", sizes, (observation_dim, num_actions))
 
@@ -90,7 +90,7 @@ class _Sliding(Tracker):
         self._largest = np.full(encoder.latent_dim, UNKNOWN)
 
     def step(self, observation: Array, reward: float | None = None) -> int | None:
-        """Control acts, with what the window that ends in `observation[d]` tells."""
+        """Control acts, with the latent of the window that ends in `observation[d]`."""
         self._observations[0, :-1] = self._observations[0, 1:].copy()
         self._observations[0, -1] = observation
         if self._time >= self._context.encoder.steps:
@@ -98,7 +98,7 @@ class _Sliding(Tracker):
         return None
 
     def took(self, action: int) -> None:
-        """The newest step of the window."""
+        """Add the newest step to the window."""
         self._actions[0, :-1] = self._actions[0, 1:].copy()
         self._actions[0, -1] = action
         self._time += 1

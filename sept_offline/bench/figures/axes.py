@@ -22,12 +22,12 @@ UNKNOWN = "the recipe's"
 WIDE = 25.0
 """Ratio of the largest value to the smallest above which an axis is logarithmic."""
 DODGE = 0.07
-"""Between methods at the same word, in distances of two words."""
+"""Offset between methods at the same word, as a share of the distance of two words."""
 
 
 @dataclass(frozen=True)
 class Point:
-    """A method at a value of an axis: its mean and its interval, which a single seed lacks."""
+    """A method at a value of an axis: its mean and its interval, None for a single seed."""
 
     method: str
     value: str
@@ -49,7 +49,7 @@ class Axis:
 
     @property
     def numeric(self) -> bool:
-        """Whether the values have places of their own on a scale."""
+        """Whether all values are numbers on a scale."""
         return all(number(value) is not None for value in self.values)
 
     def of(self, method: str) -> list[Point]:
@@ -196,7 +196,7 @@ def _behaviour(study: Study) -> str:
 
 
 def _instances(study: Study) -> int | None:
-    """How many the base learns from: all that have latents, else all that the family has."""
+    """The number of training instances of the base: those with latents, else the family's."""
     encoded = {row["instance"] for row in study.at(study.base).latents}
     if encoded:
         return len(encoded)
@@ -208,7 +208,7 @@ def _instances(study: Study) -> int | None:
 
 
 def _episodes(study: Study) -> int | None:
-    """How many the base learns from in all, by what its agents recorded, else by the recipe."""
+    """The number of training episodes of the base, from its agents' records or the recipe."""
     for cell in study.at(study.base).cells:
         ranges: Sequence[Any] = json.loads(cell["record"]).get("fitted_on", {}).get("episodes", ())
         if ranges:

@@ -55,7 +55,7 @@ COLUMNS = {"return": "cumulative reward", "normalised": "share of the achievable
 PANELS = 4
 """Most hidden parameters shown: those that a line in z predicts best."""
 HIDDEN_LEAST = 3
-"""Fewest values of a hidden parameter for which it gets a panel of its own."""
+"""Fewest values of a hidden parameter for which it gets its own panel."""
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ INSTALL = 'Figures need matplotlib, which is not installed: pip install "sept-of
 FORMATS = ("png", "svg")
 CENTIMETRE = 1 / 2.54
 WIDTH = 8.0
-"""Of a figure in centimetres: a column of a paper."""
+"""Width of a figure in centimetres: a column of a paper."""
 DASHES: dict[str, Any] = {
     "solid": "-",
     "dashed": (0.0, (4.0, 1.5)),
@@ -70,12 +70,12 @@ STYLE: dict[str, Any] = {
 
 
 def can_draw() -> bool:
-    """Whether matplotlib is there."""
+    """Whether matplotlib is installed."""
     return importlib.util.find_spec("matplotlib") is not None
 
 
 def check_matplotlib() -> None:
-    """Refuse where it is missing, or cannot read the settings that lie in the current folder."""
+    """Raise if matplotlib is missing, or cannot read its settings in the current folder."""
     if not can_draw():
         raise ConfigError(INSTALL)
     settings = Path("matplotlibrc")
@@ -92,7 +92,7 @@ def check_matplotlib() -> None:
 
 @contextlib.contextmanager
 def style() -> Iterator[None]:
-    """Our settings on matplotlib's own defaults, whatever the user's are; theirs come back."""
+    """Our settings on matplotlib's defaults; the user's settings are restored afterwards."""
     import matplotlib
 
     with matplotlib.rc_context():

@@ -30,7 +30,7 @@ WATCHED = (
     Metric("dynamics", "unexplained", "unexplained"),
     Metric("control", "max_q", "mean max Q"),
 )
-"""What shows whether a stage has learned; log-likelihood where there is no ELBO."""
+"""Metrics that show whether a stage has learned; log-likelihood if there is no ELBO."""
 PROBED = tuple(name for name in STYLES if METHODS[name].probe_reward)
 
 
@@ -57,7 +57,7 @@ def metric_curves(
 
 
 def watched_curves(rows: Sequence[Row]) -> list[tuple[Metric, list[Curve]]]:
-    """The watched metrics that there are."""
+    """The watched metrics that were recorded."""
     watched = [(metric, metric_curves(rows, [metric.stage], metric.name)) for metric in WATCHED]
     bounded = {c.method for metric, curves in watched if metric.name == "elbo" for c in curves}
     shown = []

@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sept_offline.data.hdf5_objects import array_bytes, has, open_hdf5, stored_array
-from sept_offline.data.importing.honoured import refuse_meaningless
 from sept_offline.data.importing.mapping import FILE, ImportMapping
+from sept_offline.data.importing.options import refuse_meaningless
 from sept_offline.data.importing.reading import Reading
 from sept_offline.data.importing.rows import TERMINATED, TRUNCATED, Rows
 from sept_offline.data.importing.tables import BATCH_ROWS, Report
-from sept_offline.data.importing.words import occurring, spelled
+from sept_offline.data.importing.vocabulary import occurring, spelled
 from sept_offline.data.records import Float32, Float64, Int64
 from sept_offline.data.source import damaged
 from sept_offline.errors import DataError

@@ -15,24 +15,24 @@ from sept_offline.data.checks import json_ready
 from sept_offline.data.dataset import Dataset
 from sept_offline.data.files import Workspace
 from sept_offline.data.hdf5 import Hdf5Source
-from sept_offline.data.importing.ahead import ahead
-from sept_offline.data.importing.assembling import Assembly
+from sept_offline.data.importing.actions import Actions
+from sept_offline.data.importing.assembly import Assembly
 from sept_offline.data.importing.card import markdown, measure, warnings
-from sept_offline.data.importing.filling import fills_of
+from sept_offline.data.importing.fills import fills_of
 from sept_offline.data.importing.grouping import Scattered, bucketed, grouped
 from sept_offline.data.importing.hdf5_rows import buffer_rows, d4rl_rows, hdf5_mapping
-from sept_offline.data.importing.honoured import refuse_meaningless
-from sept_offline.data.importing.labelling import Actions
 from sept_offline.data.importing.mapping import ImportMapping
+from sept_offline.data.importing.options import refuse_meaningless
+from sept_offline.data.importing.prefetch import ahead
 from sept_offline.data.importing.reading import Reading, table_rows
 from sept_offline.data.importing.rows import Rows, emptied
-from sept_offline.data.importing.settling import settle
+from sept_offline.data.importing.second_pass import settle
 from sept_offline.data.importing.sources import MINARI, file_words, find_files
-from sept_offline.data.importing.spooling import EpisodeSpool
+from sept_offline.data.importing.spool import EpisodeSpool
 from sept_offline.data.importing.tables import Look, Mistaken, Report, column_names
-from sept_offline.data.importing.words import ranks
+from sept_offline.data.importing.vocabulary import ranks
 from sept_offline.data.minari import from_minari
-from sept_offline.data.publish import kind_of, publish
+from sept_offline.data.publication import kind_of, publish
 from sept_offline.data.records import EpisodeIndex, Int64, Metadata
 from sept_offline.data.source import Header, Source, blocks
 from sept_offline.data.writer import Spool, written_by

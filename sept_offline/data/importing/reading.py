@@ -17,7 +17,7 @@ from sept_offline.data.importing.findings import Findings
 from sept_offline.data.importing.mapping import FILE, ImportMapping
 from sept_offline.data.importing.rows import TERMINATED, TRUNCATED, Rows
 from sept_offline.data.importing.tables import Look, Mistaken, Report, batches
-from sept_offline.data.importing.words import Words, dictionary, occurring
+from sept_offline.data.importing.vocabulary import Words, dictionary, occurring
 from sept_offline.data.records import Float32, Float64, Int64
 from sept_offline.errors import DataError
 

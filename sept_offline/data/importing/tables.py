@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.csv as pc
 import pyarrow.parquet as pq
 
-from sept_offline.data.importing.ahead import ahead
 from sept_offline.data.importing.mapping import ImportMapping
+from sept_offline.data.importing.prefetch import ahead
 from sept_offline.errors import DataError
 
 BLOCK_BYTES = 1 << 21

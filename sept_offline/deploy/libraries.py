@@ -1,4 +1,4 @@
-"""The libraries of the extra [onnx], and one sentence where they are missing."""
+"""The libraries of the extra [onnx], and an error if they are missing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sept_offline.errors import ConfigError
 
 
 def onnx() -> Any:
-    """Writes graphs."""
+    """The library that writes graphs."""
     module = _need("onnx")
     for part in ("helper", "numpy_helper", "checker"):
         importlib.import_module(f"onnx.{part}")
@@ -17,7 +17,7 @@ def onnx() -> Any:
 
 
 def onnxruntime() -> Any:
-    """Runs them."""
+    """The library that runs graphs."""
     return _need("onnxruntime")
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sept_offline.cli.completing import FILE, FOLDER, families, one_of, typed_object
+from sept_offline.cli.completers import FILE, FOLDER, families, one_of, typed_object
 from sept_offline.cli.console import ConsoleProgress, print_json, print_table, working
 from sept_offline.cli.names import SPLITS
 from sept_offline.cli.options import json_option, quiet_option

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from sept_offline.cli.completing import DATASET, FOLDER
+from sept_offline.cli.completers import DATASET, FOLDER
 from sept_offline.cli.console import print_json, working
 from sept_offline.cli.options import json_option, quiet_option
 from sept_offline.cli.places import check_dataset, check_run

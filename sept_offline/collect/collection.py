@@ -105,7 +105,7 @@ class Collection:
 
         That holds for the shipped families; what a user's own environment computes is theirs.
         """
-        from sept_offline.collect.shipped import shipped_expert
+        from sept_offline.collect.shipped_experts import shipped_expert
 
         if not self.needs_expert:
             return True
@@ -446,7 +446,7 @@ def train_expert(
     An expert that comes with the family is copied there instead of trained.
     """
     from sept_offline.collect.expert import ExpertStage
-    from sept_offline.collect.shipped import shipped_expert
+    from sept_offline.collect.shipped_experts import shipped_expert
 
     finished, unfinished = folder / EXPERT, folder / "expert-training.safetensors"
     if finished.exists():

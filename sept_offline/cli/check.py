@@ -7,7 +7,7 @@ import warnings
 
 import click
 
-from sept_offline.cli.completing import families, typed_object
+from sept_offline.cli.completers import families, typed_object
 from sept_offline.cli.console import plain, print_json, working
 from sept_offline.cli.options import json_option, quiet_option
 

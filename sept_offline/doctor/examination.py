@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from sept_offline.doctor.finding import Finding, private
-from sept_offline.doctor.installed import (
+from sept_offline.doctor.installation import (
     check_entry_points,
     check_extras,
     check_needed,
@@ -14,7 +14,7 @@ from sept_offline.doctor.installed import (
 )
 from sept_offline.doctor.machine import machine
 from sept_offline.doctor.requirements import NAME, Requirements, requirements
-from sept_offline.doctor.working import (
+from sept_offline.doctor.self_tests import (
     check_families,
     check_formats,
     check_kernel,

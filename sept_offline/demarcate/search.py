@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from sept_offline.demarcate.clusters import cluster
 from sept_offline.demarcate.latents import Latents, fit_latents
-from sept_offline.demarcate.refining import Grouping, refine
+from sept_offline.demarcate.refinement import Grouping, refine
 from sept_offline.demarcate.transitions import Transitions
 from sept_offline.latent.arrays import Doubles, Integers
 from sept_offline.progress import Progress

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
-from sept_offline.cli.completing import DATASET, FILE, FOLDER, families, typed_object
+from sept_offline.cli.completers import DATASET, FILE, FOLDER, families, typed_object
 from sept_offline.cli.console import ConsoleProgress, print_json
 from sept_offline.cli.options import json_option, quiet_option
 

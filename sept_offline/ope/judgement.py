@@ -24,7 +24,7 @@ from sept_offline.ope.estimators import (
     self_normalised,
     weighted_doubly_robust,
 )
-from sept_offline.ope.following import check_spaces, follow
+from sept_offline.ope.probabilities import check_spaces, follow
 from sept_offline.ope.resampling import (
     bootstrap_shares,
     equal_shares,

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from sept_offline.cli.completing import (
+from sept_offline.cli.completers import (
     DATASET,
     FILE,
     FOLDER,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from sept_offline.cli.completing import Choice
+from sept_offline.cli.completers import Choice
 
 SHELLS = ("bash", "zsh", "fish")
 END = "    return 0\n"

@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from sept_offline.data.mapped import MappedColumn
+from sept_offline.data.mapped_column import MappedColumn
 from sept_offline.data.records import Float64, Int64
 from sept_offline.data.source import BLOCK_ROWS, DTYPES
 

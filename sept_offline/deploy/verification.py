@@ -1,4 +1,4 @@
-"""An export is as good as its actions: it is led along observations beside the library."""
+"""Verification of an export: its actions must equal the agent's on the same observations."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from sept_offline.seeding import generator, integer
 from sept_offline.threads import one_thread
 
 AFTER = 20
-"""Steps of a made-up episode beyond those that the agent watches first."""
+"""Steps of a drawn episode after those that the agent's context needs."""
 MASKED = 4
-"""One episode in so many is led with masks."""
+"""Every n-th episode is compared with action masks."""
 
 
 @dataclass(frozen=True)
 class Recording:
-    """One episode to lead agents along: observations `[t, d]`, masks `[t, A]` or None."""
+    """One episode to compare on: observations `[t, d]`, masks `[t, A]` or None."""
 
     observations: NDArray[np.float32]
     masks: NDArray[np.bool_] | None
@@ -35,7 +35,7 @@ class Recording:
 
 @dataclass(frozen=True)
 class Verified:
-    """How many observations were compared, and how often two actions were equally good."""
+    """The numbers of observations compared and of ties between two actions."""
 
     observations: int
     episodes: int
@@ -43,18 +43,18 @@ class Verified:
 
 
 def recorded(agent: Agent, data: Dataset, count: int, seed: int = 0) -> Iterator[Recording]:
-    """Logged episodes in a random order, until they hold `count` observations."""
+    """Logged episodes in random order, up to `count` observations."""
     spaces = agent.spaces
     if (data.observation_dim, data.num_actions) != (spaces.observation_dim, spaces.num_actions):
         raise AgentError(
             f"The agent observes {spaces.observation_dim} columns and has {spaces.num_actions} "
             f"actions, but {data.path} holds {data.observation_dim} and {data.num_actions}; "
-            "verify it on logs of its own family."
+            "verify it on logs of the same family."
         )
     if agent.needs and data.hidden is None:
         raise AgentError(
             f"The agent ({agent.method}) needs the hidden parameters, which {data.path} lacks; "
-            "leave --verify out."
+            "omit --verify."
         )
     episodes = data.episodes()
     order = generator(seed, "verify", "order").permutation(len(episodes))
@@ -72,7 +72,7 @@ def recorded(agent: Agent, data: Dataset, count: int, seed: int = 0) -> Iterator
 
 
 def made_up(agent: Agent, count: int, seed: int = 0) -> Iterator[Recording]:
-    """Observations anywhere in the range of the training data, where no logs are given."""
+    """Episodes drawn from the range of the training data, for when no logs are given."""
     spaces, context = agent.spaces, agent.context
     watched = max(agent.probe_steps, getattr(getattr(context, "encoder", None), "steps", 0))
     number = 0
@@ -101,10 +101,10 @@ def _recording(
 
 
 def verify(agent: Agent, exported: Any, recordings: Iterable[Recording]) -> Verified:
-    """Lead both along; raise at the first action that differs for more than rounding.
+    """Compare both on all recordings; raise at the first action that differs beyond rounding.
 
-    `exported` has `begin(seed, hidden)`, whose episodes `act(observation, mask)`, as the library's
-    do. After two equally good actions the histories may differ: the episode is left there.
+    `exported` has `begin(seed, hidden)`, whose episodes have `act(observation, mask)`, as in the
+    library. After a tie the histories may differ, so the comparison of that episode stops there.
     """
     observations = episodes = ties = 0
     with one_thread():
@@ -131,7 +131,7 @@ def verify(agent: Agent, exported: Any, recordings: Iterable[Recording]) -> Veri
 
 
 def _tied(ours: AgentEpisode, theirs: Any, action: int, other: int) -> bool:
-    """Whether rounding alone can have ordered the two."""
+    """Whether the two actions are a tie, ordered by rounding alone."""
     if ours.flagged != theirs.flagged:
         return abs((ours.novelty or 0) - (theirs.novelty or 0)) < 0.01
     values = ours.values
@@ -142,7 +142,7 @@ def _tied(ours: AgentEpisode, theirs: Any, action: int, other: int) -> bool:
 
 
 def _compare(ours: AgentEpisode, theirs: Any, episode: int) -> None:
-    """What is told beside the actions must agree too."""
+    """Raise unless latent and novelty agree too."""
     if ours.latent is None and theirs.latent is None:
         return
     own, other = (np.nan if one is None else one for one in (ours.latent, theirs.latent))

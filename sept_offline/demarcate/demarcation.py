@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sept_offline.data.dataset import Dataset, load_dataset
-from sept_offline.data.publish import kind_of
+from sept_offline.data.publication import kind_of
 from sept_offline.demarcate.clusters import check_sklearn
-from sept_offline.demarcate.finding import Found, find_groups, separation
 from sept_offline.demarcate.labels import name_labels, write_card, write_labelled
+from sept_offline.demarcate.search import Found, find_groups, separation
 from sept_offline.demarcate.transitions import transitions_of
 from sept_offline.errors import DataError
 from sept_offline.files import real_path

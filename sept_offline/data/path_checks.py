@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from sept_offline.data.filesystems import Place, locate, place_kind
-from sept_offline.data.publish import HDF5_SUFFIXES, PARQUET_SUFFIXES
+from sept_offline.data.publication import HDF5_SUFFIXES, PARQUET_SUFFIXES
 from sept_offline.errors import DataError
 from sept_offline.limits import check_regular
 

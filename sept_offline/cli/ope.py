@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sept_offline.cli.completing import DATASET, FOLDER
+from sept_offline.cli.completers import DATASET, FOLDER
 from sept_offline.cli.console import ConsoleProgress, print_json, print_table
 from sept_offline.cli.options import json_option, quiet_option
 from sept_offline.cli.places import check_run_and_dataset

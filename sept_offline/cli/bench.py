@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sept_offline.cli.completing import (
+from sept_offline.cli.completers import (
     DATASET,
     FOLDER,
     complete_axes,

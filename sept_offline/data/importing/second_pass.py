@@ -7,10 +7,10 @@ import itertools
 import numpy as np
 
 from sept_offline.data.checks import SUM_TOLERANCE
-from sept_offline.data.importing.assembling import Assembly
-from sept_offline.data.importing.labelling import Actions, labelled, look_at_labels
+from sept_offline.data.importing.actions import Actions, labelled, look_at_labels
+from sept_offline.data.importing.assembly import Assembly
 from sept_offline.data.importing.reading import Reading
-from sept_offline.data.importing.spooling import EpisodeSpool
+from sept_offline.data.importing.spool import EpisodeSpool
 from sept_offline.data.source import DTYPES
 from sept_offline.errors import DataError
 

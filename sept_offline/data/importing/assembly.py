@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sept_offline.data.importing.clock import Clock, spelled_interval
-from sept_offline.data.importing.filling import PREVIOUS, Rules, fill, fills_of
+from sept_offline.data.importing.fills import PREVIOUS, Rules, fill, fills_of
 from sept_offline.data.importing.reading import Reading
 from sept_offline.data.importing.rows import TERMINATED, TRUNCATED, Rows, order_of
-from sept_offline.data.importing.spooling import EpisodeSpool
+from sept_offline.data.importing.spool import EpisodeSpool
 from sept_offline.data.records import Bool, Float64, Int64
 
 SAMPLE = 1 << 18

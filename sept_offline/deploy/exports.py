@@ -1,4 +1,4 @@
-"""Exporting an agent: written beside its place, verified there, and only then put into it."""
+"""Exports of an agent: written to a temporary folder, verified, then moved into place."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from sept_offline.deploy.manifest import (
     refuse_other,
     sha256,
 )
-from sept_offline.deploy.verifying import Verified, made_up, recorded, verify
+from sept_offline.deploy.verification import Verified, made_up, recorded, verify
 from sept_offline.errors import AgentError, ConfigError
 from sept_offline.files import replace_folder
 from sept_offline.limits import LONGEST_SEGMENT, VARIABLE
@@ -38,7 +38,7 @@ LIBRARY = Path(__file__).parents[1]
 
 @dataclass(frozen=True)
 class Exported:
-    """An export: the folder, what its manifest says, and how it was compared with the library."""
+    """An export: its folder, its manifest, and the result of its verification."""
 
     path: Path
     manifest: dict[str, Any]
@@ -53,15 +53,15 @@ def export(
     observations: int = OBSERVATIONS,
     seed: int = 0,
 ) -> Exported:
-    """Write `agent` as the folder `out`: ONNX graphs, or weights and the modules that act by them.
+    """Export `agent` to the folder `out`: ONNX graphs, or NumPy weights and modules.
 
-    It is led beside the library along `observations` observations of the episodes of `verify_on`,
-    or drawn from the training data's range; an action that differs is an error.
+    The export is compared with the agent on `observations` observations, from the episodes of
+    `verify_on` or drawn from the range of the training data; a different action is an error.
     """
     if form not in FORMS:
-        raise ConfigError(f"An agent is exported as {' or '.join(FORMS)}, not as {form!r}.")
+        raise ConfigError(f"The export form is {form!r}; expected one of {', '.join(FORMS)}.")
     if observations < 1:
-        raise ConfigError("An export is verified on at least 1 observation.")
+        raise ConfigError("observations is {observations}; expected at least 1.")
     known = agent if isinstance(agent, Agent) else load_agent(agent)
     check_exportable(known)
     target = Path(out)
@@ -94,7 +94,7 @@ def _onnx(agent: Agent) -> tuple[dict[str, bytes], dict[str, Any]]:
 
 def _numpy(agent: Agent) -> tuple[dict[str, bytes], dict[str, Any]]:
     weights = io.BytesIO()
-    np.savez(weights, **agent_arrays(agent))  # type: ignore[arg-type]  # names are no options
+    np.savez(weights, **agent_arrays(agent))  # type: ignore[arg-type]  # names are not options
     contents = {
         "runtime.py": Path(__file__).with_name("runtime.py").read_bytes(),
         WEIGHTS: weights.getvalue(),
@@ -109,14 +109,14 @@ def _sealed(manifest: dict[str, Any]) -> bytes:
 
 
 def load_export(folder: str | Path) -> Any:
-    """An export as something that acts: `begin(seed, hidden)` gives episodes with `act`.
+    """Load an export: its `begin(seed, hidden)` starts an episode, which has `act`.
 
-    Every file of it is checked first; nothing that lies in the folder is run, its modules
-    included: the library's own act instead.
+    Every file is checked first. No code in the folder is run, not even its modules: the library's
+    own modules are used instead.
     """
     place = Path(folder)
     if not is_export(place):
-        raise AgentError(f"{place} holds no exported agent.")
+        raise AgentError(f"{place} does not contain an exported agent.")
     manifest = read_manifest(place)
     try:
         found: Any
@@ -130,20 +130,18 @@ def load_export(folder: str | Path) -> Any:
         return found
     except (AgentError, ConfigError):
         raise
-    except Exception as problem:  # onnxruntime has classes of its own for each failure
+    except Exception as problem:  # onnxruntime has its own class for each failure
         words = " ".join(str(problem).split())
         if "Available memory of" in words:
             raise AgentError(
-                f"{place} asks for more memory than the graphs of an export may take together; "
-                f"if it is right, raise {VARIABLE}."
+                f"{place} needs more memory than the limit for the graphs of an export; if you "
+                f"trust it, raise {VARIABLE}."
             ) from problem
-        raise AgentError(
-            f"{place} is not put together as an export is ({words:.200})."
-        ) from problem
+        raise AgentError(f"{place} is not a valid export ({words:.200}).") from problem
 
 
 def _try_out(found: Any, manifest: dict[str, Any]) -> None:
-    """Act once in every phase: what does not fit together shows here, not in an episode."""
+    """Act once in every phase, so that parts that do not fit fail here and not in an episode."""
     context, probe = manifest["context"], int(manifest["probe_steps"])
     hidden = dict.fromkeys(context["names"], 0.0) if context["kind"] == "hidden" else None
     episode = found.begin(0, hidden)

@@ -1,4 +1,4 @@
-"""Typed reading of an agent's JSON: what is missing or of a wrong type is named, not guessed."""
+"""Typed fields of an agent's JSON; a missing or mistyped one is an error that names it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def field(record: Any, name: str, kind: type[Value]) -> Value:
 
 
 def count(record: Any, name: str, most: int = LONGEST_SEGMENT) -> int:
-    """`record[name]`, which must be a whole number from 1 to `most`: memory is laid out by it."""
+    """`record[name]`, a whole number from 1 to `most`, as memory is allocated by it."""
     value = field(record, name, int)
     if not 1 <= value <= most:
         raise AgentError(
@@ -40,7 +40,7 @@ def strings(record: Any, name: str) -> tuple[str, ...]:
     """`record[name]`, which must be a list of strings."""
     values = field(record, name, list)
     if not all(isinstance(value, str) for value in values):
-        raise AgentError(f"The agent's description has {name!r} with something not a string in it.")
+        raise AgentError(f"The agent's description needs a list of strings as {name!r}.")
     return tuple(values)
 
 
@@ -49,5 +49,5 @@ def pair(record: Any, name: str) -> tuple[float, float]:
     values = field(record, name, list)
     plain = [value for value in values if isinstance(value, int | float)]
     if len(values) != 2 or len(plain) != 2 or not -math.inf < plain[0] < plain[1] < math.inf:
-        raise AgentError(f"The agent's description has {name!r} without two rising numbers.")
+        raise AgentError(f"The agent's description needs two increasing numbers as {name!r}.")
     return float(plain[0]), float(plain[1])

@@ -10,7 +10,7 @@ import numpy as np
 
 from sept_offline.data.importing.reading import NOTHING, Reading
 from sept_offline.data.importing.tables import Mistaken
-from sept_offline.data.importing.words import natural
+from sept_offline.data.importing.vocabulary import natural
 from sept_offline.data.records import Float64, Int64
 from sept_offline.errors import DataError
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from sept_offline.cli.completing import DATASET, FILE
+from sept_offline.cli.completers import DATASET, FILE
 from sept_offline.cli.console import ConsoleProgress, print_json
 from sept_offline.cli.options import json_option, quiet_option
 
