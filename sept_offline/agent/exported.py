@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import AgentError
+from ..errors import AgentError, SeptError
 from ..limits import read_whole
 from .assembly import assemble
 from .contexts import FORWARD
@@ -69,7 +69,7 @@ def load(folder: str | Path) -> ExportedAgent:
         manifest = _read_manifest(place / MANIFEST)
         weights = read_weights(place / WEIGHTS, manifest["files"][WEIGHTS])
         return ExportedAgent(manifest, weights)
-    except AgentError as error:
+    except SeptError as error:
         raise AgentError(f"{place}: {error}") from error
     except (
         OSError,

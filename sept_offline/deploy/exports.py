@@ -16,7 +16,6 @@ from sept_offline.agent.exported import WEIGHTS, ExportedAgent, read_weights
 from sept_offline.data import Dataset, load_dataset
 from sept_offline.deploy.manifest import (
     MANIFEST,
-    OURS,
     SHIPPED,
     check_exportable,
     describe,
@@ -61,11 +60,11 @@ def export(
     if form not in FORMS:
         raise ConfigError(f"The export form is {form!r}; expected one of {', '.join(FORMS)}.")
     if observations < 1:
-        raise ConfigError("observations is {observations}; expected at least 1.")
+        raise ConfigError(f"observations is {observations}; expected at least 1.")
     known = agent if isinstance(agent, Agent) else load_agent(agent)
     check_exportable(known)
     target = Path(out)
-    refuse_other(target)
+    ours = refuse_other(target)
     contents, manifest = (_onnx if form == "onnx" else _numpy)(known)
     verified: list[Verified] = []
 
@@ -75,7 +74,7 @@ def export(
         manifest["verified"] = asdict(found) | {"against": against}
         return {MANIFEST: _sealed(manifest)}
 
-    replace_folder(target, {**contents, MANIFEST: _sealed(manifest)}, OURS, check)
+    replace_folder(target, {**contents, MANIFEST: _sealed(manifest)}, ours, check)
     return Exported(target, manifest, verified[0])
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from pathlib import Path
+from collections.abc import Iterable
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
@@ -60,11 +61,8 @@ SHIPPED = {f"modules/{name}.py": name for name in MODULES}
 FILES = {"onnx": {f"{name}.onnx" for name in GRAPHS}, "numpy": {"runtime.py", "weights.npz"}}
 MODULE = re.compile(r"modules/([a-z_]+/)*[a-z_]+\.py")
 """The path of a module; an export of another version may have other modules than these."""
-OURS = re.compile(
-    "|".join(map(re.escape, (MANIFEST, *FILES["onnx"], *FILES["numpy"], *SHIPPED)))
-    + r"|modules/(agent/(contexts/)?)?"
-)
-"""The files and folders of an export; a folder with any other is not replaced."""
+OURS = (MANIFEST, *FILES["onnx"], *FILES["numpy"], *SHIPPED)
+"""The files of an export of this version."""
 
 
 def check_exportable(agent: Agent) -> None:
@@ -134,19 +132,40 @@ def is_export(folder: Path) -> bool:
     return isinstance(found, dict) and found.get("form") in tuple(FILES)
 
 
-def refuse_other(folder: Path) -> None:
-    """Raise if writing an export to `folder` would replace anything but an export."""
+def refuse_other(folder: Path) -> re.Pattern[str]:
+    """Raise if writing an export to `folder` would replace anything but an export.
+
+    Returns what an export there consists of: its files, and its folders with a slash at the end.
+    """
     if not folder.exists():
-        return
+        return _pattern(OURS)
     if not is_export(folder):
         raise ConfigError(f"{folder} exists and is not an export; choose another folder.")
-    for name in foreign(folder, OURS):
+    ours = _pattern((*OURS, *_unchanged_modules(folder)))
+    for name in foreign(folder, ours):
         # Python writes __pycache__ beside a module that was imported.
         if Path(name).name != "__pycache__":
             raise ConfigError(
                 f"{folder} contains {name}, which is not part of an export and would be lost; "
                 "move it away, or choose another folder."
             )
+    return ours
+
+
+def _pattern(names: Iterable[str]) -> re.Pattern[str]:
+    """Matches these files, and the folders that they lie in."""
+    files = set(names)
+    folders = {f"{parent}/" for name in files for parent in PurePosixPath(name).parents}
+    return re.compile("|".join(map(re.escape, files | (folders - {"./"}))))
+
+
+def _unchanged_modules(folder: Path) -> list[str]:
+    """The modules of an export of another version, as its manifest lists them."""
+    listed = read_json(folder / MANIFEST, AgentError).get("files")
+    if not isinstance(listed, dict):
+        return []
+    found = [name for name in listed if MODULE.fullmatch(name) and (folder / name).is_file()]
+    return [n for n in found if sha256(read_whole(folder / n, AgentError)) == listed[n]]
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:

@@ -15,13 +15,22 @@ seed and the same observations give the same actions as the library the agent ca
 from __future__ import annotations
 
 import importlib
+import sys
 from pathlib import Path
+from types import ModuleType
 
 _modules = Path(__file__).with_name("modules")
-# A module with a path is a package: `modules/` holds this one's submodules, whatever its name.
-__path__ = [str(_modules)]
-# Where there is no such folder, this is the library itself.
-_home = __name__ if _modules.is_dir() else "sept_offline"
+if _modules.is_dir():
+    # A module with a path is a package: `modules/` holds this one's submodules, whatever its name.
+    __path__ = [str(_modules)]
+    if __name__ not in sys.modules:  # loaded from its path, by hand
+        sys.modules[__name__] = ModuleType(__name__)
+        sys.modules[__name__].__path__ = __path__
+    _home = __name__
+elif _modules.with_name("manifest.json").exists():
+    raise ImportError(f"{_modules} is missing; copy the whole folder of the export.")
+else:  # this is the library itself
+    _home = "sept_offline"
 _exported = importlib.import_module(f"{_home}.agent.exported")
 
 Agent, Episode = _exported.ExportedAgent, _exported.ExportedEpisode

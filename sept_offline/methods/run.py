@@ -70,7 +70,7 @@ VERDICT = ("verdict", "reasons")
 FOLDERS = {
     "agent": AGENT,
     "checkpoints": re.compile(r"\d+-[\w-]+\.safetensors"),
-    "tensorboard": re.compile(r"events\.out\.tfevents\..*"),
+    "tensorboard": re.compile(r"events\.out\.tfevents\.[^/]*"),
 }
 """Files in a run's folders; any other file belongs to the user."""
 

@@ -147,6 +147,8 @@ def _sentence(outcome: Outcome) -> str:
 
 
 def _gap_words(bound: str, gap: Difference, unit: str) -> str:
+    if gap.mean == 0:
+        return f"the same as {bound}"
     size, more, less = short(abs(gap.mean)), "more", "less"
     if unit == "steps":
         less = "fewer"
@@ -187,7 +189,7 @@ def _single_tiles(outcome: Outcome) -> list[Tile]:
     effort = Tile("Return", [("", outcome.effort)], "mean of the test episodes")
     if outcome.steps is not None:
         effort = Tile("Steps to solve", [("", outcome.effort)], "probe included")
-    against = Tile("Against avg and oracle", [("", "–")], "no run of avg or oracle is given")
+    against = Tile("Against avg and oracle", [("", "–")], "not compared with avg or oracle")
     if outcome.gaps:
         lines = [(bound, f"{_signed(gap)} {outcome.unit}") for bound, gap in outcome.gaps.items()]
         bounds = [
@@ -250,7 +252,8 @@ def _untested(runs: Sequence[Run]) -> tuple[str, list[Tile]]:
         Tile(
             "Return, from logs",
             [("", number(estimate.mean))],
-            f"95 % interval: {number(estimate.low)} … {number(estimate.high)}",
+            f"{percent(judged.judged.confidence)} interval: {number(estimate.low)} … "
+            f"{number(estimate.high)}",
         ),
         against,
     ]

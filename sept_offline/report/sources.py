@@ -22,6 +22,7 @@ from sept_offline.methods.run import EVALUATED, JUDGED, METRICS, read_metrics, r
 from sept_offline.ope import Estimate
 from sept_offline.report.text import shown_path
 from sept_offline.seals import read_sealed
+from sept_offline.settings import OpeConfig
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,7 @@ class Judged:
     """The estimate of an agent's return from logs, as `ope` wrote it."""
 
     horizon: int
+    confidence: float
     episodes: int
     instances: int
     judged_on: str
@@ -213,6 +215,7 @@ def _judged(path: Path, missing: dict[str, str]) -> Judged | None:
         estimators[record["headline"]]
         return Judged(
             horizon=int(record["horizon"]),
+            confidence=float(record.get("confidence", OpeConfig.confidence)),
             episodes=int(record["episodes"]),
             instances=int(record["instances"]),
             judged_on=str(record["judged_on"]),

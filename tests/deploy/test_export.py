@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ast
+import hashlib
 import importlib.util
+import json
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -312,9 +315,50 @@ def own_runtime(folder: Path, name: str) -> Any:
     spec = importlib.util.spec_from_file_location(name, folder / "runtime.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
     spec.loader.exec_module(module)
     return module
+
+
+def test_a_runtime_without_its_modules_says_so(builders: ModuleType, tmp_path: Path) -> None:
+    export(builders.make_agent("avg"), tmp_path / "out", "numpy", observations=50)
+    shutil.rmtree(tmp_path / "out" / "modules")
+    with pytest.raises(ImportError, match="copy the whole folder"):
+        own_runtime(tmp_path / "out", "runtime_without_modules")
+
+
+def test_an_export_of_other_modules_is_replaced(builders: ModuleType, tmp_path: Path) -> None:
+    agent, out = builders.make_agent("avg"), tmp_path / "out"
+    export(agent, out, "numpy", observations=50)
+    manifest = json.loads((out / "manifest.json").read_text())
+    (out / "modules" / "agent" / "reading.py").write_text("old = True\n")
+    listed = hashlib.sha256(b"old = True\n").hexdigest()
+    manifest["files"]["modules/agent/reading.py"] = listed
+    del manifest["checksum"]
+    (out / "manifest.json").write_text(json.dumps(manifest))
+    export(agent, out, "numpy", observations=50)
+    assert not (out / "modules" / "agent" / "reading.py").exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    # one that the manifest does not list, or lists otherwise, is the user's
+    (out / "modules" / "agent" / "reading.py").write_text("mine = True\n")
+    with pytest.raises(ConfigError, match=r"reading\.py"):
+        export(agent, out, "numpy", observations=50)
+
+
+def test_an_impossible_number_of_observations_is_named(
+    builders: ModuleType, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match="observations is 0"):
+        export(builders.make_agent("avg"), tmp_path / "out", observations=0)
+
+
+def test_a_limit_that_cannot_be_read_is_an_error_of_the_agent(
+    builders: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    export(builders.make_agent("avg"), tmp_path / "out", "numpy", observations=50)
+    runtime = own_runtime(tmp_path / "out", "runtime_with_a_limit")
+    monkeypatch.setenv("SEPT_OFFLINE_LIMIT_MB", "abc")
+    with pytest.raises(runtime.AgentError, match="SEPT_OFFLINE_LIMIT_MB"):
+        runtime.load(tmp_path / "out")
 
 
 def test_the_runtime_checks_what_it_is_given(builders: ModuleType, tmp_path: Path) -> None:

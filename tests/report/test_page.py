@@ -87,7 +87,9 @@ def test_the_answer_is_that_of_the_results(navigation: Path, both: str) -> None:
     sept, avg = (so.load_results(navigation / m / "results.parquet") for m in ("sept", "avg"))
     own, other = sept.summary(), avg.summary()
     gap = own["steps_to_solve"]["mean"] - other["steps_to_solve"]["mean"]
-    words = f"{abs(gap):.3g} {'more' if gap > 0 else 'fewer'} than avg"
+    words = (
+        f"{abs(gap):.3g} {'more' if gap > 0 else 'fewer'} than avg" if gap else "the same as avg"
+    )
     sentence, tiles = answer(both)
     assert sentence == (
         f"sept solved {percent(own['solved'])} of 10 test episodes of navigation2d, in "
@@ -122,7 +124,7 @@ def test_the_answer_of_a_bench_has_a_line_per_family(large_bench: Path, benched:
 
 def test_the_answer_says_what_is_missing(navigation: Path, attacked: Path, tmp_path: Path) -> None:
     _, tiles = answer(page(tmp_path, navigation / "sept"))
-    assert tiles["Against avg and oracle"] == ["–", "no run of avg or oracle is given"]
+    assert tiles["Against avg and oracle"] == ["–", "not compared with avg or oracle"]
     sentence, tiles = answer(page(tmp_path, attacked / "run"))
     assert sentence == "sept earned a mean return of 2 in 1 test episode of wards."
     assert tiles["Score"] == ["–", "no reference return is known"] and tiles["Return"][0] == "2"
