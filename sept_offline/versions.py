@@ -7,12 +7,14 @@ import platform
 
 from sept_offline import __version__
 
+OWN = "sept-offline"
+"""The name of this library among the versions."""
 LIBRARIES = ("d3rlpy", "torch", "numpy", "gymnasium", "h5py", "pyarrow")
 
 
 def versions() -> dict[str, str]:
     """This library, Python and what results depend on, without importing any of them."""
-    found = {"sept-offline": __version__}
+    found = {OWN: __version__}
     for name in LIBRARIES:
         try:
             found[name] = importlib.metadata.version(name)

@@ -26,6 +26,7 @@ from sept_offline.files import refuse_foreign, refuse_links, remove_ours
 from sept_offline.limits import read_whole
 from sept_offline.seals import PARQUET_KEY, write_table
 from sept_offline.seals import read_table as read_sealed_table
+from sept_offline.versions import OWN
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -52,8 +53,6 @@ COMPRESSION = "zstd"
 WRITTEN = ("tables.md", "figures.md", "figures", "failures.json", "replaced")
 """What a bench writes beside its cells and tables."""
 FOLDERS = ("cells", "datasets", "figures", "replaced")
-LIBRARY = "sept-offline"
-"""What `versions` names first of all."""
 NESTED = {"cells": ("record", "config", "versions", "identity"), "latents": ("hidden",)}
 """Columns that hold JSON objects, or nothing."""
 
@@ -317,7 +316,7 @@ def _rows(path: Path, table: pa.Table, name: str) -> list[dict[str, Any]]:
                 if not isinstance(value, dict):
                     raise ValueError(f"{column} is not an object")
                 if column == "versions" and not (
-                    LIBRARY in value and all(isinstance(each, str) for each in value.values())
+                    OWN in value and all(isinstance(each, str) for each in value.values())
                 ):
                     raise ValueError("versions does not name a version of each library")
     except (TypeError, ValueError, RecursionError) as problem:

@@ -17,6 +17,7 @@ from sept_offline.errors import FamilyError
 from sept_offline.family import known_family
 from sept_offline.methods import METHODS
 from sept_offline.settings import read_toml
+from sept_offline.versions import OWN
 
 PAPER = Path(__file__).with_name("paper.toml")
 RIVALS = ("avg", "oracle", "sept")
@@ -50,7 +51,7 @@ def unlike(cells: Sequence[Row]) -> list[str]:
     sentences = []
     for family in dict.fromkeys(cell["family"] for cell in cells):
         of_family = [cell for cell in cells if cell["family"] == family]
-        written = sorted({json.loads(cell["versions"])["sept-offline"] for cell in of_family})
+        written = sorted({json.loads(cell["versions"])[OWN] for cell in of_family})
         splits = sorted({cell["split"] for cell in of_family})
         logs: dict[tuple[str, int], set[str]] = {}
         for cell in of_family:
