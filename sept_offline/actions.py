@@ -1,0 +1,399 @@
+"""Action spaces: a finite set or a box, and all that differs between the two.
+
+Nothing else asks which kind a space is. An action is a number below A, or a vector in a box; what a
+behaviour logs of it is the probability of every action `[A]`, or the log-density of the one it
+took. `Categorical` and `TruncatedNormal` are the policies over them: rows of distributions that
+draw actions from uniform numbers, so that a row's action depends on its own numbers alone.
+
+A normal distribution that is cut off at the bounds has a density on the bounds too. A squashed one
+(tanh) has none there, and logged actions often lie on them.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from statistics import NormalDist
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .errors import ConfigError
+
+Floats = NDArray[np.float64]
+SMALLEST = 1e-300
+"""The least probability whose logarithm is taken."""
+
+
+class Policy(ABC):
+    """Distributions of actions, one for each of the rows `[...]`."""
+
+    @abstractmethod
+    def draw(self, uniforms: Floats) -> NDArray[Any]:
+        """Actions `[..., *shape]` from numbers in [0, 1), `uniforms[..., space.draws]`."""
+
+    @abstractmethod
+    def log_probability(self, actions: NDArray[Any]) -> Floats:
+        """`[...]`: log-probability or log-density of `actions[..., *shape]`."""
+
+    @abstractmethod
+    def logged(self, actions: NDArray[Any]) -> Floats:
+        """What a dataset keeps as the propensity of `actions`: `[..., *propensity_shape]`."""
+
+    @abstractmethod
+    def take(self, rows: NDArray[Any]) -> Policy:
+        """The distributions of some rows."""
+
+
+class ActionSpace(ABC):
+    """The actions of a system."""
+
+    kind: ClassVar[str]
+    dtype: ClassVar[type[np.generic]]
+    names: tuple[str, ...]
+    """Of the actions `[A]`, or of a box's components `[k]`."""
+
+    @property
+    @abstractmethod
+    def shape(self) -> tuple[int, ...]:
+        """The shape of one action: () or (k,)."""
+
+    @property
+    @abstractmethod
+    def propensity_shape(self) -> tuple[int, ...]:
+        """The shape of what is logged as one action's propensity: (A,) or ()."""
+
+    @property
+    def width(self) -> int:
+        """The columns of an encoded action: A or k."""
+        return len(self.names)
+
+    @property
+    @abstractmethod
+    def draws(self) -> int:
+        """The uniform numbers from which one action is drawn."""
+
+    @property
+    @abstractmethod
+    def expected(self) -> str:
+        """What a valid action is, for error messages."""
+
+    @abstractmethod
+    def outside(self, actions: NDArray[Any]) -> NDArray[np.bool_]:
+        """`[...]`: which of `actions[..., *shape]` are not in the space."""
+
+    @abstractmethod
+    def encode(self, actions: NDArray[Any]) -> NDArray[np.float32]:
+        """`actions[..., *shape]` as inputs of a network, `[..., width]`."""
+
+    @abstractmethod
+    def uniform(self, *rows: int) -> Policy:
+        """The uniform policy, for `rows`."""
+
+    @abstractmethod
+    def log_propensity(self, propensities: NDArray[Any], actions: NDArray[Any]) -> Floats:
+        """`[...]`: what `propensities[..., *propensity_shape]` say of the actions taken."""
+
+    @abstractmethod
+    def describe(self) -> dict[str, Any]:
+        """The space, JSON-ready; `space_from` reads it."""
+
+    def empty(self, *rows: int) -> NDArray[Any]:
+        """Room for actions `[*rows, *shape]`."""
+        return np.zeros((*rows, *self.shape), dtype=self.dtype)
+
+
+@dataclass(frozen=True)
+class Finite(ActionSpace):
+    """A finite set: actions are 0 … A − 1."""
+
+    names: tuple[str, ...]
+    kind = "finite"
+    dtype = np.int64
+
+    def __post_init__(self) -> None:
+        if not self.names:
+            raise ConfigError("An action space needs at least one action.")
+
+    @classmethod
+    def of(cls, count: int, names: Sequence[str] | None = None) -> Finite:
+        """`count` actions; missing names get defaults."""
+        return cls(_named(names, count, "actions"))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """See ActionSpace."""
+        return ()
+
+    @property
+    def propensity_shape(self) -> tuple[int, ...]:
+        """See ActionSpace."""
+        return (self.width,)
+
+    @property
+    def draws(self) -> int:
+        """See ActionSpace."""
+        return 1
+
+    @property
+    def expected(self) -> str:
+        """See ActionSpace."""
+        return f"0 … {self.width - 1}"
+
+    def outside(self, actions: NDArray[Any]) -> NDArray[np.bool_]:
+        """See ActionSpace."""
+        return np.asarray((actions < 0) | (actions >= self.width))
+
+    def encode(self, actions: NDArray[Any]) -> NDArray[np.float32]:
+        """One-hot."""
+        return np.asarray(np.eye(self.width, dtype=np.float32)[actions])
+
+    def uniform(self, *rows: int) -> Categorical:
+        """See ActionSpace."""
+        return Categorical(np.full((*rows, self.width), 1.0 / self.width))
+
+    def log_propensity(self, propensities: NDArray[Any], actions: NDArray[Any]) -> Floats:
+        """See ActionSpace."""
+        chosen = np.take_along_axis(propensities, np.asarray(actions)[..., None], axis=-1)
+        return np.asarray(np.log(np.maximum(chosen[..., 0], SMALLEST)))
+
+    def describe(self) -> dict[str, Any]:
+        """See ActionSpace."""
+        return {"kind": self.kind, "names": list(self.names)}
+
+
+@dataclass(frozen=True)
+class Box(ActionSpace):
+    """Vectors between finite bounds; networks see them scaled to [−1, 1]."""
+
+    names: tuple[str, ...]
+    low: tuple[float, ...]
+    """[k]"""
+    high: tuple[float, ...]
+    """[k]"""
+    kind = "box"
+    dtype = np.float32
+
+    def __post_init__(self) -> None:
+        sizes = {len(self.names), len(self.low), len(self.high)}
+        if sizes != {self.width} or not self.width:
+            raise ConfigError("A box of actions needs one name, low and high per component.")
+        for name, low, high in zip(self.names, self.low, self.high, strict=True):
+            if not (math.isfinite(low) and math.isfinite(high) and low < high):
+                raise ConfigError(
+                    f"The action {name!r} ranges from {low} to {high}; expected finite bounds, "
+                    "the lower one first."
+                )
+
+    @classmethod
+    def of(
+        cls, low: NDArray[Any] | Sequence[float], high: Any, names: Sequence[str] | None = None
+    ) -> Box:
+        """From bounds `[k]`; missing names get defaults."""
+        lowest, highest = np.atleast_1d(np.asarray(low)), np.atleast_1d(np.asarray(high))
+        if lowest.ndim != 1 or lowest.shape != highest.shape:
+            raise ConfigError(
+                f"The bounds of the actions have shapes {lowest.shape} and {highest.shape}; "
+                "expected two vectors of the same length."
+            )
+        # as float32 holds them: actions are float32, and those on a bound must lie inside
+        bounds = (tuple(map(float, bound.astype(np.float32))) for bound in (lowest, highest))
+        return cls(_named(names, len(lowest), "components of an action"), *bounds)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """See ActionSpace."""
+        return (self.width,)
+
+    @property
+    def propensity_shape(self) -> tuple[int, ...]:
+        """See ActionSpace."""
+        return ()
+
+    @property
+    def draws(self) -> int:
+        """See ActionSpace; the first one chooses between the uniform and the normal part."""
+        return self.width + 1
+
+    @property
+    def expected(self) -> str:
+        """See ActionSpace."""
+        low, high = ([round(value, 6) for value in bound] for bound in (self.low, self.high))
+        return f"{self.width} numbers between {low} and {high}"
+
+    @cached_property
+    def bounds(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Low and high as arrays, [k] each."""
+        return np.array(self.low, dtype=np.float32), np.array(self.high, dtype=np.float32)
+
+    @cached_property
+    def centre(self) -> Floats:
+        """[k]"""
+        return np.asarray((np.array(self.low) + np.array(self.high)) / 2)
+
+    @cached_property
+    def half(self) -> Floats:
+        """Half of each component's range, [k]."""
+        return np.asarray((np.array(self.high) - np.array(self.low)) / 2)
+
+    def outside(self, actions: NDArray[Any]) -> NDArray[np.bool_]:
+        """See ActionSpace; what is not a number is outside too."""
+        low, high = self.bounds
+        inside = (actions >= low) & (actions <= high)
+        return np.asarray(~inside.all(axis=-1))
+
+    def encode(self, actions: NDArray[Any]) -> NDArray[np.float32]:
+        """Scaled to [−1, 1]."""
+        return np.asarray((actions - self.centre) / self.half, dtype=np.float32)
+
+    def decode(self, encoded: NDArray[Any]) -> NDArray[np.float32]:
+        """Actions `[..., k]` from `encoded[..., k]`; what lies beyond ±1 is clipped."""
+        actions = np.asarray(encoded * self.half + self.centre, dtype=np.float32)
+        return np.clip(actions, *self.bounds)
+
+    def uniform(self, *rows: int) -> TruncatedNormal:
+        """See ActionSpace."""
+        mean = np.broadcast_to(self.centre, (*rows, self.width))
+        return TruncatedNormal(self, mean, np.ones(self.width), spread=1.0)
+
+    def log_propensity(self, propensities: NDArray[Any], actions: NDArray[Any]) -> Floats:
+        """See ActionSpace."""
+        return np.asarray(propensities, dtype=np.float64)
+
+    def describe(self) -> dict[str, Any]:
+        """See ActionSpace."""
+        own = {"names": list(self.names), "low": list(self.low), "high": list(self.high)}
+        return {"kind": self.kind, **own}
+
+
+@dataclass(frozen=True)
+class Categorical(Policy):
+    """Probabilities of all actions."""
+
+    probabilities: Floats
+    """[..., A]"""
+
+    def draw(self, uniforms: Floats) -> NDArray[np.int64]:
+        """See Policy."""
+        chances = self.probabilities
+        action = (chances.cumsum(axis=-1) <= uniforms).sum(axis=-1)
+        # Rounding in the sum may leave the last probability a hair below 1; an action that cannot
+        # be taken must never be drawn.
+        last = chances.shape[-1] - 1 - (chances[..., ::-1] > 0).argmax(axis=-1)
+        return np.asarray(np.minimum(action, last))
+
+    def log_probability(self, actions: NDArray[Any]) -> Floats:
+        """See Policy."""
+        chosen = np.take_along_axis(self.probabilities, np.asarray(actions)[..., None], axis=-1)
+        return np.asarray(np.log(np.maximum(chosen[..., 0], SMALLEST)))
+
+    def logged(self, actions: NDArray[Any]) -> Floats:
+        """The probabilities of all actions."""
+        return self.probabilities
+
+    def take(self, rows: NDArray[Any]) -> Categorical:
+        """See Policy."""
+        return Categorical(self.probabilities[rows])
+
+
+@dataclass(frozen=True)
+class TruncatedNormal(Policy):
+    """Independent normal components cut off at the box's bounds, mixed with a uniform share."""
+
+    space: Box
+    mean: Floats
+    """[..., k], before it is cut off"""
+    deviation: Floats
+    """[k] or [..., k]"""
+    spread: float = 0.0
+    """The probability of a uniform action instead."""
+
+    def draw(self, uniforms: Floats) -> NDArray[np.float32]:
+        """See Policy."""
+        lower, upper = self._edges()
+        places = lower + uniforms[..., 1:] * (upper - lower)
+        low, high = np.array(self.space.low), np.array(self.space.high)
+        normal = self.mean + self.deviation * _quantile(places)
+        flat = low + uniforms[..., 1:] * (high - low)
+        actions = np.where(uniforms[..., :1] < self.spread, flat, normal)
+        return np.clip(actions, low, high).astype(np.float32)
+
+    def log_probability(self, actions: NDArray[Any]) -> Floats:
+        """See Policy."""
+        lower, upper = self._edges()
+        away = (np.asarray(actions, dtype=np.float64) - self.mean) / self.deviation
+        mass = np.maximum(upper - lower, SMALLEST)
+        each = -0.5 * away**2 - np.log(self.deviation * mass * math.sqrt(2 * math.pi))
+        normal = np.broadcast_to(each, away.shape).sum(axis=-1)
+        if self.spread == 0:
+            return np.asarray(normal)
+        flat = -np.log(2 * self.space.half).sum()
+        if self.spread == 1:
+            return np.full_like(normal, flat)
+        mixed = np.logaddexp(math.log1p(-self.spread) + normal, math.log(self.spread) + flat)
+        return np.asarray(mixed)
+
+    def logged(self, actions: NDArray[Any]) -> Floats:
+        """The log-density of the actions."""
+        return self.log_probability(actions)
+
+    def take(self, rows: NDArray[Any]) -> TruncatedNormal:
+        """See Policy."""
+        own = self.deviation if self.deviation.ndim == 1 else self.deviation[rows]
+        return TruncatedNormal(self.space, self.mean[rows], own, self.spread)
+
+    def _edges(self) -> tuple[Floats, Floats]:
+        """The normal distribution's mass below each bound, [..., k] each."""
+        low, high = np.array(self.space.low), np.array(self.space.high)
+        below: tuple[Floats, Floats] = (
+            _mass((low - self.mean) / self.deviation),
+            _mass((high - self.mean) / self.deviation),
+        )
+        return below
+
+
+def space_from(description: Any) -> ActionSpace:
+    """What `describe` wrote; a ConfigError says what is wrong with anything else."""
+    kind = description.get("kind") if isinstance(description, Mapping) else None
+    names = description.get("names") if isinstance(description, Mapping) else None
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise ConfigError("An action space needs a list of names.")
+    if kind == Finite.kind:
+        return Finite(tuple(names))
+    if kind != Box.kind:
+        raise ConfigError(f"An action space is finite or a box, found {kind!r:.80}.")
+    bounds = [description.get("low"), description.get("high")]
+    for bound in bounds:
+        plain = isinstance(bound, list) and all(
+            isinstance(value, int | float) and not isinstance(value, bool) for value in bound
+        )
+        if not plain:
+            raise ConfigError("The bounds of a box of actions must be lists of numbers.")
+    low, high = (tuple(map(float, bound)) for bound in bounds)
+    return Box(tuple(names), low, high)
+
+
+def _named(names: Sequence[str] | None, count: int, what: str) -> tuple[str, ...]:
+    if names is not None and len(names) != count:
+        raise ConfigError(f"{len(names)} names were given for {count} {what}.")
+    return tuple(names) if names is not None else tuple(f"action_{i}" for i in range(count))
+
+
+def _mass(values: NDArray[Any]) -> Floats:
+    """The standard normal distribution function; NumPy has none."""
+    root = math.sqrt(0.5)
+    return np.asarray(_erfc(-root * np.asarray(values, dtype=np.float64)), dtype=np.float64) / 2
+
+
+def _quantile(places: Floats) -> Floats:
+    """The inverse of `_mass`, at most some eight standard deviations away."""
+    inside = np.clip(places, 1e-16, 1 - 1e-16)
+    return np.asarray(_inverse(inside), dtype=np.float64)
+
+
+_erfc = np.frompyfunc(math.erfc, 1, 1)
+_inverse = np.frompyfunc(NormalDist().inv_cdf, 1, 1)

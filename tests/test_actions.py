@@ -1,0 +1,109 @@
+"""Action spaces: encoding, policies whose densities are exact, and their descriptions."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from sept_offline.actions import Box, Categorical, Finite, TruncatedNormal, space_from
+from sept_offline.errors import ConfigError
+
+DOSE = Box.of([-2.0], [1.0])
+TWO = Box.of([-1.0, 0.0], [1.0, 10.0], ["steer", "push"])
+
+
+@pytest.mark.parametrize("space", [Finite.of(3), DOSE, TWO])
+def test_a_description_is_read_back(space: Any) -> None:
+    assert space_from(json.loads(json.dumps(space.describe()))) == space
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        None,
+        {"kind": "finite"},
+        {"kind": "finite", "names": []},
+        {"kind": "ball", "names": ["a"]},
+        {"kind": "box", "names": ["a"], "low": [0.0], "high": [float("inf")]},
+        {"kind": "box", "names": ["a"], "low": [1.0], "high": [0.0]},
+        {"kind": "box", "names": ["a"], "low": [True], "high": [2.0]},
+        {"kind": "box", "names": ["a"], "low": [0.0, 0.0], "high": [1.0, 1.0]},
+    ],
+)
+def test_a_wrong_description_is_refused(wrong: Any) -> None:
+    with pytest.raises(ConfigError):
+        space_from(wrong)
+
+
+def test_finite_actions_are_one_hot() -> None:
+    space = Finite.of(3)
+    assert space.encode(np.array([2, 0])).tolist() == [[0, 0, 1], [1, 0, 0]]
+    assert space.outside(np.array([-1, 0, 2, 3])).tolist() == [True, False, False, True]
+
+
+@given(st.lists(st.floats(0, 1, width=32), min_size=2, max_size=2))
+def test_a_box_is_scaled_to_one(place: list[float]) -> None:
+    action = np.float32(TWO.low) + np.float32(place) * (np.float32(TWO.high) - np.float32(TWO.low))
+    action = np.clip(action, np.float32(TWO.low), np.float32(TWO.high))
+    encoded = TWO.encode(action)
+    assert np.abs(encoded).max() <= 1
+    assert np.allclose(TWO.decode(encoded), action, atol=1e-5)
+    assert not TWO.outside(action)
+
+
+def test_what_is_not_in_the_box_is_found() -> None:
+    actions = np.array([[0, 5], [1.01, 5], [0, -1], [np.nan, 5]], dtype=np.float32)
+    assert TWO.outside(actions).tolist() == [False, True, True, True]
+
+
+@pytest.mark.parametrize("spread", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize(("mean", "deviation"), [(0.0, 0.5), (3.0, 1.0), (-2.0, 0.1)])
+def test_a_density_is_exact(mean: float, deviation: float, spread: float) -> None:
+    policy = TruncatedNormal(DOSE, np.array([mean]), np.array([deviation]), spread)
+    grid = np.linspace(-2, 1, 20_001)
+    density = np.exp(policy.log_probability(grid[:, None]))
+    assert np.trapezoid(density, grid) == pytest.approx(1, abs=1e-4)
+    rng = np.random.default_rng(0)
+    drawn = np.concatenate([policy.draw(rng.random((1, 2)))[0] for _ in range(4000)])
+    reached = np.cumsum(density) * (grid[1] - grid[0])
+    assert stats.kstest(drawn, lambda x: np.interp(x, grid, reached)).pvalue > 1e-3
+
+
+def test_a_truncated_normal_agrees_with_scipy() -> None:
+    policy = TruncatedNormal(TWO, np.array([0.5, 9.0]), np.array([0.3, 4.0]))
+    actions = np.array([[0.1, 3.0], [1.0, 10.0], [-1.0, 0.0]])
+    expected = sum(
+        stats.truncnorm.logpdf(actions[:, i], (low - mean) / sd, (high - mean) / sd, mean, sd)
+        for i, (low, high, mean, sd) in enumerate([(-1, 1, 0.5, 0.3), (0, 10, 9.0, 4.0)])
+    )
+    assert np.allclose(policy.log_probability(actions), expected)
+    assert np.array_equal(policy.logged(actions), policy.log_probability(actions))
+
+
+def test_the_uniform_policy_of_a_box() -> None:
+    policy = TWO.uniform(5)
+    actions = policy.draw(np.random.default_rng(0).random((5, TWO.draws)))
+    assert actions.shape == (5, 2) and not TWO.outside(actions).any()
+    assert np.allclose(policy.log_probability(actions), -np.log(2 * 10))
+
+
+def test_an_action_without_probability_is_never_drawn() -> None:
+    policy = Categorical(np.array([[0.5, 0.5 - 1e-12, 0.0]]))
+    assert policy.draw(np.array([[1 - 1e-16]])).tolist() == [1]
+    assert np.exp(policy.log_probability(np.array([0]))).tolist() == [0.5]
+
+
+def test_rows_do_not_depend_on_each_other() -> None:
+    rng = np.random.default_rng(1)
+    policy = TruncatedNormal(TWO, rng.normal(size=(6, 2)), np.array([0.3, 0.5]), 0.2)
+    uniforms = rng.random((6, 3))
+    together = policy.draw(uniforms)
+    for row in range(6):
+        alone = policy.take(np.array([row])).draw(uniforms[[row]])
+        assert np.array_equal(alone[0], together[row])
