@@ -12,6 +12,7 @@ import pytest
 import torch
 
 import sept_offline as so
+from sept_offline.actions import Finite
 from sept_offline.cli import main
 from sept_offline.data import Dataset, DatasetWriter
 from sept_offline.dynamics.columns import Columns
@@ -225,7 +226,7 @@ def test_in_a_world_an_agent_stacks_as_its_rows_are_stacked(hidden_speed: Datase
         next(stages)
     wide = finished.value.value
     columns = Columns.fit(steps)
-    stage = WorldStage(steps, columns, 5, 0, num_actions=3, num_instances=2, stack=stack)
+    stage = WorldStage(steps, columns, 5, 0, space=Finite.of(3), num_instances=2, stack=stack)
     stage.advance(5)
     outcome = Outcome(stage.world.reader, 3, (8,), torch_generator(0, "outcome"))
     starts = steps.observations[steps.row[steps.time == 0]][:20]
