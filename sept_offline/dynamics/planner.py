@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from sept_offline.agent import Control
 from sept_offline.agent.networks import MLP
@@ -40,7 +40,7 @@ class Planner:
         self.learner = Learner(
             config, network.input_dim, network.output_dim, integer(seed, "agent", "planner")
         )
-        start_from(self.learner, network)
+        self.learner.members[0].start_from(network)
         self._rng = torch_generator(seed, "agent", "fiction")
         self._mean = torch.from_numpy(self.scaler.mean.copy())
         self._inverse = torch.from_numpy(self.scaler.inverse.copy())
@@ -129,20 +129,6 @@ def check_plan(plan: BnnConfig, config: ControlConfig, network: MLP) -> None:
             f"A plan may use at most {MOST_KEPT:,} fictional transitions at once; the agent's "
             f"settings require {kept:,}."
         )
-
-
-def start_from(learner: Learner, network: MLP) -> None:
-    """Give a learner of one network these weights: to learn from, to aim at and to act with."""
-    critic = learner.members[0].impl.modules.q_funcs[0]
-    linear = [part for part in critic._encoder._layers if isinstance(part, nn.Linear)]
-    with torch.no_grad():
-        for part, (weight, bias) in zip([*linear, critic._fc], network.layers, strict=True):
-            part.weight.copy_(torch.from_numpy(weight.copy()))
-            part.bias.copy_(torch.from_numpy(bias.copy()))
-    state = learner.state()
-    for name in ("target", "average"):
-        state.tensors[f"member0.{name}"] = state.tensors["member0.online"]
-    learner.restore(state)
 
 
 def states_of(rows: Floats, count: int, rng: np.random.Generator) -> Floats:
