@@ -56,7 +56,7 @@ class Planner:
         for step in range(plan.horizon):
             actions = self._choose(self._inputs(states))
             with torch.no_grad():
-                taken = nn.functional.one_hot(actions, model.action_width).float()
+                taken = torch.nn.functional.one_hot(actions, model.action_width).float()
                 known = model.known(states, taken)
                 world = torch.cat((known, w), dim=-1).unsqueeze(1)
                 after = model.reader.after(states, model.network(world, weights).squeeze(1))
