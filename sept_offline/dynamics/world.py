@@ -62,6 +62,7 @@ class World(nn.Module):
 
     def step(self, states: Tensor, actions: Tensor, w: Tensor, noise: Tensor) -> Tensor:
         """The states after one step, [B, m]; `noise[B, d]` is standard normal."""
+        chosen = nn.functional.one_hot(actions, self.num_actions).float()
         mean, log_variance = self.predict(states, actions, w)
         present = states[:, : self.newest.width]
         after = self.newest.after(present, mean + torch.exp(0.5 * log_variance) * noise)
@@ -69,7 +70,7 @@ class World(nn.Module):
             return after
         # Only the observation is predicted: all else in the row is known.
         rows = states.clone().numpy()
-        self.stack.took(rows, actions.numpy())
+        self.stack.took(rows, chosen.numpy())
         self.stack.see(rows, after.numpy())
         return torch.from_numpy(rows)
 

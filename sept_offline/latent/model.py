@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from sept_offline.agent.decoder import TransitionDecoder
-from sept_offline.agent.encoder import AnyEncoder
+from sept_offline.agent.encoders import AnyEncoder
 from sept_offline.latent.arrays import Doubles, Floats, Integers, SegmentsLike
 from sept_offline.latent.export import (
     lstm_encoder,

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sept_offline.actions import Finite
 from sept_offline.agent import Control, Spaces
 from sept_offline.agent.networks import Standardiser
 from sept_offline.control import ControlStage, Learner, Replay, prepare_rewards
@@ -74,9 +75,8 @@ def spaces_of(data: Dataset) -> Spaces:
     metadata = data.metadata
     return Spaces.of(
         data.steps().observations,
-        data.num_actions,
+        Finite.of(data.num_actions, metadata.action_names),
         metadata.observation_names,
-        metadata.action_names,
     )
 
 

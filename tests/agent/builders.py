@@ -6,6 +6,7 @@ import itertools
 
 import numpy as np
 
+from sept_offline.actions import Finite
 from sept_offline.agent import (
     Agent,
     Control,
@@ -23,7 +24,7 @@ from sept_offline.agent import (
 )
 from sept_offline.agent.contexts import Context
 from sept_offline.agent.decoder import TransitionDecoder
-from sept_offline.agent.encoder import (
+from sept_offline.agent.encoders import (
     AnyEncoder,
     FlatEncoder,
     LstmEncoder,
@@ -35,6 +36,7 @@ from sept_offline.agent.networks import MLP, Ensemble, Standardiser
 from sept_offline.stacking import Stack
 
 DIM, ACTIONS, LATENT, STEPS = 4, 3, 2, 3
+encode = Finite.of(ACTIONS).encode
 
 
 def mlp(
@@ -99,7 +101,7 @@ def decoder(rng: np.random.Generator, dim: int = DIM, residual: bool = False) ->
 
 def segments(rng: np.random.Generator, count: int, dim: int = DIM) -> tuple[np.ndarray, np.ndarray]:
     observations = rng.normal(size=(count, STEPS + 1, dim)).astype(np.float32)
-    return observations, rng.integers(0, ACTIONS, size=(count, STEPS))
+    return observations, encode(rng.integers(0, ACTIONS, size=(count, STEPS)))
 
 
 REFINED = ("refined", "unprobed", "read-once")
@@ -150,7 +152,7 @@ def make_agent(
     return Agent(
         method=method,
         family="test",
-        spaces=Spaces.of(rng.normal(size=(50, DIM)), ACTIONS),
+        spaces=Spaces.of(rng.normal(size=(50, DIM)), Finite.of(ACTIONS)),
         context=context,
         control=Control(scaler(rng, dim), Ensemble(networks) if method == "sept" else networks[0]),
         fallback=robust if fallback else None,
