@@ -103,7 +103,11 @@ def _read_description(path: Path) -> dict[str, Any]:
             "fit the agent again, or use the library version that wrote it."
         )
     body = unsealed(content, path, AgentError, required=True)
-    if raw != _dump(body).encode():
+    try:
+        canonical = raw == _dump(body).encode()
+    except AgentError:  # a number that JSON does not have
+        canonical = False
+    if not canonical:
         raise AgentError(f"{path} is not in canonical form: it is damaged or was edited.")
     return body
 
