@@ -27,8 +27,8 @@ class Control:
     network: Network
 
     def values(self, inputs: Array) -> Array | None:
-        """`[num_actions]` of prepared `inputs[d + k]`; None for a control without values."""
-        return self.network.row(inputs)
+        """`[..., num_actions]` of prepared `inputs[..., d + k]`; None if control has no values."""
+        return self.network(inputs)
 
     def act(self, inputs: Array, allowed: NDArray[Any] | None = None) -> Any:
         """The action in one row of prepared `inputs[d + k]`, of those `allowed[num_actions]`."""
