@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sept_offline.actions import Finite
 from sept_offline.agent import (
     Agent,
     InstancePrior,
@@ -213,7 +212,7 @@ def learn_in_turn(
         fitted.segments(config.probe_steps),
         config.latent,
         integer(seed, "latent"),
-        num_actions=fitted.num_actions,
+        space=fitted.action_space,
         num_instances=len(fitted.instances),
         held_out=pick(segments, fresh),
         predicted=fitted.present_dim,
@@ -226,7 +225,7 @@ def learn_in_turn(
         return Knowledge(model, None, balance(segments.instance), record)
     rewards = segment_rewards(config.probe.reward, model, segments)
     probe = ProbeStage(
-        segments, rewards, config.probe, integer(seed, "probe"), num_actions=fitted.num_actions
+        segments, rewards, config.probe, integer(seed, "probe"), space=fitted.action_space
     )
     yield probe
     result = probe.result()
@@ -249,7 +248,7 @@ def learn_jointly(
         config.latent,
         config.probe,
         integer(seed, "loop"),
-        num_actions=fitted.num_actions,
+        space=fitted.action_space,
         num_instances=len(fitted.instances),
     )
     yield loop
@@ -262,7 +261,7 @@ def learn_jointly(
     weights[~fresh] = result.weights
     likely = None
     if config.latent.changes:
-        behaviour = logged_or_estimated(segments, fitted.num_actions, integer(seed, "loop"))
+        behaviour = logged_or_estimated(segments, fitted.action_space, integer(seed, "loop"))
         likely = probe_weights(result.policy, segments, behaviour)
     return Knowledge(result.latent, result.policy, weights, record, likely)
 
@@ -406,7 +405,7 @@ def novelty_of(
     prior = None
     if config.novelty_prior == "instances":
         prior = instance_prior(latent, pick(segments, ~fresh))
-    taken = Finite.of(decoder.action_width).encode(own.actions)
+    taken = latent.space.encode(own.actions)
     elbos = segment_elbo(latent.encoder, decoder, own.observations, taken, prior)
     likely = weights[fresh]
     # Low-variance resampling: one draw, then even steps through the cumulative weights.

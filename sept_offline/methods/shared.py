@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sept_offline.actions import Finite
 from sept_offline.agent import Control, Spaces
 from sept_offline.agent.networks import Standardiser
 from sept_offline.control import ControlStage, Learner, Replay, prepare_rewards
@@ -72,11 +71,10 @@ def check_data(data: Dataset, probe_steps: int) -> None:
 
 def spaces_of(data: Dataset) -> Spaces:
     """The agent's observations and actions, with the dataset's names."""
-    metadata = data.metadata
     return Spaces.of(
         data.steps().observations,
-        Finite.of(data.num_actions, metadata.action_names),
-        metadata.observation_names,
+        data.action_space,
+        data.metadata.observation_names,
     )
 
 

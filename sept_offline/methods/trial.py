@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sept_offline.actions import Finite
 from sept_offline.agent import Agent, RefinedContext, SegmentContext
 from sept_offline.agent.encoders import TransitionEncoder
 from sept_offline.control import prepare_rewards
@@ -227,7 +226,7 @@ def _tried_in(
         columns,
         updates,
         integer(seed, "world"),
-        num_actions=data.num_actions,
+        space=data.action_space,
         num_instances=len(data.instances),
         stack=stack,
     )
@@ -242,7 +241,7 @@ def _tried_in(
         columns,
         replace(config.dynamics, outcome_updates=updates),
         integer(seed, "outcome"),
-        num_actions=data.num_actions,
+        space=data.action_space,
     )
     outcome.name = "trial-outcome"
     yield outcome
@@ -300,7 +299,7 @@ def _separation(
     asked = unseen.segments(encoder.steps)
     rng = generator(seed, "separation")
     rows = np.sort(rng.permutation(len(asked.actions))[:SEGMENTS])
-    taken = Finite.of(unseen.num_actions).encode(asked.actions[rows])
+    taken = unseen.action_space.encode(asked.actions[rows])
     mean, log_variance = encoder.encode(asked.observations[rows], taken)
     deviation, instance = np.exp(0.5 * log_variance), asked.instance[rows]
     # Their centres come from one half of their episodes, the segments asked from the other.
@@ -358,7 +357,7 @@ def _explained(
     pairs = np.stack(
         [steps.observations[steps.row[rows]], steps.observations[steps.row[rows] + 1]], axis=1
     )
-    taken = Finite.of(unseen.num_actions).encode(steps.actions[rows][:, None])
+    taken = unseen.action_space.encode(steps.actions[rows][:, None])
     decoder = context.novelty.decoder
     gain = decoder.log_prob(pairs, taken, latent[mine]) - decoder.log_prob(
         pairs, taken, latent[other]
