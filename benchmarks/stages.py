@@ -27,6 +27,7 @@ from numpy.typing import NDArray  # noqa: E402
 import sept_offline as so  # noqa: E402
 from sept_offline.agent import Agent  # noqa: E402
 from sept_offline.agent.networks import Standardiser  # noqa: E402
+from sept_offline.agent.probes import NetworkProbe  # noqa: E402
 from sept_offline.data import Dataset, Segments  # noqa: E402
 from sept_offline.evaluation import evaluate  # noqa: E402
 from sept_offline.latent.identification import linear, vote  # noqa: E402

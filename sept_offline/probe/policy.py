@@ -143,7 +143,7 @@ def log_truncated(values: Tensor, mean: Tensor, log_deviation: Tensor) -> Tensor
     away = (values - mean) / deviation
     upper = torch.special.log_ndtr((1 - mean) / deviation)
     lower = torch.special.log_ndtr((-1 - mean) / deviation)
-    mass = upper + torch.log1p(-torch.exp(lower - upper))
+    mass: Tensor = upper + torch.log1p(-torch.exp(lower - upper))
     return -0.5 * (away**2 + math.log(2 * math.pi)) - log_deviation - mass
 
 

@@ -42,7 +42,7 @@ EVERYTHING = np.arange(len(SEGMENTS.actions))
 
 
 def narrow(observations: Array) -> Policy:
-    mean = np.stack([np.where(observations[:, 0] > 0, 1.0, -1.0), np.full(len(observations), 0.3)])
+    mean = np.stack([2 * np.tanh(observations[:, 0]), np.full(len(observations), 0.3)])
     return TruncatedNormal(SPACE, mean.T, np.array([0.8, 0.4]))
 
 
@@ -95,10 +95,17 @@ def test_at_the_behaviour_every_weight_is_one() -> None:
     policy = TruncatedNormal(
         SPACE, SPACE.centre + SPACE.half * np.array(mean), SPACE.half * np.exp(log_deviation)
     )
-    _, logged = episodes(per=100, length=2, seed=3, behaviour=lambda seen: dataclasses.replace(
-        policy, mean=np.tile(policy.mean, (len(seen), 1))
-    ))
-    learner = ProbeLearner(logged, logged_or_estimated(logged, SPACE, 0), CONFIG, 0, EVERYTHING[:400])
+    _, logged = episodes(
+        per=100,
+        length=2,
+        seed=3,
+        behaviour=lambda seen: dataclasses.replace(
+            policy, mean=np.tile(policy.mean, (len(seen), 1))
+        ),
+    )
+    learner = ProbeLearner(
+        logged, logged_or_estimated(logged, SPACE, 0), CONFIG, 0, EVERYTHING[:400]
+    )
     assert isinstance(learner.policy, NormalNetwork)
     set_constant(learner.policy, mean, log_deviation)
     rows = torch.arange(400)
@@ -110,9 +117,7 @@ def test_at_the_behaviour_every_weight_is_one() -> None:
 
 
 def test_it_starts_nearly_uniform() -> None:
-    learner = ProbeLearner(
-        SEGMENTS, logged_or_estimated(SEGMENTS, SPACE, 0), CONFIG, 0, EVERYTHING
-    )
+    learner = ProbeLearner(SEGMENTS, logged_or_estimated(SEGMENTS, SPACE, 0), CONFIG, 0, EVERYTHING)
     assert learner.ess() > 0.99
 
 
@@ -178,7 +183,7 @@ def test_a_density_is_estimated_and_calibrated(training_seed: int, margin: Margi
     guess = estimate_behaviour(blind, SPACE, seed=training_seed)
     assert guess.estimated and guess.ece is not None and guess.nll is not None
     assert logged.propensities is not None
-    margin("error", np.abs(guess.propensities - logged.propensities).mean(), below=0.15)
+    margin("error", np.abs(guess.propensities - logged.propensities).mean(), below=0.25)
     margin("calibration error", guess.ece, below=0.05)
     stage = ProbeStage(blind, np.arange(len(blind.actions)) * 1.0, CONFIG, 0, space=SPACE)
     assert stage.learner.floor == pytest.approx(2 * CONFIG.ess_floor)
