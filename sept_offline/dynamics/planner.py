@@ -13,9 +13,9 @@ from sept_offline.control.replay import Batch
 from sept_offline.dynamics.belief import Belief
 from sept_offline.dynamics.model import Fiction
 from sept_offline.errors import AgentError
-from sept_offline.latent.arrays import Floats
 from sept_offline.seeding import integer, torch_generator
 from sept_offline.settings import BnnConfig, ControlConfig
+from sept_offline.training.inputs import Floats
 
 MOST_KEPT = 10_000_000
 BETWEEN = 4

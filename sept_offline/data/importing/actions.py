@@ -11,8 +11,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from sept_offline.actions import ActionSpace, Box, Finite
-from sept_offline.data.checks import SUM_TOLERANCE
+from sept_offline.actions import SUM_TOLERANCE, ActionSpace, Box, Finite
 from sept_offline.data.importing.episodes import Assembly, Columns
 from sept_offline.data.importing.rows import Mistaken, Reading, natural
 from sept_offline.data.importing.tables import NOTHING
@@ -101,7 +100,7 @@ def _boxed(assembly: Assembly) -> Actions:
                 f"The action {name!r} ranges from {low:g} to {high:g}, so there is nothing to "
                 "choose; name its bounds with --action-low and --action-high, or leave it out."
             )
-    return Actions(Box.of(*bounds, names), names)
+    return Actions(Box.of(bounds[0], bounds[1], names), names)
 
 
 def _rounded(value: float, span: float, outwards: Callable[[float], int]) -> float:
@@ -240,9 +239,9 @@ def _settle_actions(columns: Columns, actions: Actions) -> None:
     raw, settled = columns.column("actions"), columns.column("actions", "<i8")
     for low, high in _blocks(columns.steps):
         values = raw.array[low:high]
-        if actions.table is None:
+        if actions.edges is not None:
             settled.array[low:high] = np.searchsorted(actions.edges, values, side="right")
-        else:
+        elif actions.table is not None:
             settled.array[low:high] = actions.table[values.astype(np.int64)]
         raw.used(values.nbytes)
         settled.used(values.nbytes)

@@ -198,7 +198,7 @@ def _ordered(episodes: Int64, assembly: Assembly, actions: Actions) -> Spool:
     )
     named = reading.mapping.observations
     header = Header(
-        num_actions=actions.space.width,
+        action_space=actions.space,
         observation_dim=assembly.dim,
         instances=tuple(str(names[i]) for i in present),
         metadata=Metadata(

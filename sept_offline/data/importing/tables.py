@@ -219,7 +219,7 @@ def _rows(reading: Reading, columns: Mapping[str, pa.Array], path: Path, count: 
 
 def _instances(reading: Reading, columns: Mapping[str, pa.Array], path: Path, count: int) -> Int64:
     name = reading.mapping.instance
-    if name in columns:
+    if name is not None and name in columns:
         return reading.instances.code(*dictionary(columns[name]))
     # Without such an array in an HDF5 file, the name is the instance's own.
     word = name
