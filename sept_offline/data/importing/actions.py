@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
-import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sept_offline.actions import SUM_TOLERANCE, ActionSpace, Box, Finite
 from sept_offline.data.importing.episodes import Assembly, Columns
@@ -73,42 +74,29 @@ def settle(assembly: Assembly) -> Actions:
 
 def _boxed(assembly: Assembly) -> Actions:
     """The box between the named bounds, or those of the data rounded outwards."""
-    mapping, ranges, width = assembly.reading.mapping, assembly.actions, assembly.width
-    names = tuple(map(assembly.action_name, range(width)))
-    bounds = []
-    for role, seen, outwards in (
-        ("action_low", ranges.low, math.floor),
-        ("action_high", ranges.high, math.ceil),
-    ):
-        named = getattr(mapping, role)
-        if len(named) not in (0, 1, width):
+    seen = assembly.actions
+    names = tuple(map(assembly.action_name, range(assembly.width)))
+    span = seen.high - seen.low
+    low: NDArray[Any] = _rounded(seen.low, span, np.floor)
+    high: NDArray[Any] = _rounded(seen.high, span, np.ceil)
+    low = low if assembly.low is None else assembly.low
+    high = high if assembly.high is None else assembly.high
+    if assembly.low is None or assembly.high is None:
+        assembly.findings.counts["bounds from the data"] = assembly.width
+    for name, lower, upper in zip(names, low.tolist(), high.tolist(), strict=True):
+        if not lower < upper:
             raise DataError(
-                f"--{role.replace('_', '-')} names {len(named)} bounds for {width} components of "
-                "an action; name one for each, or one for all."
-            )
-        bounds.append(
-            [
-                named[0 if len(named) == 1 else i]
-                if named
-                else _rounded(float(seen[i]), float(ranges.high[i] - ranges.low[i]), outwards)
-                for i in range(width)
-            ]
-        )
-    for name, low, high in zip(names, *bounds, strict=True):
-        if not low < high:
-            raise DataError(
-                f"The action {name!r} ranges from {low:g} to {high:g}, so there is nothing to "
+                f"The action {name!r} ranges from {lower:g} to {upper:g}, so there is nothing to "
                 "choose; name its bounds with --action-low and --action-high, or leave it out."
             )
-    return Actions(Box.of(bounds[0], bounds[1], names), names)
+    return Actions(Box.of(low, high, names), names)
 
 
-def _rounded(value: float, span: float, outwards: Callable[[float], int]) -> float:
-    """A bound to two digits of the range, so that it does not tell the extreme value itself."""
-    if not span > 0:
-        return value
-    digits = 1 - math.floor(math.log10(span))
-    return outwards(value * 10.0**digits) / 10.0**digits
+def _rounded(values: Float64, span: Float64, outwards: np.ufunc) -> Float64:
+    """[k], extreme values as bounds, outwards to two digits of the range that was seen."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        unit = 10.0 ** (np.floor(np.log10(span)) - 1)
+        return np.asarray(np.where(span > 0, outwards(values / unit) * unit, values))
 
 
 def _binned(assembly: Assembly) -> Actions:

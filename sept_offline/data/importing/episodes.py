@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 
 from sept_offline.data.importing.clock import Clock
 from sept_offline.data.importing.grouping import order_of
-from sept_offline.data.importing.mapping import PREVIOUS, Rules, fills_of
+from sept_offline.data.importing.mapping import BOUNDS, PREVIOUS, Rules, fills_of
 from sept_offline.data.importing.rows import TERMINATED, TRUNCATED, Reading, Rows
 from sept_offline.data.mapped_column import MappedColumn
 from sept_offline.data.records import Bool, Float32, Float64, Int64
 from sept_offline.data.source import DTYPES
+from sept_offline.errors import DataError
 
 SAMPLE = 1 << 18
 """Values of a continuous action that its quantiles are taken from."""
@@ -136,8 +137,19 @@ class Assembly:
         self.clock = Clock()
         self._sample: list[Float64] = []
         self._stride = 1
-        bounds = (reading.mapping.action_low, reading.mapping.action_high)
-        self._bounds = [np.asarray(bound, dtype=np.float32) for bound in bounds]
+        self.low, self.high = (self._bounds(name) for name in BOUNDS)
+
+    def _bounds(self, name: str) -> Float32 | None:
+        """[k], None if none were named."""
+        named = getattr(self.reading.mapping, name)
+        if len(named) not in (0, 1, self.width):
+            raise DataError(
+                f"--{name.replace('_', '-')} names {len(named)} bounds for {self.width} components "
+                "of an action; name one for each, or one for all."
+            )
+        if not named:
+            return None
+        return np.broadcast_to(np.asarray(named, dtype=np.float32), (self.width,))
 
     def add_all(self, batches: Iterable[Rows]) -> None:
         """Every batch."""
@@ -382,13 +394,12 @@ class Assembly:
     def _inside(self, rows: Rows) -> Float32:
         """[n, k], actions of a box, none outside the named bounds."""
         actions: Float32 = rows.action.astype(np.float32)
-        low, high = self._bounds
+        beyond = np.zeros(actions.shape, dtype=np.bool_)
         with np.errstate(invalid="ignore"):
-            beyond = np.zeros(actions.shape, dtype=np.bool_)
-            if len(low):
-                beyond |= actions < low
-            if len(high):
-                beyond |= actions > high
+            if self.low is not None:
+                beyond |= actions < self.low
+            if self.high is not None:
+                beyond |= actions > self.high
         if beyond.any():
             bad = np.flatnonzero(beyond.any(axis=1))
             at = bad[int(np.argmin(rows.row[bad]))]

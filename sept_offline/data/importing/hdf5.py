@@ -65,17 +65,12 @@ def hdf5_mapping(kind: str, files: Sequence[Path], mapping: ImportMapping) -> Im
 
 def _with_vectors(mapping: ImportMapping, file: h5py.File, name: str, path: Path) -> ImportMapping:
     """The mapping of a box, if actions have several numbers per step."""
-    if mapping.box or not has(file, name):
+    if not has(file, name):
         return mapping
-    shape = stored_array(file, name, path).shape
+    shape: tuple[int, ...] = stored_array(file, name, path).shape
     if len(shape) != 2 or shape[1] < 2:
         return mapping
-    try:
-        return replace(mapping, continuous=True)
-    except ValueError as error:
-        raise DataError(
-            f"{name!r} of {path} has {shape[1]} numbers per step, so it is continuous: {error}"
-        ) from error
+    return mapping.as_box(f"{name!r} of {path} has {shape[1]} numbers per step")
 
 
 def _check_files(files: Sequence[Path], mapping: ImportMapping) -> None:

@@ -25,7 +25,7 @@ from sept_offline.data.importing.hdf5 import buffer_rows, d4rl_rows, hdf5_mappin
 from sept_offline.data.importing.mapping import ImportMapping, fills_of, refuse_meaningless
 from sept_offline.data.importing.rows import Look, Mistaken, Reading, Rows, ranks
 from sept_offline.data.importing.sources import MINARI, file_words, find_files
-from sept_offline.data.importing.tables import column_names, table_rows
+from sept_offline.data.importing.tables import column_names, holds_lists, table_rows
 from sept_offline.data.minari import from_minari
 from sept_offline.data.publication import kind_of, publish
 from sept_offline.data.records import EpisodeIndex, Int64, Metadata
@@ -112,6 +112,8 @@ def _complete(kind: str, files: Sequence[Path], mapping: ImportMapping) -> Impor
     whole = mapping.completed(column_names(kind, files[0], mapping.delimiter), files[0])
     for path in files[1:]:
         whole.completed(column_names(kind, path, mapping.delimiter), path)
+    if kind == "parquet" and holds_lists(files[0], whole.action_columns):
+        whole = whole.as_box(f"{', '.join(whole.action_columns)} of {files[0]} holds lists")
     fills_of(whole)
     return whole
 

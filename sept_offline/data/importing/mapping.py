@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -160,6 +160,13 @@ class ImportMapping:
                     f"--{role.replace('_', '-')} names; its columns are {_listed(names)}."
                 )
         return whole
+
+    def as_box(self, reason: str) -> ImportMapping:
+        """The same for continuous actions; `reason`: how the file shows that they are."""
+        try:
+            return self if self.box else replace(self, continuous=True)
+        except ValueError as error:
+            raise DataError(f"{reason}, so the action is continuous: {error}") from error
 
     def roles(self) -> list[tuple[str, str]]:
         """(role, column) for every column that is read."""

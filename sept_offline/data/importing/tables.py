@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
@@ -55,7 +56,7 @@ Report = Callable[[float], None]
 def column_names(kind: str, path: Path, delimiter: str) -> list[str]:
     """The columns of a file."""
     if kind == "parquet":
-        return list(parquet_schema(path).names)
+        return list(_parquet_schema(path).names)
     try:
         with pa.input_stream(str(path)) as stream:
             # Only the first line must be UTF-8; columns that are not read may have any encoding.
@@ -70,8 +71,13 @@ def column_names(kind: str, path: Path, delimiter: str) -> list[str]:
     return names
 
 
-def parquet_schema(path: Path) -> pa.Schema:
-    """The names and types of a Parquet file."""
+def holds_lists(path: Path, names: Sequence[str]) -> bool:
+    """Whether some of these columns of a Parquet file hold several numbers per row."""
+    schema = _parquet_schema(path)
+    return any(_is_list(schema.field(name).type) for name in names)
+
+
+def _parquet_schema(path: Path) -> pa.Schema:
     try:
         return pq.read_schema(path)
     except (pa.ArrowException, OSError, ValueError) as error:
@@ -122,22 +128,7 @@ def _csv(
     size = path.stat().st_size
     try:
         with pa.OSFile(str(path)) as raw:
-            # Arrow decompresses by file name, and this file is passed open.
-            codec = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}.get(path.suffix.lower())
-            stream = pa.CompressedInputStream(raw, codec) if codec else raw
-            reader = pc.open_csv(
-                stream,
-                read_options=pc.ReadOptions(block_size=BLOCK_BYTES),
-                parse_options=pc.ParseOptions(
-                    delimiter=_delimiter(path, mapping.delimiter),
-                    newlines_in_values=mapping.quoted_newlines,
-                ),
-                # NA is not a number but may be a word: among words, only "" is missing.
-                convert_options=pc.ConvertOptions(
-                    column_types=columns, include_columns=names, strings_can_be_null=False
-                ),
-            )
-            for batch in reader:
+            for batch in _open_csv(raw, path, mapping, names, columns):
                 report(min(raw.tell(), size))
                 yield batch
     except pa.ArrowException as error:
@@ -145,12 +136,34 @@ def _csv(
             raise Mistaken(whole_times=False) from error
         if "Empty CSV" in str(error):
             raise DataError(f"{path} is empty; expected one row per step.") from error
-        raise DataError(
-            f"{path} cannot be read: "
-            f"{_explained(error, column_names('csv', path, mapping.delimiter))}."
-        ) from error
+        explained = _explained(_short(error), path, mapping)
+        raise DataError(f"{path} cannot be read: {explained}.") from error
     except OSError as error:
         raise DataError(f"Cannot read {path}: {_short(error)}.") from error
+
+
+def _open_csv(
+    raw: pa.NativeFile,
+    path: Path,
+    mapping: ImportMapping,
+    names: list[str],
+    types: Mapping[str, pa.DataType],
+) -> pc.CSVStreamingReader:
+    """A reader of some columns of a file."""
+    # Arrow decompresses by file name, and this file is passed open.
+    codec = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}.get(path.suffix.lower())
+    return pc.open_csv(
+        pa.CompressedInputStream(raw, codec) if codec else raw,
+        read_options=pc.ReadOptions(block_size=BLOCK_BYTES),
+        parse_options=pc.ParseOptions(
+            delimiter=_delimiter(path, mapping.delimiter),
+            newlines_in_values=mapping.quoted_newlines,
+        ),
+        # NA is not a number but may be a word: among words, only "" is missing.
+        convert_options=pc.ConvertOptions(
+            column_types=types, include_columns=names, strings_can_be_null=False
+        ),
+    )
 
 
 def _parquet(
@@ -316,7 +329,7 @@ def _matrix(
     """[n, d], the numbers of some columns side by side; a column of lists gives several."""
     known = reading.widths.get(role, (1,) * len(names))
     parts = [
-        _lists(columns[name], name, width, path) if is_list(columns[name].type) else columns[name]
+        _lists(columns[name], name, width, path) if _is_list(columns[name].type) else columns[name]
         for name, width in zip(names, known, strict=True)
     ]
     widths = tuple(1 if isinstance(part, pa.Array) else part.shape[1] for part in parts)
@@ -339,8 +352,7 @@ def _matrix(
     return out
 
 
-def is_list(kind: pa.DataType) -> bool:
-    """Whether a column holds several numbers per row."""
+def _is_list(kind: pa.DataType) -> bool:
     return bool(
         pa.types.is_fixed_size_list(kind) or pa.types.is_list(kind) or pa.types.is_large_list(kind)
     )
@@ -435,21 +447,39 @@ def _delimiter(path: Path, named: str) -> str:
     return "\t" if named == "," and ".tsv" in path.name.lower() else named
 
 
-def _explained(error: Exception, names: list[str]) -> str:
-    """Arrow's words with the column by name instead of by number."""
-    text = _short(error)
-    if text.startswith("In CSV column #"):
-        number, _, rest = text.removeprefix("In CSV column #").partition(":")
-        text = f"column {names[int(number)]!r}:{rest}"
-        if "UTF8" in rest:
+def _explained(text: str, path: Path, mapping: ImportMapping) -> str:
+    """Arrow's words with the column by name instead of by number, and the row."""
+    match = re.fullmatch(r"In CSV column #(\d+): (?:Row #\d+: )?(.*)", text, re.DOTALL)
+    if match:
+        name = column_names("csv", path, mapping.delimiter)[int(match[1])]
+        text = f"column {name!r}: {match[2]}"
+        value = re.search("invalid value '(.*)'", match[2], re.DOTALL)
+        if value:
+            text += _row_of(path, mapping, name, value[1])
+        if "UTF8" in text:
             text += ", expected UTF-8 text"
-        elif "timestamp" in rest:
+        elif "timestamp" in text:
             text += ", expected a time written as those before it"
-        elif "conversion error" in rest:
+        elif "conversion error" in text:
             text += ", expected a number"
     if "Expected" in text and "columns" in text:
         text += " (if quoted text runs over lines, say --quoted-newlines)"
     return text
+
+
+def _row_of(path: Path, mapping: ImportMapping, name: str, value: str) -> str:
+    """The first row that holds a value, in parentheses: Arrow's threads do not count rows."""
+    before = 0
+    try:
+        with pa.OSFile(str(path)) as raw:
+            for batch in _open_csv(raw, path, mapping, [name], {name: pa.string()}):
+                found = compute.index(compute.utf8_trim_whitespace(batch.column(0)), value).as_py()
+                if found >= 0:
+                    return f" (row {before + found + 1})"
+                before += batch.num_rows
+    except (pa.ArrowException, OSError):
+        return ""
+    return ""
 
 
 def _short(error: BaseException) -> str:
