@@ -367,7 +367,7 @@ class Box(ActionSpace):
     def level(self, actions: NDArray[Any]) -> NDArray[np.int64]:
         """In which fifth of its range each component lies, [..., k]."""
         place = (actions - np.array(self.low)) / (2 * self.half) * self.levels
-        return np.clip(place.astype(np.int64), 0, self.levels - 1)
+        return np.asarray(np.clip(place.astype(np.int64), 0, self.levels - 1))
 
     def uniform(self, *rows: int) -> TruncatedNormal:
         """See ActionSpace."""
