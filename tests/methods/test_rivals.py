@@ -35,7 +35,7 @@ KINDS: dict[str, tuple[type[ContextStage], dict[str, Any]]] = {
     "csro": (IndependentStage, {"own": CsroConfig()}),
 }
 LEAST = {"focal": 0.55, "unicorn": 0.55, "csro": 0.4}
-"""Share of fresh episodes whose instance is named; chance is 1/4, and half of the doses tell nothing."""
+"""Least share of fresh episodes whose instance is named; chance is 1/4."""
 EACH = pytest.mark.parametrize("kind", sorted(KINDS))
 
 
