@@ -90,12 +90,10 @@ def _check_components(path: Path | str, space: Box, actions: NDArray[np.float32]
 
 def spaces_of(data: Dataset) -> Spaces:
     """The agent's observations and actions, with the dataset's names."""
-    metadata = data.metadata
     return Spaces.of(
         data.steps().observations,
-        data.num_actions,
-        metadata.observation_names,
-        metadata.action_names,
+        data.action_space,
+        data.metadata.observation_names,
     )
 
 
