@@ -71,12 +71,12 @@ class Choices(ABC):
 
     @abstractmethod
     def support(
-        self, rows: Integers, states: NDArray[Any], actions: NDArray[Any], behaviour: Doubles | None
+        self, rows: Integers, states: NDArray[Any], actions: NDArray[Any], often: NDArray[Any]
     ) -> Doubles:
         """`[n]`: the share of what the agent does in the states `rows[n]` that the logs also do.
 
-        states `[n, d]`: standardised; actions `[n, …]`: logged there; behaviour `[n, A]`: whether
-        the behaviour takes each action often enough, where it has probabilities.
+        states `[n, d]`: standardised; actions `[n, …]`: logged there; often `[n, A]`: whether the
+        behaviour takes each action often enough, where it has probabilities.
         """
 
 
@@ -129,10 +129,10 @@ class FiniteChoices(Choices):
         return np.asarray(self.probabilities[rows, actions])
 
     def support(
-        self, rows: Integers, states: NDArray[Any], actions: NDArray[Any], behaviour: Doubles | None
+        self, rows: Integers, states: NDArray[Any], actions: NDArray[Any], often: NDArray[Any]
     ) -> Doubles:
         """See Choices: by the behaviour's probabilities."""
-        return np.asarray((self.probabilities[rows] * behaviour).sum(axis=1))
+        return np.asarray((self.probabilities[rows] * often).sum(axis=1))
 
 
 class BoxChoices(Choices):
@@ -187,7 +187,7 @@ class BoxChoices(Choices):
         return np.zeros(len(rows))
 
     def support(
-        self, rows: Integers, states: NDArray[Any], actions: NDArray[Any], behaviour: Doubles | None
+        self, rows: Integers, states: NDArray[Any], actions: NDArray[Any], often: NDArray[Any]
     ) -> Doubles:
         """See Choices: whether the actions logged in the nearest states include a similar one."""
         among = np.unique(np.linspace(0, len(states) - 1, min(COMPARED, len(states))).astype(int))

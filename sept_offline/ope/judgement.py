@@ -256,12 +256,12 @@ class Logger:
     """The policy that logged N' steps.
 
     chance `[N']`: its probability of each action taken; often `[N', A]`: whether it takes each
-    action often enough to support it (None in a box); estimated: whether chances are estimates;
+    action often enough to support it (empty in a box); estimated: whether chances are estimates;
     whole: whether those of all actions were logged.
     """
 
     chance: Doubles
-    often: Doubles | None
+    often: NDArray[np.bool_]
     estimated: bool
     whole: bool
 
@@ -271,7 +271,8 @@ def _behaviour(
 ) -> Logger:
     if not choices.weighted:
         # nothing is weighted, so nothing has to be known of it
-        return Logger(np.ones(len(steps.time)), None, estimated=False, whole=True)
+        never = np.zeros((len(steps.time), 0), dtype=bool)
+        return Logger(np.ones(len(steps.time)), never, estimated=False, whole=True)
     found = behaviour_along(steps, space, seed)
     logged = steps.propensities
     chances = found.propensities[:, 0]
@@ -283,7 +284,7 @@ def _behaviour(
         )
     whole = logged is not None and bool(np.isfinite(logged).all())
     often = chances >= (RARE if whole else RARE_ESTIMATED)
-    return Logger(chance, np.asarray(often, dtype=np.float64), found.estimated, whole)
+    return Logger(chance, np.asarray(often), found.estimated, whole)
 
 
 def behaviour_along(steps: Steps, space: ActionSpace, seed: int) -> Behaviour:
