@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from sept_offline.agent import Control
 from sept_offline.agent.networks import MLP
@@ -40,7 +40,7 @@ class Planner:
         self.learner = Learner(
             config, network.input_dim, network.output_dim, integer(seed, "agent", "planner")
         )
-        start_from(self.learner, network)
+        self.learner.members[0].start_from(network)
         self._rng = torch_generator(seed, "agent", "fiction")
         self._mean = torch.from_numpy(self.scaler.mean.copy())
         self._inverse = torch.from_numpy(self.scaler.inverse.copy())
@@ -56,10 +56,11 @@ class Planner:
         for step in range(plan.horizon):
             actions = self._choose(self._inputs(states))
             with torch.no_grad():
-                known = model.known(states, actions)
+                taken = torch.nn.functional.one_hot(actions, model.action_width).float()
+                known = model.known(states, taken)
                 world = torch.cat((known, w), dim=-1).unsqueeze(1)
                 after = model.reader.after(states, model.network(world, weights).squeeze(1))
-            lived.append(self._judge(states, actions, after))
+            lived.append(self._judge(states, actions, taken, after))
             over = lived[-1].terminals > 0
             states = torch.where(over.unsqueeze(1), self._begin(plan.episodes, seen), after)
             if (step + 1) % BETWEEN == 0 or step + 1 == plan.horizon:
@@ -69,10 +70,10 @@ class Planner:
         network = self.learner.averaged() if plan.average_decay else self.learner.current()
         return Control(self.scaler, network)
 
-    def _judge(self, states: Tensor, actions: Tensor, after: Tensor) -> Batch:
+    def _judge(self, states: Tensor, actions: Tensor, taken: Tensor, after: Tensor) -> Batch:
         """Fictional transitions with the rewards and ends they would have."""
         with torch.no_grad():
-            rewards, ended = self.fiction.outcome.predict(states, actions, after)
+            rewards, ended = self.fiction.outcome.predict(states, taken, after)
         goal = self.config.goal_shift
         if goal is not None:
             rewards = rewards - goal * (1 - self.config.gamma * (1 - ended))
@@ -128,20 +129,6 @@ def check_plan(plan: BnnConfig, config: ControlConfig, network: MLP) -> None:
             f"A plan may use at most {MOST_KEPT:,} fictional transitions at once; the agent's "
             f"settings require {kept:,}."
         )
-
-
-def start_from(learner: Learner, network: MLP) -> None:
-    """Give a learner of one network these weights: to learn from, to aim at and to act with."""
-    critic = learner.members[0].impl.modules.q_funcs[0]
-    linear = [part for part in critic._encoder._layers if isinstance(part, nn.Linear)]
-    with torch.no_grad():
-        for part, (weight, bias) in zip([*linear, critic._fc], network.layers, strict=True):
-            part.weight.copy_(torch.from_numpy(weight.copy()))
-            part.bias.copy_(torch.from_numpy(bias.copy()))
-    state = learner.state()
-    for name in ("target", "average"):
-        state.tensors[f"member0.{name}"] = state.tensors["member0.online"]
-    learner.restore(state)
 
 
 def states_of(rows: Floats, count: int, rng: np.random.Generator) -> Floats:

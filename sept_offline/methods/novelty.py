@@ -38,7 +38,8 @@ def novelty_of(
     prior = None
     if config.novelty_prior == "instances":
         prior = instance_prior(latent, segments, ~fresh)
-    elbos = segment_elbo(latent.encoder, decoder, segments.observations, segments.actions, prior)
+    taken = latent.space.encode(segments.actions)
+    elbos = segment_elbo(latent.encoder, decoder, segments.observations, taken, prior)
     return Novelty(decoder, smoothed_quantiles(as_if_fresh(elbos, fresh), weights), prior=prior)
 
 

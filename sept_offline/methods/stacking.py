@@ -104,7 +104,7 @@ def observing_plainly(agent: Agent, stack: Stack | None) -> Agent:
         return agent
     spaces, dim = agent.spaces, stack.dim
     plain = Spaces(
-        spaces.observation_names[:dim], spaces.action_names, spaces.low[:dim], spaces.high[:dim]
+        spaces.observation_names[:dim], spaces.actions, spaces.low[:dim], spaces.high[:dim]
     )
     return replace(agent, spaces=plain, stack=stack.length)
 
@@ -178,9 +178,9 @@ def _tried(
         Columns.fit(kept),
         updates,
         integer(seed, name),
-        num_actions=data.num_actions,
+        space=data.action_space,
         num_instances=len(data.instances),
-        stack=Stack(length, data.observation_dim, data.num_actions) if length > 1 else None,
+        stack=Stack(length, data.observation_dim, data.action_space.width) if length > 1 else None,
         hidden=HIDDEN,
         batch=BATCH,
     )

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import sept_offline as so
+from sept_offline.actions import Finite
 from sept_offline.agent import Agent, WindowContext
 from sept_offline.agent.networks import Standardiser
 from sept_offline.data.records import Steps
@@ -125,10 +126,11 @@ def test_offline_and_online_contexts_agree(tmp_path: Path) -> None:
     agent = so.fit(path, "dynasept", few)
     context = agent.context
     assert isinstance(context, WindowContext) and context.dim == 3
+    space = agent.spaces.actions
     with so.load_dataset(path) as data:
         steps = data.steps()
         windows = all_windows(steps, 2)
-        mean, log_var = context.encoder.encode(windows.observations, windows.actions)
+        mean, log_var = context.encoder.encode(windows.observations, space.encode(windows.actions))
         eta = running_doubt(np.exp(0.5 * log_var), windows, steps.time)
         known = dict(zip((steps.row[windows.last] + 1).tolist(), range(len(eta)), strict=True))
         row = 0
@@ -144,7 +146,7 @@ def test_offline_and_online_contexts_agree(tmp_path: Path) -> None:
                     assert np.allclose(tracker.vector, whole, atol=1e-5)
                 row += 1
                 if time < len(episode.actions):
-                    tracker.took(int(episode.actions[time]))
+                    tracker.took(space.encode(episode.actions[time]))
 
 
 def test_a_window_tells_the_mode_and_control_needs_it(
@@ -178,4 +180,4 @@ def test_windows_that_nothing_follows_are_refused() -> None:
     windows = all_windows(steps, 2)
     last = replace(windows, left=np.zeros_like(windows.left))
     with pytest.raises(DataError, match="No window is followed"):
-        WindowLatentStage(steps, last, LatentConfig(), 0, num_actions=2, num_instances=2)
+        WindowLatentStage(steps, last, LatentConfig(), 0, space=Finite.of(2), num_instances=2)
