@@ -245,11 +245,11 @@ def _collect_file(collection: Collection, target: Path, resume: bool, restart: b
         missing = sorted(set(range(len(shards))) - staging.finished(len(shards)))
         _run(collection, {number: staging.shard(number) for number in missing}, expert)
         record, ids = collection.record, collection.instances
-        _, num_actions = dimensions = spaces(record)
+        observation_dim, space = spaces(record)
         with DatasetWriter(
             target,
-            num_actions=num_actions,
-            observation_dim=dimensions[0],
+            num_actions=space.width,
+            observation_dim=observation_dim,
             family=record.name,
             family_arguments={"max_episode_steps": collection.max_steps},
             observation_names=record.observation_names,
@@ -320,11 +320,11 @@ def _finished_file(collection: Collection, target: Path) -> Dataset:
 
 def _collect_parts(collection: Collection, place: Place, resume: bool, restart: bool) -> Dataset:
     """Shards as parts of the dataset itself, and a manifest that makes them one."""
-    observation_dim, num_actions = spaces(collection.record)
+    observation_dim, space = spaces(collection.record)
     used = tuple(dict.fromkeys(episode.behaviour for episode in collection.planned))
     record = collection.record
     header = Header(
-        num_actions=num_actions,
+        num_actions=space.width,
         observation_dim=observation_dim,
         instances=tuple(collection.instances),
         metadata=Metadata(

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sept_offline.actions import ActionSpace
 from sept_offline.agent.networks import Standardiser, network_from_arrays
-from sept_offline.collect.behaviour import EpsilonGreedy, Snapshot
+from sept_offline.collect.behaviour import Exploring, Snapshot
 from sept_offline.collect.recipe import ExpertConfig
 from sept_offline.collect.rollout import hidden_rows
 from sept_offline.control import Batch, Learner, prepare_rewards
@@ -45,18 +46,21 @@ class Expert:
     snapshots: tuple[Snapshot, ...]
     features: Features
 
-    def replay(self) -> EpsilonGreedy:
+    def replay(self, space: ActionSpace, noise: float) -> Exploring:
         """Its episodes over training: early ones explore, late ones exploit."""
-        return EpsilonGreedy(self.snapshots, self.features)
+        return Exploring(space, self.snapshots, self.features, noise)
 
-    def medium(self, epsilon: float) -> EpsilonGreedy:
+    def medium(self, space: ActionSpace, epsilon: float, noise: float) -> Exploring:
         """Half trained."""
-        middle = self.snapshots[len(self.snapshots) // 2]
-        return EpsilonGreedy((Snapshot(middle.network, epsilon),), self.features)
+        return self._single(len(self.snapshots) // 2, space, epsilon, noise)
 
-    def final(self, epsilon: float) -> EpsilonGreedy:
-        """Trained to the end; greedy with `epsilon` 0."""
-        return EpsilonGreedy((Snapshot(self.snapshots[-1].network, epsilon),), self.features)
+    def final(self, space: ActionSpace, epsilon: float = 0.0, noise: float = 0.0) -> Exploring:
+        """Trained to the end; greedy by default."""
+        return self._single(-1, space, epsilon, noise)
+
+    def _single(self, index: int, space: ActionSpace, epsilon: float, noise: float) -> Exploring:
+        snapshot = Snapshot(self.snapshots[index].network, epsilon)
+        return Exploring(space, (snapshot,), self.features, noise)
 
     def state(self) -> StageState:
         """All of it, ready to be written."""
@@ -115,8 +119,9 @@ class ExpertStage:
         self.ids = [one for one in ids for _ in range(self.copies)]
         self.hidden = hidden_rows(self.hiddens)
         self.places = np.arange(len(self.hiddens)) % self.copies / max(1, self.copies - 1)
-        self.observation_dim, self.num_actions = spaces(family)
-        width = self.observation_dim + self.hidden.shape[1]
+        observation_dim, self.space = spaces(family)
+        self.num_actions = self.space.width
+        width = observation_dim + self.hidden.shape[1]
         capacity = config.rounds * max_steps * len(self.hiddens)
         self.memory = Batch(
             inputs=torch.zeros(capacity, width),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sept_offline.actions import ActionSpace
 from sept_offline.collect.behaviour import Behaviour, RememberingPolicy, Uniform, user_policy
 from sept_offline.collect.partition import EXPERT, PartTarget, save_part
 from sept_offline.collect.recipe import Recipe, interleave
@@ -94,7 +95,8 @@ def run_job(
     """Run and write one shard; `tell` periodically receives the episodes and steps done."""
     family = load_family(job.family)
     hiddens = family.instances(job.instances)
-    behaviours = _behaviours(family, job, function)
+    _, space = spaces(family)
+    behaviours = _behaviours(space, job, function)
     starts = []
     for episode in job.episodes:
         name = f"{job.instances}-{episode.instance}"
@@ -105,13 +107,13 @@ def run_job(
                 behaviour=behaviours[episode.behaviour],
                 progress=(episode.position + 0.5) / episode.count,
                 reset_seed=reset_seed(job.seed, job.instances, episode),
-                draws=rng.random(job.max_steps),
+                draws=rng.random((job.max_steps, space.draws)),
                 instance=name,
             )
         )
     with one_thread():
         heard = None if tell is None else _periodically(tell)
-        logged = run_shard(family, starts, job.max_steps, job.probe_steps, heard)
+        logged = run_shard(family, space, starts, job.max_steps, job.probe_steps, heard)
     steps = sum(len(episode.actions) for episode in logged)
     if isinstance(job.target, Path):
         save_shard(job.target, logged)
@@ -146,24 +148,22 @@ def load_policy(name: str) -> Callable[..., Any]:
 
 
 def _behaviours(
-    family: Family, job: Job, function: Callable[..., Any] | None
+    space: ActionSpace, job: Job, function: Callable[..., Any] | None
 ) -> dict[str, Behaviour | RememberingPolicy]:
     names = {episode.behaviour for episode in job.episodes}
-    _, num_actions = spaces(family)
     found: dict[str, Behaviour | RememberingPolicy] = {}
     if "random" in names:
-        found["random"] = Uniform(num_actions)
+        found["random"] = Uniform(space)
     if "policy" in names:
         policy = function if job.policy is None else load_policy(job.policy)
         if policy is None:
             raise ConfigError("The plan contains episodes of a policy, but no policy was given.")
-        found["policy"] = user_policy(policy, job.policy or "policy", num_actions)
+        found["policy"] = user_policy(policy, job.policy or "policy", space)
     if job.expert is not None and names & {"replay", "medium", "expert"}:
-        expert = _fetch_expert(job.expert)
-        epsilon = job.recipe.expert.behaviour_epsilon
-        found["replay"] = expert.replay()
-        found["medium"] = expert.medium(epsilon)
-        found["expert"] = expert.final(epsilon)
+        expert, config = _fetch_expert(job.expert), job.recipe.expert
+        found["replay"] = expert.replay(space, config.noise)
+        found["medium"] = expert.medium(space, config.behaviour_epsilon, config.noise)
+        found["expert"] = expert.final(space, config.behaviour_epsilon, config.noise)
     return found
 
 

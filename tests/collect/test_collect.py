@@ -283,7 +283,7 @@ class Short:
     [
         (raises, "raised LookupError: no table"),
         (NotCalled, "is a class without __call__; define __call__"),
-        (Short, r"returned shape \(3,\) for one observation; expected .* 4 actions"),
+        (Short, r"returned shape \(3,\); expected probabilities of shape \(4,\)"),
     ],
 )
 def test_a_policy_that_fails_is_named(tmp_path: Path, policy: Any, cause: str) -> None:
