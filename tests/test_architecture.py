@@ -28,6 +28,7 @@ ORDER = [
     "threads",
     "data",
     "agent",
+    "training",
     "latent",
     "demarcate",
     "probe",
