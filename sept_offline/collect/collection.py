@@ -74,9 +74,7 @@ def collect_dataset(
         return load_dataset(place)
     try:
         if collection.needs_expert:
-            place_expert(
-                collection.record, collection.recipe, seed, partition.folder, progress
-            )
+            place_expert(collection.record, collection.recipe, seed, partition.folder, progress)
         parts = partition.finished(len(collection.shards))
         parts |= _run(collection, partition, set(parts), engine, workers, progress)
         manifest = _manifest(collection, [parts[number] for number in sorted(parts)])
