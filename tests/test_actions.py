@@ -110,7 +110,7 @@ def test_rows_do_not_depend_on_each_other() -> None:
 
 
 def test_every_row_has_its_own_share_of_uniform_actions() -> None:
-    mean, spread = np.zeros((3, 2)) + [0.5, 4.0], np.array([0.0, 0.4, 1.0])
+    mean, spread = np.tile([0.5, 4.0], (3, 1)), np.array([0.0, 0.4, 1.0])
     policy = TruncatedNormal(TWO, mean, np.array([0.2, 1.0]), spread)
     uniforms = np.random.default_rng(2).random((3, 3))
     actions = policy.draw(uniforms)

@@ -16,8 +16,8 @@ import numpy as np
 
 from sept_offline.collect.rollout import Logged
 from sept_offline.data.checks import check_episode
-from sept_offline.data.filesystems import Folder, Place
 from sept_offline.data.files import Workspace
+from sept_offline.data.filesystems import Folder, Place
 from sept_offline.data.manifest import MANIFEST, PLAN, Manifest, find_manifest
 from sept_offline.data.parquet import ParquetSource
 from sept_offline.data.partitions import WrittenPart, publish_parts, read_part, write_part
