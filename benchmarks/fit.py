@@ -46,7 +46,7 @@ def make_data() -> dict[str, np.ndarray]:
 
 def ours(data: dict[str, np.ndarray], config: ControlConfig) -> Callable[[int], None]:
     """The control stage."""
-    stage = ControlStage(Replay(**data), config, seed=0, num_actions=ACTIONS)
+    stage = ControlStage(Replay(**data), config, seed=0, width=ACTIONS)
     return lambda steps: stage.advance(steps) and None
 
 
