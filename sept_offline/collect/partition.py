@@ -180,7 +180,8 @@ class Partition:
                 f"{self.place} holds {state}; add --resume to continue it or --restart to "
                 "discard it."
             )
-        self._refuse_other(names)
+        if self.file is None:
+            self._refuse_other(names)
         # The manifest first: after that there is no dataset. The old plan goes last, so that at
         # any moment the parts are those of the plan that is there.
         if MANIFEST in names:
