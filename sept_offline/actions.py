@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .elementary import Floats, exp, log, normal_mass, normal_quantile, tanh
-from .errors import ConfigError
+from .errors import AgentError, ConfigError
 
 SMALLEST = 1e-300
 """The least probability whose logarithm is taken."""
@@ -63,12 +63,18 @@ class Policy(ABC):
     def take(self, rows: NDArray[Any]) -> Policy:
         """The distributions of some rows."""
 
+    @abstractmethod
+    def within(self, allowed: NDArray[Any]) -> Policy:
+        """The same distributions over what `ActionSpace.allowed` allows."""
+
 
 class ActionSpace(ABC):
     """The actions of a system."""
 
     kind: ClassVar[str]
     dtype: ClassVar[type[np.generic]]
+    missing: ClassVar[float]
+    """What stands in place of an action where none was taken."""
     names: tuple[str, ...]
     """Of the actions `[A]`, or of a box's components `[k]`."""
 
@@ -107,7 +113,7 @@ class ActionSpace(ABC):
         """`[...]`: which of `actions[..., *shape]` are not in the space."""
 
     @abstractmethod
-    def encode(self, actions: NDArray[Any]) -> NDArray[np.float32]:
+    def encode(self, actions: NDArray[Any] | int) -> NDArray[np.float32]:
         """`actions[..., *shape]` as inputs of a network, `[..., width]`."""
 
     @property
@@ -165,6 +171,21 @@ class ActionSpace(ABC):
         """What is wrong with `propensities[N, *propensity_shape]` of valid `actions[N, *shape]`."""
 
     @abstractmethod
+    def decoded(self, policy: Policy) -> Policy:
+        """A policy over encoded actions as one over the actions themselves."""
+
+    @abstractmethod
+    def allowed(
+        self, mask: Any, bounds: Any, rows: tuple[int, ...] = (), going: Any = True
+    ) -> NDArray[Any] | None:
+        """What a mask or bounds allow, an array that starts with `rows`; None if they are None.
+
+        A finite set takes a mask, true for each allowed action `[*rows, A]`; a box takes bounds,
+        two vectors `[k]` or `[*rows, k]` that become one array `[*rows, 2, k]`. Every row that is
+        `going[*rows]` must allow something; an AgentError says what is wrong.
+        """
+
+    @abstractmethod
     def describe(self) -> dict[str, Any]:
         """The space, JSON-ready; `space_from` reads it."""
 
@@ -180,6 +201,7 @@ class Finite(ActionSpace):
     names: tuple[str, ...]
     kind = "finite"
     dtype = np.int64
+    missing = -1
 
     def __post_init__(self) -> None:
         if not self.names:
@@ -219,9 +241,13 @@ class Finite(ActionSpace):
         """See ActionSpace."""
         return np.asarray((actions < 0) | (actions >= self.width))
 
-    def encode(self, actions: NDArray[Any]) -> NDArray[np.float32]:
+    def encode(self, actions: NDArray[Any] | int) -> NDArray[np.float32]:
         """One-hot."""
-        return np.asarray(np.eye(self.width, dtype=np.float32)[actions])
+        return np.asarray(self._rows[actions])
+
+    @cached_property
+    def _rows(self) -> NDArray[np.float32]:
+        return np.eye(self.width, dtype=np.float32)
 
     @property
     def levels(self) -> int:
@@ -313,6 +339,36 @@ class Finite(ActionSpace):
         ):
             yield PropensityFault(kind, bad, message, expected)
 
+    def decoded(self, policy: Policy) -> Policy:
+        """See ActionSpace; a categorical policy has no units."""
+        return policy
+
+    def allowed(
+        self, mask: Any, bounds: Any, rows: tuple[int, ...] = (), going: Any = True
+    ) -> NDArray[np.bool_] | None:
+        """See ActionSpace."""
+        if bounds is not None:
+            raise AgentError("The actions are a finite set; restrict them by a mask, not bounds.")
+        if mask is None:
+            return None
+        try:
+            given = np.asarray(mask)
+        except ValueError as error:
+            raise AgentError(
+                f"A mask must be an array of true or false, found {mask!r:.80}."
+            ) from error
+        flags = given.dtype == bool or (given.dtype.kind in "iu" and np.isin(given, (0, 1)).all())
+        shape = (*rows, self.width)
+        if given.shape != shape or not flags:
+            raise AgentError(
+                f"A mask must be an array of true or false of shape {list(shape)}, found "
+                f"{given.dtype} of shape {list(given.shape)}."
+            )
+        some: NDArray[np.bool_] = given.astype(bool)
+        if (~some.any(axis=-1) & going).any():
+            raise AgentError("A mask forbids every action; at least one must be allowed.")
+        return some
+
     def describe(self) -> dict[str, Any]:
         """See ActionSpace."""
         return {"kind": self.kind, "names": list(self.names)}
@@ -329,6 +385,7 @@ class Box(ActionSpace):
     """[k]"""
     kind = "box"
     dtype = np.float32
+    missing = math.nan
 
     def __post_init__(self) -> None:
         sizes = {len(self.names), len(self.low), len(self.high)}
@@ -404,7 +461,7 @@ class Box(ActionSpace):
         inside = (actions >= low) & (actions <= high)
         return np.asarray(~inside.all(axis=-1))
 
-    def encode(self, actions: NDArray[Any]) -> NDArray[np.float32]:
+    def encode(self, actions: NDArray[Any] | int) -> NDArray[np.float32]:
         """Scaled to [−1, 1]."""
         return np.asarray((actions - self.centre) / self.half, dtype=np.float32)
 
@@ -421,7 +478,7 @@ class Box(ActionSpace):
     def level(self, actions: NDArray[Any]) -> NDArray[np.int64]:
         """In which fifth of its range each component lies, [..., k]."""
         place = (actions - np.array(self.low)) / (2 * self.half) * self.levels
-        return np.clip(place.astype(np.int64), 0, self.levels - 1)
+        return np.asarray(np.clip(place.astype(np.int64), 0, self.levels - 1))
 
     def uniform(self, *rows: int) -> TruncatedNormal:
         """See ActionSpace."""
@@ -489,6 +546,40 @@ class Box(ActionSpace):
         ):
             yield PropensityFault(kind, bad, message, "finite log-densities")
 
+    def decoded(self, policy: Policy) -> Policy:
+        """See ActionSpace."""
+        if not isinstance(policy, TruncatedNormal):
+            raise ConfigError("The policy of a box of actions must be a truncated normal.")
+        mean, deviation = policy.mean * self.half + self.centre, policy.deviation * self.half
+        return TruncatedNormal(self, mean, deviation, policy.spread)
+
+    def allowed(
+        self, mask: Any, bounds: Any, rows: tuple[int, ...] = (), going: Any = True
+    ) -> NDArray[np.float32] | None:
+        """See ActionSpace; bounds beyond the box's own count as those."""
+        if mask is not None:
+            raise AgentError("The actions are a box; restrict them by bounds, not by a mask.")
+        if bounds is None:
+            return None
+        shape = (*rows, self.width)
+        try:
+            given = [np.broadcast_to(np.asarray(b, dtype=np.float32), shape) for b in bounds]
+        except (TypeError, ValueError) as error:
+            raise AgentError(
+                f"Bounds must be two arrays of {self.width} numbers each, the lower one first, "
+                f"found {bounds!r:.80}."
+            ) from error
+        if len(given) != 2:
+            raise AgentError(f"Bounds must be two arrays, lower and upper, found {len(given)}.")
+        low, high = np.maximum(given[0], self.bounds[0]), np.minimum(given[1], self.bounds[1])
+        # not "low > high": a bound that is not a number must be found too
+        if ((~(low <= high)).any(axis=-1) & going).any():
+            raise AgentError(
+                f"Bounds must leave an action in every component: expected lower ≤ upper inside "
+                f"{self.expected}."
+            )
+        return np.stack([low, high], axis=-2)
+
     def describe(self) -> dict[str, Any]:
         """See ActionSpace."""
         own = {"names": list(self.names), "low": list(self.low), "high": list(self.high)}
@@ -524,6 +615,12 @@ class Categorical(Policy):
         """See Policy."""
         return Categorical(self.probabilities[rows])
 
+    def within(self, allowed: NDArray[Any]) -> Categorical:
+        """See Policy; uniform over the allowed actions if all of them have probability 0."""
+        left = np.where(allowed, self.probabilities, 0.0)
+        left = np.where(left.any(axis=-1, keepdims=True), left, allowed)
+        return Categorical(left / left.sum(axis=-1, keepdims=True))
+
 
 @dataclass(frozen=True)
 class TruncatedNormal(Policy):
@@ -536,10 +633,12 @@ class TruncatedNormal(Policy):
     """[k] or [..., k]"""
     spread: float | Floats = 0.0
     """The probability of a uniform action instead, for all rows or [...]"""
+    bounds: NDArray[Any] | None = None
+    """[..., 2, k]: where the distribution is cut off, if not at the bounds of the box"""
 
     def draw(self, uniforms: Floats) -> NDArray[np.float32]:
         """See Policy."""
-        low, high = np.array(self.space.low), np.array(self.space.high)
+        low, high = self._ends()
         actions = low + uniforms[..., 1:] * (high - low)
         if np.any(self._spread < 1):
             lower, upper = self._edges()
@@ -552,9 +651,10 @@ class TruncatedNormal(Policy):
         """See Policy."""
         rows = np.broadcast_shapes(np.shape(actions), self.mean.shape)[:-1]
         spread = np.broadcast_to(self._spread, rows)
-        flat = np.full(rows, -self.space.log_volume)
+        low, high = self._ends()
+        flat = np.broadcast_to(-log(high - low).sum(axis=-1), rows)
         if (spread == 1).all():
-            return flat
+            return np.array(flat)
         lower, upper = self._edges()
         away = (np.asarray(actions, dtype=np.float64) - self.mean) / self.deviation
         mass = np.maximum(upper - lower, SMALLEST)
@@ -574,15 +674,27 @@ class TruncatedNormal(Policy):
         """See Policy."""
         deviation = self.deviation if self.deviation.ndim == 1 else self.deviation[rows]
         spread = self._spread[rows] if self._spread.ndim else self.spread
-        return TruncatedNormal(self.space, self.mean[rows], deviation, spread)
+        ends = self.bounds if self.bounds is None or self.bounds.ndim == 2 else self.bounds[rows]
+        return TruncatedNormal(self.space, self.mean[rows], deviation, spread, ends)
+
+    def within(self, allowed: NDArray[Any]) -> TruncatedNormal:
+        """See Policy; what is more than some eight deviations away is the nearest bound."""
+        return TruncatedNormal(self.space, self.mean, self.deviation, self.spread, allowed)
 
     @property
     def _spread(self) -> Floats:
         return np.asarray(self.spread, dtype=np.float64)
 
+    def _ends(self) -> tuple[Floats, Floats]:
+        """Where the distribution is cut off, [..., k] each."""
+        if self.bounds is None:
+            return np.array(self.space.low), np.array(self.space.high)
+        ends = np.asarray(self.bounds, dtype=np.float64)
+        return ends[..., 0, :], ends[..., 1, :]
+
     def _edges(self) -> tuple[Floats, Floats]:
         """The normal distribution's mass below each bound, [..., k] each."""
-        low, high = np.array(self.space.low), np.array(self.space.high)
+        low, high = self._ends()
         return (
             normal_mass((low - self.mean) / self.deviation),
             normal_mass((high - self.mean) / self.deviation),
@@ -612,6 +724,11 @@ class Certain(Policy):
     def take(self, rows: NDArray[Any]) -> Certain:
         """See Policy."""
         return Certain(self.actions[rows])
+
+    def within(self, allowed: NDArray[Any]) -> Certain:
+        """The nearest action that is allowed."""
+        nearest = np.clip(self.actions, allowed[..., 0, :], allowed[..., 1, :])
+        return Certain(np.asarray(nearest, dtype=np.float32))
 
 
 def space_from(description: Any) -> ActionSpace:

@@ -13,7 +13,6 @@ from sept_offline.seeding import integer
 from sept_offline.settings import BOX_ALGORITHMS, ControlConfig
 from sept_offline.stage import StageState
 
-
 Networks = QNetworks | ActorCritic | DiscreteIQL
 
 

@@ -235,7 +235,8 @@ def _coverage(actions: NDArray[Any], space: ActionSpace) -> float:
     levels = space.level(actions)
     if not space.shape:
         # an integer: for long segments it is larger than any float
-        return len(np.unique(levels[..., 0], axis=0)) / space.levels**steps
+        possible: int = space.levels**steps
+        return len(np.unique(levels[..., 0], axis=0)) / possible
     seen = np.zeros((steps, levels.shape[2], space.levels), dtype=np.bool_)
     for level in range(space.levels):
         seen[..., level] = (levels == level).any(axis=0)

@@ -19,7 +19,7 @@ from sept_offline.agent import (
     SegmentContext,
     segment_elbo,
 )
-from sept_offline.agent.encoder import TransitionEncoder
+from sept_offline.agent.encoders import TransitionEncoder
 from sept_offline.agent.networks import Standardiser
 from sept_offline.data import Dataset, Segments
 from sept_offline.errors import TrainingError
@@ -405,7 +405,8 @@ def novelty_of(
     prior = None
     if config.novelty_prior == "instances":
         prior = instance_prior(latent, pick(segments, ~fresh))
-    elbos = segment_elbo(latent.encoder, decoder, own.observations, own.actions, prior)
+    taken = latent.space.encode(own.actions)
+    elbos = segment_elbo(latent.encoder, decoder, own.observations, taken, prior)
     likely = weights[fresh]
     # Low-variance resampling: one draw, then even steps through the cumulative weights.
     places = (np.arange(NOVELTY_SAMPLE) + generator(seed, "novelty").random()) / NOVELTY_SAMPLE

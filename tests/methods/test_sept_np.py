@@ -123,7 +123,8 @@ def test_the_papers_vae_serves_it_too(tmp_path: Path, training_seed: int, margin
     margin("nats gained", last["log_likelihood"] - first["log_likelihood"], above=8)
     margin("nats encoded", last["kl"], above=1)
     # Even an untrained encoder tells whole segments apart; here only that they arrive in episodes.
-    known, _ = agent.context.encoder.encode(segments.observations, segments.actions)
+    taken = agent.spaces.actions.encode(segments.actions)
+    known, _ = agent.context.encoder.encode(segments.observations, taken)
     played = so.evaluate(agent, two_step(probing=2), episodes_per_instance=4).episodes
     told = vote(known, segments.instance, np.array([episode.latent for episode in played]))
     modes = np.array([int(episode.instance.removeprefix("test-")) % 2 for episode in played])
