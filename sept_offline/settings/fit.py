@@ -199,7 +199,7 @@ class ControlConfig:
     iql_expectile: float = 0.7
     """Expectile of the value function of `iql` and `discrete_iql`."""
     iql_temperature: float = 3.0
-    """Factor on the advantages whose exponentials weight logged actions in `iql`, `discrete_iql`."""
+    """Factor on the advantages that weight logged actions in `iql` and `discrete_iql`."""
     awac_lambda: float = 1.0
     """Divisor of the advantages in `awac`."""
     reward_form: str = "raw"
