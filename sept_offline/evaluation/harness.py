@@ -220,10 +220,11 @@ def _plain(value: float | None) -> float | None:
 
 
 def _check_spaces(agent: Agent, family: Family, dim: int, actions: ActionSpace) -> None:
-    expected = (agent.spaces.num_actions, agent.spaces.observation_dim)
-    if (actions.width, dim) != expected:
+    own = agent.spaces
+    if (own.observation_dim, own.actions.expected) != (dim, actions.expected):
         raise HarnessError(
-            f"The agent ({agent.method}, of family {agent.family!r}) takes {expected[0]} actions "
-            f"on observations of shape [{expected[1]}], but family {family.name!r} has "
-            f"{actions.width} and [{dim}]; evaluate it on the family it was fitted for."
+            f"The agent ({agent.method}, of family {agent.family!r}) takes the actions "
+            f"{own.actions.expected} on observations of shape [{own.observation_dim}], but family "
+            f"{family.name!r} has {actions.expected} and [{dim}]; evaluate it on the family it was "
+            "fitted for."
         )
