@@ -11,6 +11,7 @@ from simulators.acrobot import ACROBOT
 from simulators.environment import SimulatorEnv, SimulatorVectorEnv
 from simulators.families import FAMILIES
 from simulators.hiv import HIV
+from simulators.locomotion import HOPPER, STEPS, WALKER, LocomotionEnv
 from simulators.navigation2d import NAVIGATION2D, NAVIGATION2D_SWITCH
 from simulators.pendulum import PENDULUM
 from simulators.point_robot import POINT_ROBOT_WIND
@@ -41,3 +42,6 @@ for _id, _dynamics in IDS.items():
         vector_entry_point=partial(SimulatorVectorEnv, _dynamics),
         max_episode_steps=_dynamics.train_steps,
     )
+
+for _id, _robot in (("sept/HopperParams-v0", HOPPER), ("sept/WalkerParams-v0", WALKER)):
+    gymnasium.register(_id, entry_point=partial(LocomotionEnv, _robot), max_episode_steps=STEPS)

@@ -14,6 +14,7 @@ from simulators.acrobot import ACROBOT
 from simulators.dynamics import Dynamics
 from simulators.environment import SimulatorEnv, SimulatorVectorEnv
 from simulators.hiv import HIV
+from simulators.locomotion import HOPPER, STEPS, WALKER, LocomotionEnv, Robot
 from simulators.navigation2d import NAVIGATION2D, NAVIGATION2D_SWITCH
 from simulators.pendulum import PENDULUM
 from simulators.point_robot import POINT_ROBOT_WIND
@@ -175,14 +176,32 @@ def _point_robot_wind() -> Family:
     )
 
 
+def _robot(robot: Robot) -> Family:
+    return Family(
+        name=robot.name,
+        make=partial(LocomotionEnv, robot),
+        splits=robot.draw({"train": 20, "test": 20, "validation": 5}),
+        train_steps=STEPS,
+        test_steps=STEPS,
+        probe_steps=8,
+        latent_dim=6,
+        **_files(robot.name),
+    )
+
+
 navigation2d = _navigation(NAVIGATION2D)
 navigation2d_switch = _navigation(NAVIGATION2D_SWITCH)
 acrobot = _acrobot()
 hiv = _hiv()
 pendulum = _pendulum()
 point_robot_wind = _point_robot_wind()
+hopper_params = _robot(HOPPER)
+walker_params = _robot(WALKER)
 
 FAMILIES = {
     one.name: one
-    for one in (navigation2d, navigation2d_switch, acrobot, hiv, pendulum, point_robot_wind)
+    for one in (
+        *(navigation2d, navigation2d_switch, acrobot, hiv, pendulum, point_robot_wind),
+        *(hopper_params, walker_params),
+    )
 }

@@ -15,6 +15,8 @@ FACTS = {
     "hiv": (200, 200, 8, 6, None, 6, 4),
     "pendulum": (200, 200, 4, 3, None, 3, 1),
     "point-robot-wind": (25, 25, 1, 2, None, 2, 2),
+    "hopper-params": (200, 200, 8, 6, None, None, None),
+    "walker-params": (200, 200, 8, 6, None, None, None),
 }
 
 
@@ -28,8 +30,8 @@ def test_facts(name):
         family.probe_steps,
         family.latent_dim,
         family.solved,
-        len(family.observation_names),
-        len(family.action_names),
+        family.observation_names and len(family.observation_names),
+        family.action_names and len(family.action_names),
     ) == FACTS[name]
     for path in (family.recipe, family.references):
         assert path is None or path.is_file()
