@@ -172,8 +172,8 @@ def layers_of(network: Any) -> nn.Sequential:
     return nn.Sequential(*network._encoder._layers, head)
 
 
-def to_numpy(network: nn.Sequential, weights: torch.Tensor) -> MLP:
-    """A network with `weights`, laid out as its flat tensor is."""
+def to_numpy(network: nn.Sequential, weights: torch.Tensor, squashed: bool = False) -> MLP:
+    """A network with `weights`, laid out as its flat tensor is; squashed: tanh follows."""
 
     def read(module: nn.Module) -> tuple[Any, Any]:
         weight, bias = (part_of(weights, parameter) for parameter in module.parameters())
@@ -187,7 +187,7 @@ def to_numpy(network: nn.Sequential, weights: torch.Tensor) -> MLP:
             norms.append(None)
         elif isinstance(module, nn.LayerNorm):
             norms[-1] = read(module)
-    return MLP(layers, norms[:-1], norm_first=False)
+    return MLP(layers, norms[:-1], norm_first=False, squashed=squashed)
 
 
 def from_numpy(network: nn.Sequential, values: MLP) -> None:
@@ -514,8 +514,8 @@ class ActorCritic:
         return own | {f"{name}.target": value for name, value in self._targets.items()}
 
     def export(self, weights: torch.Tensor) -> tuple[list[MLP], None]:
-        """The actor's network, whose tanh is the action."""
-        return [to_numpy(layers_of(self.impl.modules.policy), weights)], None
+        """The actor's network, with tanh."""
+        return [to_numpy(layers_of(self.impl.modules.policy), weights, squashed=True)], None
 
 
 class _Noted:

@@ -55,7 +55,7 @@ class DiscreteIQL:
         chances = self.policy(batch.inputs).log_softmax(dim=1).gather(1, actions)[:, 0]
         loss = of_v + of_q - (weight * chances).mean()
         self._adam.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         if config.grad_clip is not None:
             nn.utils.clip_grad_norm_(self._adam.parameters, config.grad_clip)
         self._adam.step()

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sept_offline.actions import Box
-from sept_offline.agent import Control, Spaces
+from sept_offline.agent import Actor, Control, Spaces
 from sept_offline.agent.networks import Standardiser
 from sept_offline.control import ControlStage, Learner, Replay, prepare_rewards
 from sept_offline.control.rewards import mean_return, shift_by_goal
@@ -63,7 +62,7 @@ def check_data(data: Dataset, probe_steps: int) -> None:
         _check_counts(data.path, np.bincount(steps.actions, minlength=space.width))
 
 
-def _check_counts(path: Path | str, counts: NDArray[np.int64]) -> None:
+def _check_counts(path: object, counts: NDArray[np.int64]) -> None:
     """Refuse logs in which an action of a finite set is missing; counts `[A]`."""
     taken, never = np.flatnonzero(counts), np.flatnonzero(counts == 0)
     if len(taken) < 2:
@@ -78,7 +77,7 @@ def _check_counts(path: Path | str, counts: NDArray[np.int64]) -> None:
         )
 
 
-def _check_components(path: Path | str, space: Box, actions: NDArray[np.float32]) -> None:
+def _check_components(path: object, space: Box, actions: NDArray[Any]) -> None:
     """Refuse logs in which a component of the actions `[N, k]` never varies."""
     for name, values in zip(space.names, actions.T, strict=True):
         if np.ptp(values) == 0:
@@ -113,8 +112,8 @@ def control_stage(
     """Train π(a | s, context) on every logged step; the contexts are already standardised.
 
     `replay` may define another kind of minibatch, and `learner` another kind of update.
-    `beside[N+E, k]` is a context that every observation of the
-    logs has for itself; `rewards[N]`, already prepared, replace the logged ones.
+    `beside[N+E, k]` is a context that every observation of the logs has for itself; `rewards[N]`,
+    already prepared, replace the logged ones.
     """
     steps = data.steps()
     scaler = Standardiser.fit(steps.observations)
@@ -123,11 +122,11 @@ def control_stage(
         if config.centred and config.goal_shift is None:
             centre = mean_return(rewards, steps.time, config.gamma)
             rewards = shift_by_goal(rewards, steps.terminations, centre, config.gamma)
-    seen = scaler(steps.observations)
+    seen, space = scaler(steps.observations), data.action_space
     logged = replay(
         seen if beside is None else np.concatenate([seen, beside], axis=1),
         steps.row,
-        steps.actions,
+        space.encode(steps.actions) if isinstance(space, Box) else steps.actions,
         rewards,
         steps.terminations,
         steps.instance,
@@ -135,9 +134,11 @@ def control_stage(
         context_instance=context_instance,
         context_weights=context_weights,
     )
-    stage = ControlStage(logged, config, integer(seed, name), data.num_actions, learner)
+    stage = ControlStage(logged, config, integer(seed, name), space.width, learner)
     stage.name = name
     yield stage
+    if isinstance(space, Box):
+        return Actor(scaler, stage.result(), space)
     return Control(scaler, stage.result())
 
 
