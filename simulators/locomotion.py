@@ -163,6 +163,7 @@ def _checked(robot: Robot, hidden: Hidden | None) -> dict[str, float]:
     if not isinstance(given, Mapping):
         raise ValueError(f"The hidden parameters must be a dict, got {hidden!r:.200}.")
     names = robot.parameters
+    value: Any
     for name, value in given.items():
         if name not in names:
             raise ValueError(f"Family {robot.name!r} has no hidden parameter {name!r}.")
