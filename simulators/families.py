@@ -154,6 +154,7 @@ def _pendulum() -> Family:
         observation_names=PENDULUM.observation_names,
         action_names=PENDULUM.action_names,
         **_files("pendulum"),
+        benched=False,
     )
 
 
@@ -173,6 +174,7 @@ def _point_robot_wind() -> Family:
         action_names=POINT_ROBOT_WIND.action_names,
         **_files("point-robot-wind"),
         scene=scenes.point_robot,
+        benched=False,
     )
 
 
@@ -186,6 +188,8 @@ def _robot(robot: Robot) -> Family:
         probe_steps=8,
         latent_dim=6,
         **_files(robot.name),
+        extra="mujoco",
+        benched=False,
     )
 
 
