@@ -163,9 +163,11 @@ def _checked(user: UserPolicy | RememberingPolicy, answer: Any, *rows: int) -> P
 
 def _stacked(answers: Sequence[Any]) -> Any:
     """The answers for single observations, as one for all."""
-    if isinstance(answers[0], tuple):
-        return tuple(_stacked(parts) for parts in zip(*answers, strict=True))
-    return np.stack([np.asarray(answer, dtype=np.float64) for answer in answers])
+    if not isinstance(answers[0], tuple):
+        return np.stack(answers)
+    # One deviation may stand for all components.
+    rows = [np.broadcast_arrays(*answer) for answer in answers]
+    return tuple(np.stack(parts) for parts in zip(*rows, strict=True))
 
 
 def user_policy(policy: Any, name: str, space: ActionSpace) -> UserPolicy | RememberingPolicy:
