@@ -67,6 +67,11 @@ class Policy(ABC):
     def within(self, allowed: NDArray[Any]) -> Policy:
         """The same distributions over what `ActionSpace.allowed` allows."""
 
+    @property
+    @abstractmethod
+    def encoded_mean(self) -> Floats:
+        """`[..., width]`: the mean of the encoded actions."""
+
 
 class ActionSpace(ABC):
     """The actions of a system."""
@@ -512,7 +517,7 @@ class Box(ActionSpace):
 
     def certain(self, actions: NDArray[Any]) -> Certain:
         """See ActionSpace."""
-        return Certain(np.asarray(actions, dtype=np.float32))
+        return Certain(self, np.asarray(actions, dtype=np.float32))
 
     def grid(self) -> NDArray[np.float32]:
         """Low, middle and high of up to three components, combined; of more, one at a time."""
@@ -611,6 +616,11 @@ class Categorical(Policy):
         """The probabilities of all actions."""
         return self.probabilities
 
+    @property
+    def encoded_mean(self) -> Floats:
+        """The probabilities."""
+        return self.probabilities
+
     def take(self, rows: NDArray[Any]) -> Categorical:
         """See Policy."""
         return Categorical(self.probabilities[rows])
@@ -670,6 +680,16 @@ class TruncatedNormal(Policy):
         """The log-density of the actions."""
         return self.log_probability(actions)
 
+    @property
+    def encoded_mean(self) -> Floats:
+        """See Policy."""
+        lower, upper = self._edges()
+        bounds = (np.array(bound) for bound in (self.space.low, self.space.high))
+        low, high = (np.exp(-(((at - self.mean) / self.deviation) ** 2) / 2) for at in bounds)
+        moved = (low - high) / np.maximum(upper - lower, SMALLEST) / math.sqrt(2 * math.pi)
+        centre = self.space.encode(self.mean + self.deviation * moved)
+        return np.asarray((1 - self._spread[..., None]) * centre, dtype=np.float64)
+
     def take(self, rows: NDArray[Any]) -> TruncatedNormal:
         """See Policy."""
         deviation = self.deviation if self.deviation.ndim == 1 else self.deviation[rows]
@@ -705,8 +725,14 @@ class TruncatedNormal(Policy):
 class Certain(Policy):
     """One action of a box and no other; it has no density."""
 
+    space: Box
     actions: NDArray[np.float32]
     """[..., k]"""
+
+    @property
+    def encoded_mean(self) -> Floats:
+        """See Policy."""
+        return np.asarray(self.space.encode(self.actions), dtype=np.float64)
 
     def draw(self, uniforms: Floats) -> NDArray[np.float32]:
         """See Policy."""
@@ -723,12 +749,12 @@ class Certain(Policy):
 
     def take(self, rows: NDArray[Any]) -> Certain:
         """See Policy."""
-        return Certain(self.actions[rows])
+        return Certain(self.space, self.actions[rows])
 
     def within(self, allowed: NDArray[Any]) -> Certain:
         """The nearest action that is allowed."""
         nearest = np.clip(self.actions, allowed[..., 0, :], allowed[..., 1, :])
-        return Certain(np.asarray(nearest, dtype=np.float32))
+        return Certain(self.space, np.asarray(nearest, dtype=np.float32))
 
 
 def space_from(description: Any) -> ActionSpace:
