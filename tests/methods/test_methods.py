@@ -129,8 +129,8 @@ BOX: dict[str, tuple[float, float]] = {
     "sept": (0.7, 1.0),
     "avg": (0.3, 0.7),
     "oracle": (0.9, 1.0),
-    "history": (0.8, 1.0),
-    "sept-np": (0.8, 1.0),
+    "history": (0.7, 1.0),
+    "sept-np": (0.7, 1.0),
 }
 
 
