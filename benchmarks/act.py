@@ -23,7 +23,7 @@ def measure(actions: int, batch: int, repeats: int) -> dict[str, float]:
     from d3rlpy.algos import DoubleDQNConfig
 
     from sept_offline.control import Learner
-    from sept_offline.control.algorithms import encoder_factory
+    from sept_offline.control.d3rlpy import encoder_factory
     from sept_offline.settings import ControlConfig
 
     dim, num_actions, config = 8, 3, ControlConfig()
@@ -39,7 +39,7 @@ def measure(actions: int, batch: int, repeats: int) -> dict[str, float]:
     )
     rival = DoubleDQNConfig(encoder_factory=encoder_factory(config)).create(device=False)
     rival.create_impl((dim,), num_actions)
-    rival.impl.q_function.load_state_dict(learner.members[0].impl.q_function.state_dict())
+    rival.impl.q_function.load_state_dict(learner.members[0].networks.impl.q_function.state_dict())
 
     single, theirs, together = [], [], []
     for _ in range(repeats):

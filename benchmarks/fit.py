@@ -19,7 +19,7 @@ import torch
 from torch import nn
 
 from sept_offline.control import ControlStage, Replay
-from sept_offline.control.algorithms import encoder_factory
+from sept_offline.control.d3rlpy import encoder_factory
 from sept_offline.settings import ControlConfig
 from sept_offline.threads import one_thread
 

@@ -27,6 +27,7 @@ ORDER = [
     "threads",
     "data",
     "agent",
+    "training",
     "latent",
     "demarcate",
     "probe",

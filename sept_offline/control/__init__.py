@@ -5,7 +5,6 @@ torch and d3rlpy are loaded with the first name that needs them.
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 from typing import TYPE_CHECKING, Any
 
@@ -24,12 +23,6 @@ _LAZY = {
     "Replay": "replay",
     "prepare_rewards": "rewards",
 }
-
-# d3rlpy imports legacy gym, which prints an irrelevant notice.
-with contextlib.suppress(ImportError):
-    from gym_notices import notices
-
-    notices.notices.clear()
 
 
 def __getattr__(name: str) -> Any:

@@ -17,12 +17,11 @@ differentiation with respect to W gives the gradient at W + ΔW, which is all th
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import nn
 
-from sept_offline.control.algorithms import SingleCritic
+from sept_offline.control.d3rlpy import Critic, QNetworks
 from sept_offline.control.learner import Learner, Member
 from sept_offline.control.replay import Batch
 from sept_offline.errors import ConfigError
@@ -41,23 +40,21 @@ class Tasks:
     rate: float
 
 
-class SteppedCritic(SingleCritic):
+class SteppedCritic(Critic):
     """A critic whose values are those after each task's step, while there is one.
 
     Its rows are then M equal shares, one a task, in order.
     """
 
-    def __init__(self, critic: Any) -> None:
-        super().__init__(critic)
-        self._plain, self._values = self._values, self.values
-        layers = (*critic._encoder._layers, critic._fc)
+    def __init__(self, layers: nn.Sequential) -> None:
+        super().__init__(layers)
         self._linear = [part for part in layers if isinstance(part, nn.Linear)]
         self.step: Step | None = None
 
     def values(self, x: torch.Tensor) -> torch.Tensor:
         """`[n, num_actions]` of `x[n, input_dim]`."""
         if self.step is None:
-            return self._plain(x)
+            return super().values(x)
         tasks = len(self.step[0][0])
         value = x.view(tasks, -1, x.shape[1])
         for number, (layer, (seen, slope)) in enumerate(zip(self._linear, self.step, strict=True)):
@@ -79,7 +76,7 @@ class SteppedCritic(SingleCritic):
         for layer in self._linear[:-1]:
             seen.append(layer(seen[-1]).relu())
         values = self._linear[-1](seen[-1])
-        best = self._plain(support.next_inputs).max(dim=1).values
+        best = super().values(support.next_inputs).max(dim=1).values
         target = support.rewards + gamma * best * (1 - support.terminals)
         chosen = support.actions.view(-1, 1)
         error = values.gather(1, chosen) - target.view(-1, 1)
@@ -95,15 +92,10 @@ class SteppedCritic(SingleCritic):
 class MetaMember(Member):
     """One network that learns to be stepped; a batch's rows are M shares of T + Q each."""
 
-    def __init__(
-        self, config: ControlConfig, input_dim: int, num_actions: int, seed: int, tasks: Tasks
-    ) -> None:
-        super().__init__(config, input_dim, num_actions, seed)
+    def __init__(self, config: ControlConfig, networks: QNetworks, tasks: Tasks) -> None:
+        super().__init__(config, networks)
         self._tasks = tasks
-        self.online = SteppedCritic(self.impl.modules.q_funcs[0])
-        self.behind = SteppedCritic(self.impl.modules.targ_q_funcs[0])
-        self.impl._q_func_forwarder = self.online
-        self.impl._targ_q_func_forwarder = self.behind
+        self.online, self.behind = networks.critics
 
     def update(self, batch: Batch) -> float:
         """Step network and target for each task, then one update of d3rlpy's on the queries."""
@@ -127,7 +119,8 @@ class MetaLearner(Learner):
         super().__init__(config, input_dim, num_actions, seed)
 
     def _member(self, seed: int) -> Member:
-        return MetaMember(self.config, self.input_dim, self.num_actions, seed, self._tasks)
+        networks = QNetworks(self.config, self.input_dim, self.num_actions, seed, SteppedCritic)
+        return MetaMember(self.config, networks, self._tasks)
 
 
 def check_single(config: ControlConfig) -> None:

@@ -8,8 +8,8 @@ import numpy as np
 
 from sept_offline.demarcate.latents import Latents
 from sept_offline.errors import ConfigError
-from sept_offline.latent.arrays import Integers
 from sept_offline.seeding import generator
+from sept_offline.training.inputs import Integers
 
 CLUSTERED = 5000
 """Maximum number of episodes to cluster; of more, a sample is drawn and the rest assigned later."""

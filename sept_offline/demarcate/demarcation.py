@@ -17,9 +17,9 @@ from sept_offline.demarcate.search import Found, find_groups, separation
 from sept_offline.demarcate.transitions import transitions_of
 from sept_offline.errors import DataError
 from sept_offline.files import real_path
-from sept_offline.latent.arrays import Floats, Integers
 from sept_offline.progress import Progress, Silent
 from sept_offline.settings import DemarcateConfig
+from sept_offline.training.inputs import Floats, Integers
 
 FEWEST = 20
 """Episodes below which halves of them could agree by chance alone."""

@@ -12,16 +12,11 @@ from torch import Tensor
 from sept_offline.demarcate.latents import BLOCK, rows_of
 from sept_offline.demarcate.networks import Decoder, log_student
 from sept_offline.demarcate.transitions import Transitions
-from sept_offline.latent.arrays import Doubles, Integers
-from sept_offline.latent.training import (
-    annealed,
-    check_finite,
-    initialise,
-    perceptron,
-    set_rate,
-)
 from sept_offline.seeding import torch_generator
 from sept_offline.settings import DemarcateConfig
+from sept_offline.training.inputs import Doubles, Integers
+from sept_offline.training.layers import initialise, perceptron
+from sept_offline.training.updates import annealed, check_finite, descend
 
 
 class GroupDecoder:
@@ -73,13 +68,8 @@ class GroupDecoder:
                 self._present(data, rows).flatten(0, 1), group.repeat_interleave(config.window)
             )
             loss = named - self._likelihood(data, rows, told).mean()
-            set_rate(
-                optimiser,
-                annealed(config.learning_rate, config.learning_rate_end, update, updates),
-            )
-            optimiser.zero_grad()
-            torch.autograd.backward(loss)
-            optimiser.step()
+            rates = config.learning_rate, config.learning_rate_end
+            descend(optimiser, loss, annealed(*rates, update, updates))
             if update % 100 == 99 or update + 1 == updates:
                 check_finite({"loss": float(loss.detach())}, "demarcation", update + 1)
                 tick(update + 1)

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from sept_offline.data.dataset import Dataset
 from sept_offline.data.writer import DatasetWriter
 from sept_offline.files import write_text
-from sept_offline.latent.arrays import Integers
 from sept_offline.progress import Progress
+from sept_offline.training.inputs import Integers
 
 FATE = {"nearest": "given to the likeliest group", "drop": "left out"}
 """What happened to unsure episodes."""

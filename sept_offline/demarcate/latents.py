@@ -10,11 +10,11 @@ from torch import Tensor
 
 from sept_offline.demarcate.networks import Decoder, SetEncoder, log_student, product
 from sept_offline.demarcate.transitions import Transitions
-from sept_offline.latent.arrays import Floats
-from sept_offline.latent.networks import kl_standard, sample
-from sept_offline.latent.training import annealed, check_finite, set_rate
 from sept_offline.seeding import torch_generator
 from sept_offline.settings import DemarcateConfig
+from sept_offline.training.gaussians import kl_standard, sample
+from sept_offline.training.inputs import Floats
+from sept_offline.training.updates import annealed, check_finite, descend
 
 BLOCK = 1 << 15
 """Rows that are encoded at a time."""
@@ -59,13 +59,8 @@ def fit_latents(
         rows = data.draw(chosen, config.window, rng)
         likelihood = _likelihood(decoder, data, rows, z).mean()
         loss = (cost[chosen] * kl_standard(q)).mean() - likelihood
-        set_rate(
-            optimiser,
-            annealed(config.learning_rate, config.learning_rate_end, update, config.updates),
-        )
-        optimiser.zero_grad()
-        torch.autograd.backward(loss)
-        optimiser.step()
+        rates = config.learning_rate, config.learning_rate_end
+        descend(optimiser, loss, annealed(*rates, update, config.updates))
         if update % 100 == 99 or update + 1 == config.updates:
             check_finite({"loss": float(loss.detach())}, "demarcation", update + 1)
             tick(update + 1)

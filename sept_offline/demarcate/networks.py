@@ -7,8 +7,9 @@ import math
 import torch
 from torch import Tensor, nn
 
-from sept_offline.latent.networks import Gaussian, outer
-from sept_offline.latent.training import initialise, perceptron
+from sept_offline.latent.networks import outer
+from sept_offline.training.gaussians import Gaussian
+from sept_offline.training.layers import initialise, perceptron
 
 FREEDOM = 4.0
 """Degrees of freedom of Student's t: limits the influence of a single step, at a wall say."""

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from sept_offline.demarcate.groups import GroupDecoder
 from sept_offline.demarcate.transitions import Transitions
-from sept_offline.latent.arrays import Doubles, Integers
 from sept_offline.settings import MOST_ROUNDS, DemarcateConfig
+from sept_offline.training.inputs import Doubles, Integers
 
 COMPARED = 100
 """Episodes of a group by which it is compared with each other group."""

@@ -12,11 +12,11 @@ from sept_offline.demarcate.clusters import cluster
 from sept_offline.demarcate.latents import Latents, fit_latents
 from sept_offline.demarcate.refinement import Grouping, refine
 from sept_offline.demarcate.transitions import Transitions
-from sept_offline.latent.arrays import Doubles, Integers
 from sept_offline.progress import Progress
 from sept_offline.seeding import generator, integer
 from sept_offline.settings import DemarcateConfig
 from sept_offline.threads import one_thread
+from sept_offline.training.inputs import Doubles, Integers
 
 
 @dataclass(frozen=True)

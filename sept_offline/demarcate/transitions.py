@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from sept_offline.data.records import Steps
-from sept_offline.latent.arrays import Integers, fit_scaling, varying
+from sept_offline.training.inputs import Integers, fit_scaling, varying
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,10 @@ from torch import Tensor
 from sept_offline.dynamics.energy import alpha_energy, log_ratio
 from sept_offline.dynamics.model import Model
 from sept_offline.dynamics.network import draw
-from sept_offline.latent.arrays import Floats
-from sept_offline.latent.networks import Gaussian
-from sept_offline.latent.training import set_rate
 from sept_offline.seeding import torch_generator
+from sept_offline.training.gaussians import Gaussian
+from sept_offline.training.inputs import Floats
+from sept_offline.training.updates import descend
 
 ROWS = 64
 """Maximum number of steps per gradient step; of more, a sample is drawn."""
@@ -125,10 +125,7 @@ class Belief:
         optimiser = torch.optim.Adam(groups, lr=rate, fused=True)
         for step in range(steps):
             # the last steps are small: w comes to rest instead of circling
-            set_rate(optimiser, rate * (1 - step / steps))
-            optimiser.zero_grad()
-            torch.autograd.backward(self._energy())
-            optimiser.step()
+            descend(optimiser, self._energy(), rate * (1 - step / steps))
         for part in parts:
             part.requires_grad_(False)
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from sept_offline.agent.networks import Arrays, take
-from sept_offline.latent.arrays import Floats, StepsLike, fit_scaling, varying
+from sept_offline.training.inputs import Floats, StepsLike, fit_scaling, varying
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ import math
 import torch
 from torch import Tensor
 
-from sept_offline.latent.networks import Gaussian, log_normal
+from sept_offline.training.gaussians import Gaussian, log_normal
 
 
 def log_ratio(values: Tensor, q: Gaussian, prior: Gaussian) -> Tensor:

@@ -16,7 +16,7 @@ from sept_offline.agent.networks import Arrays, take
 from sept_offline.dynamics.columns import Columns, Reader
 from sept_offline.dynamics.network import Dynamics, Outcome
 from sept_offline.errors import AgentError
-from sept_offline.latent.arrays import Floats
+from sept_offline.training.inputs import Floats
 
 Network = TypeVar("Network", bound=nn.Module)
 WIDEST, DEEPEST = 100_000, 64

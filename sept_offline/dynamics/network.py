@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from sept_offline.dynamics.columns import Reader
-from sept_offline.latent.networks import Gaussian
-from sept_offline.latent.training import initialise, perceptron
+from sept_offline.training.gaussians import Gaussian
+from sept_offline.training.layers import initialise, perceptron
 
 LOG_NOISE = (-9.0, 2.0)
 """Bounds of the noise's log-variance in standardised units: most families here have no noise, and a

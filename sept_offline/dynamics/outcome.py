@@ -12,11 +12,10 @@ from torch import Tensor, nn
 
 from sept_offline.dynamics.columns import Columns, Reader
 from sept_offline.dynamics.network import Outcome
-from sept_offline.latent.arrays import StepsLike
-from sept_offline.latent.loop import Loop
-from sept_offline.latent.training import annealed, check_finite, set_rate
 from sept_offline.seeding import torch_generator
 from sept_offline.settings import DynamicsConfig
+from sept_offline.training.inputs import StepsLike
+from sept_offline.training.updates import UpdateStage, annealed, check_finite, descend
 
 ENDING = 0.2
 """Share of a minibatch that ends an episode, where any transition does: ends are rare, and where
@@ -32,7 +31,7 @@ def surplus_log_odds(forced: float, share: float) -> float:
     return math.log1p(forced / ((1 - forced) * share)) if forced else 0.0
 
 
-class OutcomeStage(Loop):
+class OutcomeStage(UpdateStage):
     """Regression of rewards, of those that go on and those that end apart, and of the end itself.
 
     rewards[N], terminals[N]: of each step, as control would learn from them.
@@ -100,13 +99,8 @@ class OutcomeStage(Loop):
         error = nn.functional.smooth_l1_loss(guess, self._targets[rows])
         drawn = logit + self._surplus
         end = nn.functional.binary_cross_entropy_with_logits(drawn, ended.float())
-        set_rate(
-            self.optimiser,
-            annealed(config.outcome_rate, 0.02 * config.outcome_rate, self.done, self.total),
-        )
-        self.optimiser.zero_grad()
-        torch.autograd.backward(error + end)
-        self.optimiser.step()
+        rate = annealed(config.outcome_rate, 0.02 * config.outcome_rate, self.done, self.total)
+        descend(self.optimiser, error + end, rate)
         wrong = ((drawn > 0) != ended).float().mean()
         return torch.stack((error.detach(), wrong))
 

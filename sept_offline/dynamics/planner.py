@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from sept_offline.agent import Control
 from sept_offline.agent.networks import MLP
@@ -13,9 +13,9 @@ from sept_offline.control.replay import Batch
 from sept_offline.dynamics.belief import Belief
 from sept_offline.dynamics.model import Fiction
 from sept_offline.errors import AgentError
-from sept_offline.latent.arrays import Floats
 from sept_offline.seeding import integer, torch_generator
 from sept_offline.settings import BnnConfig, ControlConfig
+from sept_offline.training.inputs import Floats
 
 MOST_KEPT = 10_000_000
 BETWEEN = 4
@@ -40,7 +40,7 @@ class Planner:
         self.learner = Learner(
             config, network.input_dim, network.output_dim, integer(seed, "agent", "planner")
         )
-        start_from(self.learner, network)
+        self.learner.members[0].start_from(network)
         self._rng = torch_generator(seed, "agent", "fiction")
         self._mean = torch.from_numpy(self.scaler.mean.copy())
         self._inverse = torch.from_numpy(self.scaler.inverse.copy())
@@ -128,20 +128,6 @@ def check_plan(plan: BnnConfig, config: ControlConfig, network: MLP) -> None:
             f"A plan may use at most {MOST_KEPT:,} fictional transitions at once; the agent's "
             f"settings require {kept:,}."
         )
-
-
-def start_from(learner: Learner, network: MLP) -> None:
-    """Give a learner of one network these weights: to learn from, to aim at and to act with."""
-    critic = learner.members[0].impl.modules.q_funcs[0]
-    linear = [part for part in critic._encoder._layers if isinstance(part, nn.Linear)]
-    with torch.no_grad():
-        for part, (weight, bias) in zip([*linear, critic._fc], network.layers, strict=True):
-            part.weight.copy_(torch.from_numpy(weight.copy()))
-            part.bias.copy_(torch.from_numpy(bias.copy()))
-    state = learner.state()
-    for name in ("target", "average"):
-        state.tensors[f"member0.{name}"] = state.tensors["member0.online"]
-    learner.restore(state)
 
 
 def states_of(rows: Floats, count: int, rng: np.random.Generator) -> Floats:

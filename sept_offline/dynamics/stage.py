@@ -11,21 +11,19 @@ from torch import Tensor, nn
 from sept_offline.dynamics.columns import Columns, Reader
 from sept_offline.dynamics.energy import alpha_energy, log_ratio
 from sept_offline.dynamics.network import Dynamics, draw
-from sept_offline.latent.arrays import StepsLike
-from sept_offline.latent.draws import Balanced
-from sept_offline.latent.loop import Loop
-from sept_offline.latent.networks import Gaussian
-from sept_offline.latent.posteriors import Posteriors
-from sept_offline.latent.training import annealed, check_finite, set_rate
 from sept_offline.seeding import torch_generator
 from sept_offline.settings import DynamicsConfig
 from sept_offline.threads import one_thread
+from sept_offline.training.draws import Balanced
+from sept_offline.training.gaussians import Gaussian, Posteriors
+from sept_offline.training.inputs import StepsLike
+from sept_offline.training.updates import UpdateStage, annealed, check_finite, descend
 
 WATCHED = 2048
 """Transitions on which the share of what is unexplained is watched."""
 
 
-class DynamicsStage(Loop):
+class DynamicsStage(UpdateStage):
     """Minimises the α energy of q(W) Π_i q_i(w), both Gaussian, over logged transitions.
 
     W has the prior N(0, prior_variance), each w the prior N(0, I). The noise is a plain parameter.
@@ -87,10 +85,7 @@ class DynamicsStage(Loop):
         likelihood = self.dynamics.log_likelihood(change, known, w, weights)
         energy = alpha_energy(likelihood, site, config.alpha)
         rate = annealed(config.learning_rate, config.learning_rate_end, self.done, self.total)
-        set_rate(self.optimiser, rate)
-        self.optimiser.zero_grad()
-        torch.autograd.backward(energy)
-        self.optimiser.step()
+        descend(self.optimiser, energy, rate)
         return energy.detach()
 
     def _unexplained(self) -> float:

@@ -11,15 +11,14 @@ from torch import Tensor, nn
 from sept_offline.agent import Agent
 from sept_offline.dynamics.columns import Columns, Reader
 from sept_offline.dynamics.network import LOG_NOISE, Outcome
-from sept_offline.latent.arrays import Doubles, Floats, Integers, StepsLike
-from sept_offline.latent.draws import Balanced
-from sept_offline.latent.loop import Loop
-from sept_offline.latent.networks import kl_standard, log_normal, sample
-from sept_offline.latent.posteriors import Posteriors
-from sept_offline.latent.training import annealed, check_finite, initialise, perceptron, set_rate
 from sept_offline.seeding import integer, torch_generator
 from sept_offline.stacking import Stack
 from sept_offline.threads import one_thread
+from sept_offline.training.draws import Balanced
+from sept_offline.training.gaussians import Posteriors, kl_standard, log_normal, sample
+from sept_offline.training.inputs import Doubles, Floats, Integers, StepsLike
+from sept_offline.training.layers import initialise, perceptron
+from sept_offline.training.updates import UpdateStage, annealed, check_finite, descend
 
 HIDDEN = (128, 128)
 DIM = 8
@@ -74,7 +73,7 @@ class World(nn.Module):
         return torch.from_numpy(rows)
 
 
-class WorldStage(Loop):
+class WorldStage(UpdateStage):
     """Fits a world and a posterior of w for every instance to all logged transitions.
 
     stack: how the rows of `steps` are stacked, if they are.
@@ -147,10 +146,7 @@ class WorldStage(Loop):
         change = torch.where(varies > 0, self._change[rows], mean.detach())
         likelihood = log_normal(change, mean, log_variance).mean()
         loss = -likelihood + (kl_standard(q) / self._shared[instance]).mean()
-        set_rate(self.optimiser, annealed(*RATES, self.done, self.total))
-        self.optimiser.zero_grad()
-        torch.autograd.backward(loss)
-        self.optimiser.step()
+        descend(self.optimiser, loss, annealed(*RATES, self.done, self.total))
         return likelihood.detach()
 
     def _modules(self) -> dict[str, nn.Module]:

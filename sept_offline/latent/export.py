@@ -18,7 +18,7 @@ from sept_offline.latent.networks import (
     TransitionNetwork,
     WindowNetwork,
 )
-from sept_offline.latent.training import layers_of
+from sept_offline.training.layers import layers_of
 
 
 def array(tensor: Tensor) -> NDArray[np.float32]:

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
 from sept_offline.errors import TrainingError
-from sept_offline.latent.arrays import Floats, Integers, SegmentsLike
 from sept_offline.latent.model import LatentModel
+from sept_offline.training.inputs import Floats, Integers, SegmentsLike
 
 Doubles = NDArray[np.float64]
 

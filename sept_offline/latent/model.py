@@ -12,7 +12,6 @@ from torch import Tensor
 
 from sept_offline.agent.decoder import TransitionDecoder
 from sept_offline.agent.encoder import AnyEncoder
-from sept_offline.latent.arrays import Doubles, Floats, Integers, SegmentsLike
 from sept_offline.latent.export import (
     lstm_encoder,
     pooled_encoder,
@@ -20,15 +19,11 @@ from sept_offline.latent.export import (
     transition_decoder,
     transition_encoder,
 )
-from sept_offline.latent.networks import (
-    SegmentNetwork,
-    TransitionNetwork,
-    WindowNetwork,
-    kl_standard,
-    log_normal,
-)
+from sept_offline.latent.networks import SegmentNetwork, TransitionNetwork, WindowNetwork
 from sept_offline.seeding import torch_generator
 from sept_offline.threads import one_thread
+from sept_offline.training.gaussians import kl_standard, log_normal
+from sept_offline.training.inputs import Doubles, Floats, Integers, SegmentsLike
 
 BATCH = 1024
 DRAWS = 8

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Protocol
 
 import numpy as np
@@ -10,8 +9,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from sept_offline.latent.arrays import Scaling
-from sept_offline.latent.training import initialise, lstm, perceptron
+from sept_offline.training.gaussians import Gaussian, log_normal
+from sept_offline.training.inputs import Scaling
+from sept_offline.training.layers import initialise, lstm, perceptron
 
 LOG_VARIANCE = (-10.0, 4.0)
 """Bounds of a decoder's log-variance, in standardised units: noiseless dynamics have no floor of
@@ -23,9 +23,6 @@ LOG_PRECISION = (-10.0, 8.0)
 """Bounds of the log-precision of one transition's evidence."""
 RESIDUAL = 10.0
 """A transition's residual counts as evidence up to this size."""
-
-Gaussian = tuple[Tensor, Tensor]
-"""Mean and log-variance of independent normals."""
 
 
 class LatentNetwork(Protocol):
@@ -40,24 +37,6 @@ class LatentNetwork(Protocol):
     def log_prob(self, observations: Tensor, actions: Tensor, z: Tensor) -> Tensor:
         """log p(segment|z), [n]."""
         ...
-
-
-def log_normal(values: Tensor, mean: Tensor, log_variance: Tensor) -> Tensor:
-    """Log-density of independent normals, summed over the last axis."""
-    deviation = (values - mean) ** 2 * torch.exp(-log_variance)
-    return -0.5 * (deviation + log_variance + math.log(2 * math.pi)).sum(-1)
-
-
-def kl_standard(q: Gaussian) -> Tensor:
-    """KL(q ‖ N(0, I)), summed over the last axis."""
-    mean, log_variance = q
-    return 0.5 * (torch.exp(log_variance) + mean**2 - 1 - log_variance).sum(-1)
-
-
-def kl_between(q: Gaussian, p: Gaussian) -> Tensor:
-    """KL(q ‖ p), summed over the last axis."""
-    ratio = torch.exp(q[1] - p[1])
-    return 0.5 * (ratio + (q[0] - p[0]) ** 2 * torch.exp(-p[1]) - 1 - q[1] + p[1]).sum(-1)
 
 
 def bounded(output: Tensor, bounds: tuple[float, float]) -> Gaussian:
@@ -321,9 +300,3 @@ class SegmentNetwork(_Scaled):
     def log_prob(self, observations: Tensor, actions: Tensor, z: Tensor) -> Tensor:
         """See LatentNetwork."""
         return self.likelihood(self.read(observations, actions), z)
-
-
-def sample(q: Gaussian, rng: torch.Generator) -> Tensor:
-    """One draw from each row of q, by fresh noise."""
-    noise = torch.randn(q[0].shape, generator=rng)
-    return q[0] + torch.exp(0.5 * q[1]) * noise

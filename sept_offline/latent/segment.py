@@ -7,21 +7,17 @@ import torch
 from torch import Tensor
 
 from sept_offline.errors import ConfigError
-from sept_offline.latent.arrays import Doubles, SegmentsLike, check_segments, fit_scaling
-from sept_offline.latent.draws import Balanced
 from sept_offline.latent.model import LatentModel
-from sept_offline.latent.networks import SegmentNetwork, kl_standard, sample
-from sept_offline.latent.training import (
-    annealed,
-    check_finite,
-    load_training,
-    save_training,
-    set_rate,
-)
+from sept_offline.latent.networks import SegmentNetwork
 from sept_offline.seeding import torch_generator
 from sept_offline.settings import LatentConfig
 from sept_offline.stage import StageState
 from sept_offline.threads import one_thread
+from sept_offline.training.draws import Balanced
+from sept_offline.training.gaussians import kl_standard, sample
+from sept_offline.training.inputs import Doubles, SegmentsLike, check_segments, fit_scaling
+from sept_offline.training.snapshots import load_training, save_training
+from sept_offline.training.updates import annealed, check_finite, descend
 
 METRICS = ("log_likelihood", "kl", "entropy")
 
@@ -72,10 +68,7 @@ class SegmentLearner:
         prior = kl_standard(q).mean()
         entropy = 0.5 * (1 + np.log(2 * np.pi) + q[1]).sum(-1).mean()
         loss = -likelihood + self.config.beta * prior + self.config.entropy * entropy
-        set_rate(self.optimiser, rate)
-        self.optimiser.zero_grad()
-        torch.autograd.backward(loss)
-        self.optimiser.step()
+        descend(self.optimiser, loss, rate)
         return torch.stack((likelihood, prior, entropy)).detach()
 
     def save(self, state: StageState) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sept_offline.latent.arrays import Doubles, Floats, Integers
+from sept_offline.training.inputs import Doubles, Floats, Integers
 
 CONFIDENCE = 0.99
 """Confidence level: a latent without information passes once in 200 fits."""

@@ -37,7 +37,22 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from sept_offline.errors import DataError, TrainingError
-from sept_offline.latent.arrays import (
+from sept_offline.latent.identification import neighbour_share
+from sept_offline.latent.model import LatentModel
+from sept_offline.latent.networks import TransitionNetwork, posterior
+from sept_offline.seeding import torch_generator
+from sept_offline.settings import LatentConfig
+from sept_offline.threads import one_thread
+from sept_offline.training.draws import Balanced
+from sept_offline.training.gaussians import (
+    Gaussian,
+    Posteriors,
+    kl_between,
+    kl_standard,
+    log_normal,
+    sample,
+)
+from sept_offline.training.inputs import (
     Floats,
     Integers,
     SegmentsLike,
@@ -46,24 +61,7 @@ from sept_offline.latent.arrays import (
     fit_scaling,
     varying,
 )
-from sept_offline.latent.draws import Balanced
-from sept_offline.latent.identification import neighbour_share
-from sept_offline.latent.loop import Loop
-from sept_offline.latent.model import LatentModel
-from sept_offline.latent.networks import (
-    Gaussian,
-    TransitionNetwork,
-    kl_between,
-    kl_standard,
-    log_normal,
-    posterior,
-    sample,
-)
-from sept_offline.latent.posteriors import Posteriors
-from sept_offline.latent.training import annealed, check_finite, set_rate
-from sept_offline.seeding import torch_generator
-from sept_offline.settings import LatentConfig
-from sept_offline.threads import one_thread
+from sept_offline.training.updates import UpdateStage, annealed, check_finite, descend
 
 TARGETS = 4
 """Transitions that the mean of each context must explain."""
@@ -130,7 +128,7 @@ def change_scale(before: Floats, change: Floats, predicted: int) -> Floats:
     return np.where(counts, spread, 0.0).astype(np.float32)
 
 
-class TransitionLatentStage(Loop):
+class TransitionLatentStage(UpdateStage):
     """Learns the average model, then encoder and decoder; see above.
 
     steps: all steps of the training episodes; segments: their first T steps, which the agent will
@@ -249,10 +247,7 @@ class TransitionLatentStage(Loop):
 
     def _descend(self, loss: Tensor, done: int, total: int) -> None:
         rates = self.config.learning_rate, self.config.learning_rate_end
-        set_rate(self.optimiser, annealed(*rates, done, total))
-        self.optimiser.zero_grad()
-        torch.autograd.backward(loss)
-        self.optimiser.step()
+        descend(self.optimiser, loss, annealed(*rates, done, total))
 
     def _known_residuals(self) -> Tensor:
         """ρ of every transition; the size of the rest is measured once and kept."""

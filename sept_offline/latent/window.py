@@ -19,21 +19,15 @@ from torch import Tensor, nn
 
 from sept_offline.data.records import Steps
 from sept_offline.errors import DataError
-from sept_offline.latent.arrays import (
-    Scaling,
-    SegmentsLike,
-    check_segments,
-    fit_scaling,
-    varying,
-)
-from sept_offline.latent.draws import Balanced
-from sept_offline.latent.loop import Loop
 from sept_offline.latent.model import LatentModel
-from sept_offline.latent.networks import WindowNetwork, kl_standard, log_normal, sample
-from sept_offline.latent.training import annealed, check_finite, set_rate
+from sept_offline.latent.networks import WindowNetwork
 from sept_offline.latent.windows import Windows
 from sept_offline.seeding import torch_generator
 from sept_offline.settings import LatentConfig
+from sept_offline.training.draws import Balanced
+from sept_offline.training.gaussians import kl_standard, log_normal, sample
+from sept_offline.training.inputs import Scaling, SegmentsLike, check_segments, fit_scaling, varying
+from sept_offline.training.updates import UpdateStage, annealed, check_finite, descend
 
 RUN = 100
 """Windows in a row that share what their latent costs: dynamics change, but not at every step."""
@@ -41,7 +35,7 @@ WARM = 0.5
 """The first share of the updates, in which β rises from 0."""
 
 
-class WindowLatentStage(Loop):
+class WindowLatentStage(UpdateStage):
     """Learns encoder and decoder from windows and the steps that follow them; see above."""
 
     def __init__(
@@ -118,15 +112,10 @@ class WindowLatentStage(Loop):
         predicted = self.network.predict(self._states[rows], self._chosen[rows], sample(q, rng))
         likelihood = log_normal(self._changes[rows], *predicted).mean()
         prior = kl_standard(q).mean()
-        set_rate(
-            self.optimiser,
-            annealed(config.learning_rate, config.learning_rate_end, self.done, self.total),
-        )
-        self.optimiser.zero_grad()
+        rate = annealed(config.learning_rate, config.learning_rate_end, self.done, self.total)
         # increased gradually: at full weight from the start, ignoring z is cheaper
         weight = config.beta / (self._length * RUN) * min(1.0, self.done / (WARM * self.total))
-        torch.autograd.backward(-likelihood + weight * prior)
-        self.optimiser.step()
+        descend(self.optimiser, -likelihood + weight * prior, rate)
         return torch.stack((likelihood, prior)).detach()
 
     def _modules(self) -> dict[str, nn.Module]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sept_offline.data.records import Steps
-from sept_offline.latent.arrays import Doubles, Floats, Integers
+from sept_offline.training.inputs import Doubles, Floats, Integers
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,6 @@ from sept_offline.data import Dataset
 from sept_offline.dynamics.columns import Columns
 from sept_offline.dynamics.world import WorldStage
 from sept_offline.errors import ConfigError
-from sept_offline.latent.arrays import Doubles
 from sept_offline.methods.choices import Choice
 from sept_offline.methods.method import Method
 from sept_offline.methods.sept import held_out_episodes
@@ -29,6 +28,7 @@ from sept_offline.seeding import generator, integer
 from sept_offline.settings import FitConfig
 from sept_offline.stacking import Stack
 from sept_offline.stage import Stage
+from sept_offline.training.inputs import Doubles
 
 TRIED = 4
 """Number of stacked observations to compare with the current one alone."""

@@ -18,7 +18,6 @@ from sept_offline.dynamics.columns import Columns
 from sept_offline.dynamics.outcome import OutcomeStage
 from sept_offline.dynamics.world import WorldStage, roll_out
 from sept_offline.errors import ConfigError, DataError
-from sept_offline.latent.arrays import Doubles, Integers
 from sept_offline.latent.separation import measure_separation
 from sept_offline.methods.avg import AVG
 from sept_offline.methods.history import HISTORY
@@ -31,6 +30,7 @@ from sept_offline.seeding import generator, integer
 from sept_offline.settings import FitConfig
 from sept_offline.stacking import Stack
 from sept_offline.stage import Stage
+from sept_offline.training.inputs import Doubles, Integers
 
 HELD_OUT = 0.2
 """Share of the instances that a second fit does not see."""

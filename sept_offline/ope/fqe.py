@@ -9,17 +9,13 @@ the networks, the loss, the optimiser and the target's copies.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import torch
-from d3rlpy.models.encoders import VectorEncoderFactory
-from d3rlpy.ope import DiscreteFQE, FQEConfig
-from d3rlpy.optimizers import AdamFactory
-from d3rlpy.optimizers.lr_schedulers import CosineAnnealingLRFactory
-from d3rlpy.torch_utility import TorchMiniBatch
 from numpy.typing import NDArray
 
+from sept_offline.control import Batch
+from sept_offline.control.d3rlpy import Evaluation
 from sept_offline.errors import TrainingError
 from sept_offline.ope.table import Doubles
 from sept_offline.ope.transitions import Transitions
@@ -30,13 +26,6 @@ from sept_offline.threads import one_thread
 
 REPORT = 500
 """Updates between two reports."""
-
-
-class _Noted:
-    """A placeholder for the evaluated policy, whose actions are precomputed."""
-
-    def __init__(self) -> None:
-        self.impl = self
 
 
 class FittedQ:
@@ -55,20 +44,8 @@ class FittedQ:
         self.updates = updates = config.updates_for(horizon)
         self.every = config.target_every_for(horizon)
         self.config, self.seed = config, seed
-        settings = FQEConfig(
-            learning_rate=config.learning_rate,
-            optim_factory=AdamFactory(lr_scheduler_factory=CosineAnnealingLRFactory(T_max=updates)),
-            encoder_factory=VectorEncoderFactory(hidden_units=list(config.hidden)),
-            batch_size=config.batch_size,
-            gamma=1.0,
-            target_update_interval=self.every,
-        )
-        # d3rlpy initialises from torch's global generator: fork it
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(integer(seed, "weights"))
-            algorithm = DiscreteFQE(_Noted(), settings)
-            algorithm.create_impl((inputs,), num_actions)
-        self._impl = algorithm.impl
+        seed = integer(seed, "weights")
+        self._networks = Evaluation(config, inputs, num_actions, updates, seed)
 
     def fit(self, data: Transitions, shares: Doubles, title: str, progress: Progress) -> FittedQ:
         """Learn from the transitions, those of an episode as often as `shares[E]` say."""
@@ -79,22 +56,22 @@ class FittedQ:
         weights = shares[data.episode[rows]]
         size = self.config.batch_size
         progress.start(title, self.updates, "updates")
-        self._impl.modules.set_train()
         with one_thread():
             for first in range(0, self.updates, self.every):
                 count = min(self.every, self.updates - first)
                 drawn = rows[_places(weights, count * size, rng)]
                 batch, value = self._targets(data, drawn, data.draw_actions(rng))
+                batches = list(batch.split(count))
                 for update in range(count):
                     part = slice(update * size, (update + 1) * size)
-                    loss = self._update(_part(batch, part), value[part])
+                    loss = self._networks.update(batches[update], value[part])
                     if not math.isfinite(loss):
                         raise TrainingError(
                             f"The loss of the fitted Q is {loss} at update {first + update}."
                         )
                     if (first + update) % REPORT == 0:
                         progress.update(first + update, loss=loss)
-                self._impl.update_target()
+                self._networks.copy_to_target()
                 if first < self.updates / 2 <= first + count:
                     self.halfway = self._values(data)
             self.final = self._values(data)
@@ -104,8 +81,8 @@ class FittedQ:
 
     def _targets(
         self, data: Transitions, rows: NDArray[np.int64], choice: NDArray[np.int64]
-    ) -> tuple[TorchMiniBatch, torch.Tensor]:
-        """Steps `rows[n]` for d3rlpy, and the value `[n, 1]` of what comes after their rewards.
+    ) -> tuple[Batch, torch.Tensor]:
+        """Steps `rows[n]`, and the value `[n, 1]` of what comes after their rewards.
 
         A step's rewards are all that was earned as long as the log did what the agent does,
         `choice[R]`; where they part comes the target's value of the agent's action: a tree backup.
@@ -113,30 +90,21 @@ class FittedQ:
         ends, earned = data.until_parting(choice)
         ends = ends[rows]
         after = data.row[ends] + 1
-        batch = _minibatch(
-            data.inputs[data.row[rows]],
-            data.actions[rows],
-            earned[rows],
-            data.inputs[after],
-            data.last[ends],
+        batch = Batch(
+            inputs=torch.from_numpy(data.inputs[data.row[rows]]),
+            actions=torch.from_numpy(data.actions[rows]),
+            rewards=torch.from_numpy(earned[rows]),
+            next_inputs=torch.from_numpy(data.inputs[after]),
+            terminals=torch.from_numpy(data.last[ends]),
         )
-        value = self._impl.compute_target(batch, torch.from_numpy(choice[after])).numpy()
+        value = self._networks.after(batch.next_inputs, torch.from_numpy(choice[after])).numpy()
         return batch, torch.from_numpy(data.attainable(value, after))
 
-    def _update(self, batch: TorchMiniBatch, value: torch.Tensor) -> float:
-        loss = self._impl.compute_loss(batch, value)
-        optimiser = self._impl.modules.optim
-        optimiser.zero_grad()
-        loss.backward()
-        optimiser.step()
-        return float(loss.detach())
-
     def _values(self, data: Transitions) -> Doubles:
-        with torch.no_grad():
-            parts = [
-                self._impl._q_func_forwarder.compute_expected_q(torch.from_numpy(part))
-                for part in np.array_split(data.inputs, max(1, len(data.inputs) // 65536))
-            ]
+        parts = [
+            self._networks.q_values(torch.from_numpy(part))
+            for part in np.array_split(data.inputs, max(1, len(data.inputs) // 65536))
+        ]
         q = torch.cat(parts).double().numpy()
         return np.asarray(data.attainable(q, slice(None)) * data.scale)
 
@@ -148,32 +116,3 @@ def _places(weights: Doubles, count: int, rng: np.random.Generator) -> NDArray[n
     edges = np.cumsum(weights)
     places: NDArray[np.int64] = np.searchsorted(edges, rng.random(count) * edges[-1], side="right")
     return np.minimum(places, len(weights) - 1)
-
-
-def _minibatch(
-    observations: NDArray[np.float32],
-    actions: NDArray[np.int64],
-    rewards: NDArray[np.float32],
-    after: NDArray[np.float32],
-    last: NDArray[np.float32],
-) -> TorchMiniBatch:
-    taken = torch.from_numpy(actions).view(-1, 1)
-    earned = torch.from_numpy(rewards).view(-1, 1)
-    return TorchMiniBatch(
-        observations=torch.from_numpy(observations),
-        actions=taken,
-        rewards=earned,
-        next_observations=torch.from_numpy(after),
-        next_actions=taken,
-        returns_to_go=earned,
-        terminals=torch.from_numpy(last).view(-1, 1),
-        intervals=torch.ones_like(earned),
-        device="cpu:0",
-    )
-
-
-def _part(batch: TorchMiniBatch, part: slice) -> TorchMiniBatch:
-    columns = {
-        name: column[part] for name, column in vars(batch).items() if torch.is_tensor(column)
-    }
-    return replace(batch, **columns)

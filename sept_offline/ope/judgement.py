@@ -14,7 +14,6 @@ from sept_offline.agent import Agent, load_agent
 from sept_offline.data import Dataset, load_dataset
 from sept_offline.data.records import Steps
 from sept_offline.errors import DataError
-from sept_offline.latent.arrays import SegmentsLike
 from sept_offline.methods.hold_out import episode_digests, in_ranges
 from sept_offline.ope.estimators import (
     direct,
@@ -48,6 +47,7 @@ from sept_offline.probe import Behaviour, logged_or_estimated
 from sept_offline.progress import Progress, Silent
 from sept_offline.seeding import generator, integer
 from sept_offline.settings import OpeConfig
+from sept_offline.training.inputs import SegmentsLike
 
 TITLES = {
     "fqe": "fitted Q evaluation",

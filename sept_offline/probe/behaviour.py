@@ -9,11 +9,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from sept_offline.latent.arrays import Doubles, Floats, Integers, SegmentsLike, fit_scaling
-from sept_offline.latent.training import initialise, perceptron
 from sept_offline.probe.weights import taken
 from sept_offline.seeding import generator, torch_generator
 from sept_offline.threads import one_thread
+from sept_offline.training.inputs import Doubles, Floats, Integers, SegmentsLike, fit_scaling
+from sept_offline.training.layers import initialise, perceptron
+from sept_offline.training.updates import descend
 
 STEPS = 300
 PATIENCE = 40
@@ -140,9 +141,7 @@ def _classify(
             loss = torch.nn.functional.cross_entropy(
                 network(inputs[kept]).flatten(0, 1), actions[kept].flatten()
             )
-            optimiser.zero_grad()
-            torch.autograd.backward(loss)
-            optimiser.step()
+            descend(optimiser, loss)
             with torch.no_grad():
                 scores = network(inputs)
                 held_loss = _loss(torch.log_softmax(scores[held], dim=-1), actions[held])

@@ -6,8 +6,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sept_offline.latent.arrays import Integers, SegmentsLike, fit_scaling
-from sept_offline.latent.training import load_module, load_optimiser, save_module, save_optimiser
 from sept_offline.probe.behaviour import Behaviour
 from sept_offline.probe.policy import PolicyNetwork, segment_log_probability
 from sept_offline.probe.weights import (
@@ -22,6 +20,9 @@ from sept_offline.probe.weights import (
 from sept_offline.seeding import torch_generator
 from sept_offline.settings import ProbeConfig
 from sept_offline.stage import StageState
+from sept_offline.training.inputs import Integers, SegmentsLike, fit_scaling
+from sept_offline.training.snapshots import load_module, load_optimiser, save_module, save_optimiser
+from sept_offline.training.updates import descend
 
 LIKELY = 0.01
 """A policy 'may take' an action it gives more than this probability."""
@@ -85,11 +86,11 @@ class ProbeLearner:
             weights = normalised(ratio, shares)
             advantage = weights * (rewards - (weights * rewards).sum())
         before, share = self._weights(), self.ess()
-        self._step(self.optimiser, -(advantage * ratio).sum())
+        descend(self.optimiser, -(advantage * ratio).sum())
         if self.ess() >= self.floor:
             return True
         self._put_back(before)
-        self._step(self.retreat, self.distance(self.rows))
+        descend(self.retreat, self.distance(self.rows))
         reached = self.ess()
         if reached < self.floor and reached <= share:
             self._put_back(before)
@@ -97,7 +98,7 @@ class ProbeLearner:
 
     def imitate(self) -> None:
         """A step towards μ."""
-        self._step(self.retreat, self.distance(self.rows))
+        descend(self.retreat, self.distance(self.rows))
 
     def distance(self, rows: Tensor) -> Tensor:
         """Cross-entropy from μ to π, least at π = μ."""
@@ -127,11 +128,6 @@ class ProbeLearner:
         load_module(state, "policy", self.policy)
         load_optimiser(state, "ascent", self.optimiser)
         load_optimiser(state, "retreat", self.retreat)
-
-    def _step(self, optimiser: torch.optim.Optimizer, loss: Tensor) -> None:
-        optimiser.zero_grad()
-        torch.autograd.backward(loss)
-        optimiser.step()
 
     def _weights(self) -> list[Tensor]:
         return [parameter.detach().clone() for parameter in self.policy.parameters()]

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from sept_offline.agent.networks import MLP, Standardiser
-from sept_offline.latent.arrays import Doubles, Floats, Scaling
 from sept_offline.latent.export import perceptron_to_numpy
-from sept_offline.latent.training import initialise, layers_of, perceptron
+from sept_offline.training.inputs import Doubles, Floats, Scaling
+from sept_offline.training.layers import initialise, layers_of, perceptron
 
 
 class PolicyNetwork(nn.Module):

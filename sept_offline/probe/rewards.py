@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from sept_offline.errors import ConfigError
-from sept_offline.latent.arrays import Doubles, SegmentsLike
 from sept_offline.latent.model import LatentModel
 from sept_offline.settings import REWARDS, Reward
+from sept_offline.training.inputs import Doubles, SegmentsLike
 
 
 def segment_rewards(kind: Reward, model: LatentModel, segments: SegmentsLike) -> Doubles:

@@ -9,8 +9,6 @@ import numpy as np
 import torch
 
 from sept_offline.errors import DataError
-from sept_offline.latent.arrays import Doubles, Integers, SegmentsLike
-from sept_offline.latent.training import check_finite
 from sept_offline.probe.behaviour import Behaviour, logged_or_estimated
 from sept_offline.probe.learner import ProbeLearner
 from sept_offline.probe.policy import ProbePolicy
@@ -19,6 +17,8 @@ from sept_offline.seeding import generator
 from sept_offline.settings import ProbeConfig
 from sept_offline.stage import StageState
 from sept_offline.threads import one_thread
+from sept_offline.training.inputs import Doubles, Integers, SegmentsLike
+from sept_offline.training.updates import check_finite
 
 IMITATION = 100
 """Steps towards a behaviour that is not uniform, before any towards the reward."""

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from sept_offline.errors import DataError
-from sept_offline.latent.arrays import Doubles, Integers
+from sept_offline.training.inputs import Doubles, Integers
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from d3rlpy.models.builders import create_discrete_q_function
-from d3rlpy.models.q_functions import MeanQFunctionFactory
 
 from sept_offline.agent.networks import MLP, Constrained, Ensemble
 from sept_offline.control import Batch, Learner
-from sept_offline.control.algorithms import SingleCritic, encoder_factory
 from sept_offline.errors import ConfigError, TrainingError
 from sept_offline.settings import ALGORITHMS, ControlConfig
 from tests.margins import Margins
@@ -98,71 +95,9 @@ def test_bcq_exports_what_acts_as_d3rlpy_does(training_seed: int, margin: Margin
     network = learner.current()
     assert isinstance(network, Constrained)
     rows = batch(0, size=32).inputs
-    expected = learner.members[0].impl.inner_predict_best_action(rows).numpy()
+    expected = learner.members[0].networks.impl.inner_predict_best_action(rows).numpy()
     assert (network(rows.numpy()).argmax(axis=1) == expected).all()
     margin("forbidden", (expected == 2).sum(), at_most=0)
-
-
-def test_single_critic_is_d3rlpys_forwarder() -> None:
-    with torch.random.fork_rng(devices=[]):
-        modules, theirs = create_discrete_q_function(
-            (5,), 3, encoder_factory(SMALL), MeanQFunctionFactory(), "cpu:0", False, 1
-        )
-    ours, rows = SingleCritic(modules[0]), batch(4, size=40)
-    columns = {
-        "observations": rows.inputs,
-        "actions": rows.actions.view(-1, 1),
-        "rewards": 3 * rows.rewards.view(-1, 1),
-        "target": torch.ones(40, 1),
-        "terminals": rows.terminals.view(-1, 1),
-    }
-    torch.testing.assert_close(
-        ours.compute_error(**columns, gamma=0.9), theirs.compute_error(**columns, gamma=0.9)
-    )
-    torch.testing.assert_close(
-        ours.compute_target(rows.inputs, rows.actions),
-        theirs.compute_target(rows.inputs, rows.actions),
-    )
-    torch.testing.assert_close(
-        ours.compute_expected_q(rows.inputs), theirs.compute_expected_q(rows.inputs)
-    )
-
-
-def test_fused_adam_takes_the_steps_of_torchs() -> None:
-    learner = Learner(SMALL, 5, 3, seed=3)
-    member = learner.members[0]
-    copies = [p.detach().clone().requires_grad_() for p in member.impl.q_function.parameters()]
-    reference = torch.optim.Adam(copies, lr=SMALL.learning_rate)
-    for step in range(6):
-        learner.update(batch(step))
-        for copy, parameter in zip(copies, member.impl.q_function.parameters(), strict=True):
-            assert parameter.grad is not None
-            copy.grad = parameter.grad.clone()
-        reference.step()
-    for copy, parameter in zip(copies, member.impl.q_function.parameters(), strict=True):
-        torch.testing.assert_close(copy, parameter, atol=1e-6, rtol=1e-5)
-
-
-@pytest.mark.parametrize("algorithm", ["double_dqn", "discrete_cql", "discrete_bcq"])
-def test_target_follows_by_polyaks_rate(algorithm: str) -> None:
-    learner = Learner(replace(SMALL, algorithm=algorithm, target_rate=0.25), 5, 3, seed=4)
-    modules = learner.members[0].impl.modules
-    before = [p.detach().clone() for p in modules.targ_q_funcs.parameters()]
-    learner.update(batch())
-    for old, online, target in zip(
-        before, modules.q_funcs.parameters(), modules.targ_q_funcs.parameters(), strict=True
-    ):
-        torch.testing.assert_close(target, old + 0.25 * (online - old))
-
-
-def test_nfq_copies_its_weights() -> None:
-    learner = Learner(replace(SMALL, algorithm="nfq"), 5, 3, seed=4)
-    learner.update(batch())
-    modules = learner.members[0].impl.modules
-    for online, target in zip(
-        modules.q_funcs.parameters(), modules.targ_q_funcs.parameters(), strict=True
-    ):
-        assert torch.equal(online, target)
 
 
 def test_weights_come_from_the_seed_alone() -> None:

@@ -17,11 +17,11 @@ from sept_offline.latent import (
     WindowLatentStage,
     identify,
 )
-from sept_offline.latent.arrays import fit_scaling
-from sept_offline.latent.draws import Balanced
 from sept_offline.latent.windows import all_windows
 from sept_offline.settings import LatentConfig
 from sept_offline.stage import StageState
+from sept_offline.training.draws import Balanced
+from sept_offline.training.inputs import fit_scaling
 from tests.latent.tiny import ACTIONS, cut, episodes
 from tests.margins import Margins
 

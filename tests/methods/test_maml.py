@@ -82,7 +82,7 @@ def test_the_step_in_numpy_is_torchs() -> None:
     assert isinstance(network, MLP)
     for seed in range(5):
         support, probe = random_batch(STEPS, seed), random_batch(9, 100 + seed).inputs
-        expected = step_by_autograd(sequential(member.impl.modules.q_funcs[0]), support)
+        expected = step_by_autograd(sequential(member.networks.impl.modules.q_funcs[0]), support)
         stepped = td_step(
             network,
             support.inputs.numpy(),
@@ -101,10 +101,10 @@ def test_the_meta_gradient_is_autograds_at_the_stepped_parameters() -> None:
     """Double DQN with network and target both stepped, task by task, by torch alone."""
     _, member = meta_learner()
     with torch.no_grad():
-        for parameter in member.impl.modules.targ_q_funcs.parameters():
+        for parameter in member.networks.impl.modules.targ_q_funcs.parameters():
             parameter += 0.1
-    online = sequential(member.impl.modules.q_funcs[0])
-    behind = sequential(member.impl.modules.targ_q_funcs[0])
+    online = sequential(member.networks.impl.modules.q_funcs[0])
+    behind = sequential(member.networks.impl.modules.targ_q_funcs[0])
     batch = random_batch(TASKS * (STEPS + QUERIES), 3)
     batch.terminals[::4] = 1
     total = [torch.zeros_like(parameter) for parameter in online.parameters()]
@@ -122,7 +122,7 @@ def test_the_meta_gradient_is_autograds_at_the_stepped_parameters() -> None:
             sum_ += part / TASKS
     found = member.update(batch)
     assert found == pytest.approx(np.mean(losses), rel=1e-5)
-    own = member.impl.modules.q_funcs[0]
+    own = member.networks.impl.modules.q_funcs[0]
     layers = [part for part in (*own._encoder._layers, own._fc) if isinstance(part, nn.Linear)]
     gradients = [parameter.grad for layer in layers for parameter in layer.parameters()]
     assert len(gradients) == len(total)
@@ -130,7 +130,7 @@ def test_the_meta_gradient_is_autograds_at_the_stepped_parameters() -> None:
         assert gradient is not None and torch.allclose(gradient, expected, atol=1e-5)
     # the step belongs to the update: what is watched and deployed is not stepped
     watched = random_batch(4, 9).inputs
-    assert torch.allclose(member.q_values(watched), sequential(own)(watched))
+    assert torch.allclose(member.networks.q_values(watched), sequential(own)(watched))
 
 
 def test_a_batch_is_divided_task_by_task() -> None:

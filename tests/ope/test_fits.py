@@ -26,7 +26,7 @@ def test_targets_are_rewards_until_parting_and_a_bounded_guess(guess: float) -> 
     data = some_transitions(1)
     fitted = FittedQ(1, 3, 6, CONFIG, seed=0)
     with torch.no_grad():
-        for network in fitted._impl.modules.targ_q_funcs:
+        for network in fitted._networks._impl.modules.targ_q_funcs:
             for weights in network.parameters():
                 weights.fill_(0)
             network._fc.bias.fill_(guess)
@@ -34,8 +34,8 @@ def test_targets_are_rewards_until_parting_and_a_bounded_guess(guess: float) -> 
     rows = np.arange(len(data.row))
     batch, value = fitted._targets(data, rows, choice)
     ends, earned = data.until_parting(choice)
-    np.testing.assert_allclose(batch.rewards[:, 0], earned)
-    np.testing.assert_array_equal(batch.terminals[:, 0], data.last[ends])
+    np.testing.assert_allclose(batch.rewards, earned)
+    np.testing.assert_array_equal(batch.terminals, data.last[ends])
     edge = data.rewards.max() if guess > 0 else data.rewards.min()
     np.testing.assert_allclose(value[:, 0], data.left[data.row[ends] + 1] * edge, rtol=1e-6)
 

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sept_offline.latent.arrays import Doubles, Integers
+from sept_offline.training.inputs import Doubles, Integers
 
 
 class Balanced:

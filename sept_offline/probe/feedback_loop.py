@@ -10,17 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sept_offline.latent.arrays import SegmentsLike, check_segments
-from sept_offline.latent.draws import Balanced
 from sept_offline.latent.model import LatentModel
-from sept_offline.latent.networks import kl_standard, sample
 from sept_offline.latent.segment import METRICS, SegmentLearner, summarise
-from sept_offline.latent.training import (
-    annealed,
-    check_finite,
-    load_module,
-    save_module,
-)
 from sept_offline.probe.behaviour import Behaviour, logged_or_estimated
 from sept_offline.probe.learner import ProbeLearner
 from sept_offline.probe.policy import ProbePolicy
@@ -30,6 +21,11 @@ from sept_offline.seeding import torch_generator
 from sept_offline.settings import LatentConfig, ProbeConfig, Reward
 from sept_offline.stage import StageState
 from sept_offline.threads import one_thread
+from sept_offline.training.draws import Balanced
+from sept_offline.training.gaussians import kl_standard, sample
+from sept_offline.training.inputs import SegmentsLike, check_segments
+from sept_offline.training.snapshots import load_module, save_module
+from sept_offline.training.updates import annealed, check_finite
 
 
 @dataclass(frozen=True)

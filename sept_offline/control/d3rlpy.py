@@ -1,0 +1,389 @@
+"""The only module that knows the internals of d3rlpy and of torch's fused kernels.
+
+d3rlpy has the networks, the losses and the targets of every algorithm; `QNetworks.update` is one
+update. Every parameter is a view into one flat tensor, so that Adam, the target's interpolation and
+the average of the weights are one fused pass each instead of a loop in Python.
+tests/control/test_d3rlpy.py says for which versions this holds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import io
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from sept_offline.agent.networks import MLP
+from sept_offline.control.replay import Batch
+from sept_offline.settings import ControlConfig, OpeConfig
+
+# d3rlpy imports legacy gym, which prints an irrelevant notice
+with contextlib.redirect_stderr(io.StringIO()):
+    from d3rlpy.algos import DiscreteBCQConfig, DiscreteCQLConfig, DoubleDQNConfig, NFQConfig
+    from d3rlpy.models.encoders import VectorEncoderFactory
+    from d3rlpy.ope import DiscreteFQE, FQEConfig
+    from d3rlpy.optimizers import AdamFactory, OptimizerFactory
+    from d3rlpy.optimizers.lr_schedulers import CosineAnnealingLRFactory
+    from d3rlpy.torch_utility import TorchMiniBatch
+
+ALIGNMENT = 16
+"""Floats a parameter's start is aligned to, 64 bytes: kernels, and so bits, may depend on it."""
+ALGORITHMS: dict[str, tuple[type[Any], dict[str, str]]] = {
+    "double_dqn": (DoubleDQNConfig, {}),
+    "discrete_cql": (DiscreteCQLConfig, {"alpha": "cql_alpha"}),
+    "discrete_bcq": (
+        DiscreteBCQConfig,
+        {"action_flexibility": "bcq_flexibility", "beta": "bcq_beta"},
+    ),
+    "nfq": (NFQConfig, {}),
+}
+"""d3rlpy's configuration of each algorithm, and where its own settings stand in ours."""
+
+
+def flatten(parameters: Sequence[nn.Parameter]) -> torch.Tensor:
+    """Move `parameters` into one flat tensor, which is returned, and make them views into it."""
+    offsets, size = [], 0
+    for parameter in parameters:
+        offsets.append(size)
+        size += -(-parameter.numel() // ALIGNMENT) * ALIGNMENT
+    flat = torch.zeros(size)
+    for offset, parameter in zip(offsets, parameters, strict=True):
+        view = flat[offset : offset + parameter.numel()].view_as(parameter)
+        view.copy_(parameter.data)
+        parameter.data = view
+    return flat
+
+
+def part_of(flat: torch.Tensor, parameter: torch.Tensor) -> torch.Tensor:
+    """The part of `flat` that lies where `parameter` lies in its own flat tensor."""
+    offset = parameter.data.storage_offset()
+    return flat[offset : offset + parameter.numel()].view_as(parameter)
+
+
+class FlatAdam:
+    """Adam as one fused call, its parameters and moments in flat tensors.
+
+    torch's own optimiser calls the same kernel, but spends as long again in Python around it.
+    """
+
+    def __init__(self, parameters: Sequence[nn.Parameter], learning_rate: float) -> None:
+        self.parameters = list(parameters)
+        self.online = flatten(self.parameters)
+        self.first = torch.zeros_like(self.online)
+        self.second = torch.zeros_like(self.online)
+        self.steps = torch.zeros(())
+        self._weights = [parameter.detach() for parameter in self.parameters]
+        self._first = [part_of(self.first, parameter) for parameter in self.parameters]
+        self._second = [part_of(self.second, parameter) for parameter in self.parameters]
+        self._counts = [self.steps] * len(self.parameters)
+        self._learning_rate = learning_rate
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Drop the gradients, so that the backward pass assigns new ones instead of adding."""
+        for parameter in self.parameters:
+            parameter.grad = None
+
+    def step(self) -> None:
+        """One step along the gradients."""
+        gradients = [parameter.grad for parameter in self.parameters]
+        if any(gradient is None for gradient in gradients):
+            raise RuntimeError("A parameter has no gradient: the loss does not depend on it.")
+        self.steps += 1
+        torch._fused_adam_(
+            self._weights,
+            gradients,  # type: ignore[arg-type]  # none is None
+            self._first,
+            self._second,
+            [],
+            self._counts,
+            lr=self._learning_rate,
+            beta1=0.9,
+            beta2=0.999,
+            weight_decay=0.0,
+            eps=1e-8,
+            amsgrad=False,
+            maximize=False,
+        )
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """Weights, moments and the number of steps."""
+        names = ("online", "first", "second", "steps")
+        return {name: getattr(self, name) for name in names}
+
+
+@dataclasses.dataclass
+class FlatAdamFactory(OptimizerFactory):  # type: ignore[misc]  # d3rlpy has no types
+    """Gives d3rlpy's algorithms the optimiser above."""
+
+    def create_optimizer(
+        self, named_modules: Iterable[tuple[str, nn.Module]], lr: float
+    ) -> FlatAdam:
+        """Flatten the modules' parameters and optimise them."""
+        unique = {id(p): p for _, module in named_modules for p in module.parameters()}
+        return FlatAdam(list(unique.values()), lr)
+
+    @staticmethod
+    def get_type() -> str:
+        """The name d3rlpy would serialise it by."""
+        return "sept_flat_adam"
+
+
+def descend(optimiser: Any, loss: torch.Tensor) -> float:
+    """One step of d3rlpy's optimiser, which clips gradients; the loss."""
+    optimiser.zero_grad()
+    # other networks that the loss went through get no gradients: nobody would use them
+    loss.backward(inputs=optimiser.optim.parameters)  # type: ignore[no-untyped-call]
+    optimiser.step()
+    return float(loss.detach())
+
+
+def encoder_factory(config: ControlConfig | OpeConfig) -> VectorEncoderFactory:
+    """d3rlpy's own encoder: Linear, ReLU, LayerNorm, layer after layer."""
+    norm = isinstance(config, ControlConfig) and config.layer_norm
+    return VectorEncoderFactory(hidden_units=list(config.hidden), use_layer_norm=norm)
+
+
+def layers_of(network: Any) -> nn.Sequential:
+    """The layers of one of d3rlpy's networks, its encoder's and its head."""
+    return nn.Sequential(*network._encoder._layers, network._fc)
+
+
+def to_numpy(network: Any, weights: torch.Tensor) -> MLP:
+    """One of d3rlpy's networks with `weights`, laid out as its flat tensor is."""
+
+    def read(module: nn.Module) -> tuple[Any, Any]:
+        weight, bias = (part_of(weights, parameter) for parameter in module.parameters())
+        return weight.numpy().copy(), bias.numpy().copy()
+
+    layers: list[tuple[Any, Any]] = []
+    norms: list[tuple[Any, Any] | None] = []
+    for module in layers_of(network):
+        if isinstance(module, nn.Linear):
+            layers.append(read(module))
+            norms.append(None)
+        elif isinstance(module, nn.LayerNorm):
+            norms[-1] = read(module)
+    return MLP(layers, norms[:-1], norm_first=False)
+
+
+def from_numpy(network: Any, values: MLP) -> None:
+    """Give one of d3rlpy's networks the weights of `values`, which has no norms."""
+    linear = [module for module in layers_of(network) if isinstance(module, nn.Linear)]
+    with torch.no_grad():
+        for module, (weight, bias) in zip(linear, values.layers, strict=True):
+            module.weight.copy_(torch.from_numpy(weight.copy()))
+            module.bias.copy_(torch.from_numpy(bias.copy()))
+
+
+def minibatch(batch: Batch) -> TorchMiniBatch:
+    """What d3rlpy's losses read."""
+    size = len(batch.actions)
+    actions, rewards = batch.actions.view(size, 1), batch.rewards.view(size, 1)
+    return TorchMiniBatch(
+        observations=batch.inputs,
+        actions=actions,
+        rewards=rewards,
+        next_observations=batch.next_inputs,
+        next_actions=actions,
+        returns_to_go=rewards,
+        terminals=batch.terminals.view(size, 1),
+        # one step each: d3rlpy only raises gamma to this power, which a number does as well
+        intervals=1,
+        device="cpu:0",
+    )
+
+
+@contextlib.contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """d3rlpy draws initial weights from torch's global generator: fork it, and give it a seed."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        yield
+
+
+def create(config: ControlConfig, input_dim: int, width: int, seed: int) -> Any:
+    """d3rlpy's implementation of the config's algorithm, its weights drawn from `seed`."""
+    kind, own = ALGORITHMS[config.algorithm]
+    settings: dict[str, Any] = {"gamma": config.gamma, "n_critics": config.critics}
+    settings |= {theirs: getattr(config, ours) for theirs, ours in own.items()}
+    for field in dataclasses.fields(kind):
+        if field.name.endswith("optim_factory"):
+            settings[field.name] = FlatAdamFactory(clip_grad_norm=config.grad_clip)
+        elif field.name.endswith("encoder_factory"):
+            settings[field.name] = encoder_factory(config)
+        elif field.name == "learning_rate":
+            settings[field.name] = config.learning_rate
+    with seeded(seed):
+        algorithm = kind(**settings).create(device=False)
+        algorithm.create_impl((input_dim,), width)
+    algorithm.impl.modules.set_train()
+    return algorithm.impl
+
+
+class Critic:
+    """Stands where d3rlpy keeps its forwarder of an ensemble, when there is one critic.
+
+    The same values, targets and Huber error; only the stacking and the one-hot masks, which an
+    ensemble needs and a single critic pays for, are left out.
+    """
+
+    def __init__(self, layers: nn.Sequential) -> None:
+        self.layers = layers
+        self.limits: tuple[float, float] | None = None
+        """Lowest and highest value that a target may have, if anything limits it."""
+
+    def values(self, x: torch.Tensor) -> torch.Tensor:
+        """`[n, num_actions]` of `x[n, input_dim]`."""
+        values: torch.Tensor = self.layers(x)
+        return values
+
+    def compute_expected_q(self, x: torch.Tensor, reduction: str = "mean") -> torch.Tensor:
+        """The same, by d3rlpy's name."""
+        return self.values(x)
+
+    def compute_target(
+        self, x: torch.Tensor, action: torch.Tensor, reduction: str = "min"
+    ) -> torch.Tensor:
+        """The values `[n, 1]` of the actions `[n]`."""
+        chosen = self.values(x).gather(1, action.view(-1, 1))
+        return chosen if self.limits is None else chosen.clamp(*self.limits)
+
+    def compute_error(
+        self,
+        observations: torch.Tensor,
+        actions: torch.Tensor,
+        rewards: torch.Tensor,
+        target: torch.Tensor,
+        terminals: torch.Tensor,
+        gamma: float,
+    ) -> torch.Tensor:
+        """The mean Huber error of the values of `actions[n, 1]`; all others are `[n, 1]` too."""
+        value = self.values(observations).gather(1, actions)
+        return nn.functional.smooth_l1_loss(value, rewards + gamma * target * (1 - terminals))
+
+
+class QNetworks:
+    """The value networks of a finite set of actions, with their target and optimiser."""
+
+    def __init__(
+        self,
+        config: ControlConfig,
+        input_dim: int,
+        width: int,
+        seed: int,
+        critic: Callable[[nn.Sequential], Critic] = Critic,
+    ) -> None:
+        self.impl = impl = create(config, input_dim, width, seed)
+        self._optimiser = impl.modules.optim
+        self._adam: FlatAdam = self._optimiser.optim
+        self.deployed = self._adam.online
+        """The weights whose average is deployed: all that the optimiser changes."""
+        self._target = flatten(list(impl.modules.targ_q_funcs.parameters()))
+        # the value networks come first in the flat tensor; BCQ's imitator follows, without a target
+        self._online = self._adam.online[: self._target.numel()]
+        self._rate = 1.0 if config.algorithm == "nfq" else config.target_rate
+        if config.critics == 1:
+            impl._q_func_forwarder = critic(layers_of(impl.modules.q_funcs[0]))
+            impl._targ_q_func_forwarder = critic(layers_of(impl.modules.targ_q_funcs[0]))
+
+    @property
+    def critics(self) -> tuple[Any, Any]:
+        """The critic and the target's."""
+        return self.impl._q_func_forwarder, self.impl._targ_q_func_forwarder
+
+    def update(self, batch: Batch) -> float:
+        """One update; its loss."""
+        columns = minibatch(batch)
+        # the target's value of the action that the networks choose in the next state
+        after = self.impl.compute_target(columns)
+        # Huber error of Q(s, a) against r + γ · (1 − terminal) · after; CQL and BCQ add their terms
+        loss = self.impl.compute_loss(columns, after).loss
+        number = descend(self._optimiser, loss)
+        self._target.lerp_(self._online, self._rate)
+        return number
+
+    def limit_targets(self, low: float, high: float) -> None:
+        """Keep the targets of a single critic within these values."""
+        behind = self.critics[1]
+        most = torch.finfo(torch.float32).max
+        if isinstance(behind, Critic) and max(abs(low), abs(high)) < most:
+            behind.limits = (low, high)
+
+    def q_values(self, inputs: torch.Tensor) -> torch.Tensor:
+        """The current values `[n, num_actions]` of `inputs[n, input_dim]`."""
+        with torch.no_grad():
+            values: torch.Tensor = self.critics[0].compute_expected_q(inputs)
+            return values
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """All that an update changes."""
+        return {**self._adam.tensors(), "target": self._target}
+
+    def export(self, weights: torch.Tensor) -> tuple[list[MLP], MLP | None]:
+        """One network a critic, and the imitator where the algorithm has one."""
+        modules = self.impl.modules
+        imitator = getattr(modules, "imitator", None)
+        critics = [to_numpy(critic, weights) for critic in modules.q_funcs]
+        return critics, None if imitator is None else to_numpy(imitator, weights)
+
+    def start_from(self, network: MLP) -> None:
+        """Give a single critic and its target these weights."""
+        from_numpy(self.impl.modules.q_funcs[0], network)
+        self._target.copy_(self._online)
+
+
+class _Noted:
+    """A placeholder for the policy that d3rlpy would ask for its next actions."""
+
+    def __init__(self) -> None:
+        self.impl = self
+
+
+class Evaluation:
+    """The networks of d3rlpy's fitted Q evaluation; the evaluated policy's actions are given."""
+
+    def __init__(
+        self, config: OpeConfig, input_dim: int, width: int, updates: int, seed: int
+    ) -> None:
+        schedule = CosineAnnealingLRFactory(T_max=updates)
+        settings = FQEConfig(
+            learning_rate=config.learning_rate,
+            optim_factory=AdamFactory(lr_scheduler_factory=schedule),
+            encoder_factory=encoder_factory(config),
+            gamma=1.0,
+        )
+        with seeded(seed):
+            algorithm = DiscreteFQE(_Noted(), settings)
+            algorithm.create_impl((input_dim,), width)
+        self._impl = algorithm.impl
+        self._impl.modules.set_train()
+
+    def after(self, inputs: torch.Tensor, actions: torch.Tensor) -> torch.Tensor:
+        """The target's values `[n, 1]` of the actions `[n]`."""
+        with torch.no_grad():
+            forwarder = self._impl._targ_q_func_forwarder
+            values: torch.Tensor = forwarder.compute_target(inputs, actions)
+            return values
+
+    def update(self, batch: Batch, after: torch.Tensor) -> float:
+        """One step towards the rewards and what comes after them, `after[n, 1]`; the loss."""
+        loss = self._impl.compute_loss(minibatch(batch), after)
+        optimiser = self._impl.modules.optim
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        return float(loss.detach())
+
+    def copy_to_target(self) -> None:
+        """Let the target be the network."""
+        self._impl.update_target()
+
+    def q_values(self, inputs: torch.Tensor) -> torch.Tensor:
+        """The values `[n, num_actions]`."""
+        with torch.no_grad():
+            values: torch.Tensor = self._impl._q_func_forwarder.compute_expected_q(inputs)
+            return values

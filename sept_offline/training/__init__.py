@@ -1,0 +1,1 @@
+"""Shared parts of torch training: layers, Gaussians, draws of rows, updates, snapshots."""

@@ -1,0 +1,50 @@
+"""Networks with weights drawn from a handed-in generator: perceptrons and LSTMs."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import torch
+from torch import nn
+
+
+def initialise(module: nn.Module, rng: torch.Generator) -> None:
+    """Draw every weight from `rng`, uniform in ±1/√fan-in as torch does."""
+    with torch.no_grad():
+        for part in module.modules():
+            if isinstance(part, nn.Linear):
+                bound = 1 / math.sqrt(part.in_features)
+            elif isinstance(part, nn.LSTM):
+                bound = 1 / math.sqrt(part.hidden_size)
+            else:
+                continue
+            for parameter in part.parameters(recurse=False):
+                parameter.uniform_(-bound, bound, generator=rng)
+
+
+def perceptron(inputs: int, hidden: tuple[int, ...], outputs: int) -> nn.Sequential:
+    """Linear layers with ReLU between; the last one is linear. Weights are not yet drawn."""
+    widths = (inputs, *hidden)
+    layers: list[nn.Module] = []
+    for before, after in itertools.pairwise(widths):
+        layers += [_linear(before, after), nn.ReLU()]
+    return nn.Sequential(*layers, _linear(widths[-1], outputs))
+
+
+def _linear(inputs: int, outputs: int) -> nn.Linear:
+    # skip_init, because torch's own initialisation would draw from the global generator.
+    layer = nn.utils.skip_init(nn.Linear, inputs, outputs)  # type: ignore[no-untyped-call]
+    assert isinstance(layer, nn.Linear)
+    return layer
+
+
+def lstm(inputs: int, units: int, bidirectional: bool = False) -> nn.LSTM:
+    """A batch-first LSTM whose weights are not yet drawn, without touching the global generator."""
+    with torch.random.fork_rng(devices=[]):
+        return nn.LSTM(inputs, units, batch_first=True, bidirectional=bidirectional)
+
+
+def layers_of(network: nn.Sequential) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """The (weight, bias) of each linear layer, in order."""
+    return [(part.weight, part.bias) for part in network if isinstance(part, nn.Linear)]

@@ -1,0 +1,187 @@
+"""The adapter holds for these versions: our updates are those of d3rlpy's own implementations."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+from dataclasses import replace
+from importlib.metadata import requires, version
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from d3rlpy.models.builders import create_discrete_q_function
+from d3rlpy.models.q_functions import MeanQFunctionFactory
+from d3rlpy.optimizers import AdamFactory
+from d3rlpy.torch_utility import TorchMiniBatch
+from packaging.version import Version
+from torch import nn
+
+import sept_offline
+from sept_offline.control import Batch
+from sept_offline.control.d3rlpy import (
+    ALGORITHMS,
+    Critic,
+    FlatAdam,
+    QNetworks,
+    encoder_factory,
+    layers_of,
+    minibatch,
+    seeded,
+)
+from sept_offline.settings import ControlConfig
+
+SMALL = ControlConfig(hidden=(16, 24), batch_size=8, learning_rate=1e-2, target_rate=0.25)
+INTERNALS = {"control/d3rlpy.py"}
+"""Modules that may touch what d3rlpy and torch keep private."""
+PUBLIC = {"data/d3rlpy.py"}
+"""Hands over a dataset, by d3rlpy's public names."""
+
+
+def batch(seed: int = 0, size: int = 8, dim: int = 5, actions: int = 3) -> Batch:
+    draws = torch.Generator().manual_seed(seed)
+    return Batch(
+        inputs=torch.randn(size, dim, generator=draws),
+        actions=torch.randint(actions, (size,), generator=draws),
+        rewards=torch.randn(size, generator=draws),
+        next_inputs=torch.randn(size, dim, generator=draws),
+        terminals=(torch.rand(size, generator=draws) < 0.3).float(),
+    )
+
+
+def test_versions_that_the_adapter_holds_for() -> None:
+    pinned = [line for line in requires("sept-offline") or [] if line.startswith("d3rlpy")]
+    assert version("d3rlpy") == "2.8.1" and pinned == ["d3rlpy==2.8.1"]
+    assert Version("2.4") <= Version(torch.__version__) < Version("3")
+
+
+def test_nothing_else_touches_their_internals() -> None:
+    root = Path(sept_offline.__file__).parent
+    for path in root.rglob("*.py"):
+        name = path.relative_to(root).as_posix()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                module = getattr(node, "module", None) or node.names[0].name
+                d3rlpy = module.split(".")[0] == "d3rlpy"
+                assert not d3rlpy or name in INTERNALS | PUBLIC | {"data/dataset.py"}, name
+            if isinstance(node, ast.Attribute) and ast.unparse(node).startswith("torch._"):
+                assert name in INTERNALS, f"{name}: {ast.unparse(node)}"
+
+
+def stock(config: ControlConfig) -> Any:
+    """d3rlpy's own algorithm, with nothing replaced."""
+    kind, own = ALGORITHMS[config.algorithm]
+    settings = {theirs: getattr(config, ours) for theirs, ours in own.items()}
+    for field in dataclasses.fields(kind):
+        if field.name.endswith("encoder_factory"):
+            settings[field.name] = encoder_factory(config)
+        elif field.name.endswith("optim_factory"):
+            settings[field.name] = AdamFactory(clip_grad_norm=config.grad_clip)
+        elif field.name == "learning_rate":
+            settings[field.name] = config.learning_rate
+        elif field.name == "target_update_interval":
+            settings[field.name] = 1
+    settings |= {"gamma": config.gamma, "n_critics": config.critics}
+    algorithm = kind(**settings).create(device=False)
+    algorithm.create_impl((5,), 3)
+    algorithm.impl.modules.set_train()
+    return algorithm.impl
+
+
+@pytest.mark.parametrize("change", [{}, {"critics": 2}, {"layer_norm": True, "grad_clip": 0.5}])
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_an_update_is_d3rlpys(algorithm: str, change: dict[str, Any]) -> None:
+    # with a rate of 1 the target is a copy after every update, as d3rlpy's is
+    config = replace(SMALL, algorithm=algorithm, target_rate=1.0, **change)
+    ours = QNetworks(config, 5, 3, seed=1)
+    with seeded(0):
+        theirs = stock(config)
+    networks = ("q_funcs", "targ_q_funcs", "imitator")
+    for name in networks:
+        if hasattr(theirs.modules, name):
+            weights = getattr(ours.impl.modules, name).state_dict()
+            getattr(theirs.modules, name).load_state_dict(weights)
+    for step in range(12):
+        loss = ours.update(batch(step))
+        assert loss == pytest.approx(theirs.inner_update(minibatch(batch(step)), step)["loss"])
+    for name in networks:
+        for weight, copy in zip(
+            getattr(ours.impl.modules, name, nn.Module()).parameters(),
+            getattr(theirs.modules, name, nn.Module()).parameters(),
+            strict=True,
+        ):
+            torch.testing.assert_close(weight, copy, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("algorithm", ["double_dqn", "discrete_cql", "discrete_bcq"])
+def test_the_target_follows_by_polyaks_rate(algorithm: str) -> None:
+    networks = QNetworks(replace(SMALL, algorithm=algorithm), 5, 3, seed=4)
+    modules = networks.impl.modules
+    before = [p.detach().clone() for p in modules.targ_q_funcs.parameters()]
+    networks.update(batch())
+    for old, online, target in zip(
+        before, modules.q_funcs.parameters(), modules.targ_q_funcs.parameters(), strict=True
+    ):
+        torch.testing.assert_close(target, old + 0.25 * (online - old))
+
+
+def test_a_critic_is_d3rlpys_forwarder() -> None:
+    with torch.random.fork_rng(devices=[]):
+        modules, theirs = create_discrete_q_function(
+            (5,), 3, encoder_factory(SMALL), MeanQFunctionFactory(), "cpu:0", False, 1
+        )
+    ours, rows = Critic(layers_of(modules[0])), batch(4, size=40)
+    columns = {
+        "observations": rows.inputs,
+        "actions": rows.actions.view(-1, 1),
+        "rewards": 3 * rows.rewards.view(-1, 1),
+        "target": torch.ones(40, 1),
+        "terminals": rows.terminals.view(-1, 1),
+    }
+    torch.testing.assert_close(
+        ours.compute_error(**columns, gamma=0.9), theirs.compute_error(**columns, gamma=0.9)
+    )
+    torch.testing.assert_close(
+        ours.compute_target(rows.inputs, rows.actions),
+        theirs.compute_target(rows.inputs, rows.actions),
+    )
+    torch.testing.assert_close(
+        ours.compute_expected_q(rows.inputs), theirs.compute_expected_q(rows.inputs)
+    )
+
+
+def test_fused_adam_takes_the_steps_of_torchs() -> None:
+    layers = nn.Sequential(nn.Linear(5, 17), nn.ReLU(), nn.Linear(17, 3))
+    copies = [p.detach().clone().requires_grad_() for p in layers.parameters()]
+    ours = FlatAdam(list(layers.parameters()), 1e-2)
+    theirs = torch.optim.Adam(copies, lr=1e-2)
+    for step in range(6):
+        ours.zero_grad()
+        layers(batch(step).inputs).square().mean().backward()
+        for copy, parameter in zip(copies, layers.parameters(), strict=True):
+            assert parameter.grad is not None
+            copy.grad = parameter.grad.clone()
+        ours.step()
+        theirs.step()
+    for copy, parameter in zip(copies, layers.parameters(), strict=True):
+        torch.testing.assert_close(copy, parameter, atol=1e-6, rtol=1e-5)
+
+
+def test_a_missing_gradient_is_never_skipped() -> None:
+    used, unused = nn.Linear(3, 2), nn.Linear(3, 2)
+    adam = FlatAdam([*unused.parameters(), *used.parameters()], 1e-2)
+    used(torch.ones(1, 3)).sum().backward()
+    before = adam.online.clone()
+    with pytest.raises(RuntimeError, match="no gradient"):
+        adam.step()
+    assert torch.equal(adam.online, before)
+
+
+def test_a_minibatch_has_the_columns_that_d3rlpy_reads() -> None:
+    columns = minibatch(batch())
+    assert isinstance(columns, TorchMiniBatch)
+    known = {"observations", "actions", "rewards", "next_observations", "next_actions"}
+    known |= {"returns_to_go", "terminals", "intervals", "device", "numpy_batch"}
+    assert {field.name for field in dataclasses.fields(TorchMiniBatch)} <= known | {"transitions"}
+    assert columns.actions.shape == columns.rewards.shape == columns.terminals.shape == (8, 1)
