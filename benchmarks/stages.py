@@ -111,7 +111,7 @@ class Exchange:
             segment_rewards(config.reward, known.latent, self.segments),
             config,
             integer(self.seed, "probe"),
-            num_actions=self.data.num_actions,
+            space=self.data.action_space,
         )
         with one_thread():
             stage.advance(stage.total)
@@ -160,7 +160,7 @@ class Exchange:
     ) -> tuple[str, str]:
         """Share of held-out segments whose instance is read off z, by neighbours and linearly."""
         assert known.probe is not None
-        behaviour = logged_or_estimated(segments, self.data.num_actions, self.seed)
+        behaviour = logged_or_estimated(segments, self.data.action_space, self.seed)
         ratio = log_probe(known.probe, segments)
         ratio -= log_behaviour(behaviour.probabilities, segments.actions)
         weights = np.exp(ratio - ratio.max()) * balance(segments.instance)

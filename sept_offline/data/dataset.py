@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
+from sept_offline.actions import ActionSpace, Finite
 from sept_offline.data.filesystems import Folder, Place, Remote, place_kind
 from sept_offline.data.hashing import content_hash
 from sept_offline.data.hdf5 import Hdf5Source, hdf5_bytes_intact, read_hdf5_hidden
@@ -124,6 +125,11 @@ class Dataset:
     def metadata(self) -> Metadata:
         """The metadata of the file."""
         return self._source.header.metadata
+
+    @property
+    def action_space(self) -> ActionSpace:
+        """Which actions there are: a finite set, or a box."""
+        return Finite.of(self.num_actions, self.metadata.action_names)
 
     @property
     def num_actions(self) -> int:

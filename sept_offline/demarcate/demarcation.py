@@ -90,7 +90,7 @@ def demarcate_dataset(
             "groups must be found again in each half of them."
         )
     found = find_groups(
-        transitions_of(data.steps(), data.episode_index.length, data.num_actions),
+        transitions_of(data.steps(), data.episode_index.length, data.action_space),
         config,
         seed,
         progress,

@@ -43,9 +43,9 @@ class GroupDecoder:
     ) -> None:
         self.count = count
         rng = torch_generator(seed, "demarcate", "groups", *names)
-        width, num_actions = data.states.shape[1], data.actions.shape[1]
-        self._decoder = Decoder(width, num_actions, count, config.hidden, config.resolution, rng)
-        self._presence = perceptron(width + num_actions, (config.hidden, config.hidden), count)
+        width, action_width = data.states.shape[1], data.actions.shape[1]
+        self._decoder = Decoder(width, action_width, count, config.hidden, config.resolution, rng)
+        self._presence = perceptron(width + action_width, (config.hidden, config.hidden), count)
         initialise(self._presence, rng)
         parameters = [*self._decoder.parameters(), *self._presence.parameters()]
         optimiser = torch.optim.Adam(parameters, lr=config.learning_rate, fused=True)

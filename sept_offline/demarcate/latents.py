@@ -42,9 +42,9 @@ def fit_latents(
     the one only, such as what the behaviour did there, is of no use in the other.
     """
     rng = torch_generator(seed, "demarcate", "latents")
-    width, num_actions = data.states.shape[1], data.actions.shape[1]
-    encoder = SetEncoder(width, num_actions, config.dim, config.hidden, rng)
-    decoder = Decoder(width, num_actions, config.dim, config.hidden, config.resolution, rng)
+    width, action_width = data.states.shape[1], data.actions.shape[1]
+    encoder = SetEncoder(width, action_width, config.dim, config.hidden, rng)
+    decoder = Decoder(width, action_width, config.dim, config.hidden, config.resolution, rng)
     parameters = [*encoder.parameters(), *decoder.parameters()]
     optimiser = torch.optim.Adam(parameters, lr=config.learning_rate, fused=True)
     cost = 1 / data.length.clamp_min(config.window).float()

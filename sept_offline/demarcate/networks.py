@@ -34,7 +34,7 @@ class Decoder(nn.Module):
     def __init__(
         self,
         width: int,
-        num_actions: int,
+        action_width: int,
         context: int,
         hidden: int,
         resolution: float,
@@ -42,7 +42,7 @@ class Decoder(nn.Module):
     ) -> None:
         super().__init__()
         self.smallest_scale = math.log(resolution)
-        inputs = width + num_actions + context + num_actions * context
+        inputs = width + action_width + context + action_width * context
         self.layers = perceptron(inputs, (hidden, hidden), 2 * width)
         initialise(self, rng)
 
@@ -61,10 +61,10 @@ class SetEncoder(nn.Module):
     """
 
     def __init__(
-        self, width: int, num_actions: int, dim: int, hidden: int, rng: torch.Generator
+        self, width: int, action_width: int, dim: int, hidden: int, rng: torch.Generator
     ) -> None:
         super().__init__()
-        inputs = 2 * width + num_actions + num_actions * width
+        inputs = 2 * width + action_width + action_width * width
         self.layers = perceptron(inputs, (hidden, hidden), 2 * dim)
         initialise(self, rng)
 

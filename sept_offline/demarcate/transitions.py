@@ -8,18 +8,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sept_offline.actions import ActionSpace
 from sept_offline.data.records import Steps
 from sept_offline.training.inputs import Integers, fit_scaling, varying
 
 
 @dataclass(frozen=True)
 class Transitions:
-    """All transitions of E episodes, episode by episode; N in all, d features, A actions."""
+    """All transitions of E episodes, episode by episode; N in all, d features."""
 
     states: Tensor
     """[N, d], standardised"""
     actions: Tensor
-    """[N, A], one-hot"""
+    """[N, A], encoded"""
     changes: Tensor
     """[N, d], standardised; 0 where a feature never changes"""
     varies: Tensor
@@ -55,14 +56,14 @@ class Transitions:
         )
 
 
-def transitions_of(steps: Steps, length: Integers, num_actions: int) -> Transitions:
+def transitions_of(steps: Steps, length: Integers, space: ActionSpace) -> Transitions:
     """The transitions of a dataset's steps; length[E] are the steps of its episodes in order."""
     before = steps.observations[steps.row]
     change = steps.observations[steps.row + 1] - before
     varies = varying(change)
     return Transitions(
         states=torch.from_numpy(fit_scaling(before)(before)),
-        actions=torch.nn.functional.one_hot(torch.from_numpy(steps.actions), num_actions).float(),
+        actions=torch.from_numpy(space.encode(steps.actions)),
         changes=torch.from_numpy(fit_scaling(change)(change) * varies.astype(np.float32)),
         varies=torch.from_numpy(varies.astype(np.float32)),
         first=torch.from_numpy(np.cumsum(length) - length),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from sept_offline.dynamics.energy import alpha_energy, log_ratio
@@ -94,9 +93,10 @@ class Belief:
         before, after = (
             torch.from_numpy(np.stack([step[place] for step in self._seen])) for place in (0, 2)
         )
-        actions: NDArray[np.int64] = np.array([action for _, action, _ in self._seen])
         dynamics = self.model.dynamics
-        self._known = dynamics.known(before, torch.from_numpy(actions))
+        actions = torch.tensor([action for _, action, _ in self._seen])
+        taken = torch.nn.functional.one_hot(actions, dynamics.action_width).float()
+        self._known = dynamics.known(before, taken)
         self._change = dynamics.reader.change(before, after)
 
     def _restart(self) -> None:

@@ -34,7 +34,7 @@ class _Modelled:
     def check(self, observation_dim: int, num_actions: int) -> None:
         """The model must be of these spaces."""
         dynamics = self.model.dynamics
-        sizes = (dynamics.reader.width, dynamics.num_actions)
+        sizes = (dynamics.reader.width, dynamics.action_width)
         check_sizes("model", sizes, (observation_dim, num_actions))
 
 

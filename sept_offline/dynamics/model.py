@@ -60,7 +60,7 @@ class Model:
     def describe(self) -> dict[str, Any]:
         """Sizes and α."""
         return {
-            "num_actions": self.dynamics.num_actions,
+            "num_actions": self.dynamics.action_width,
             "dim": self.dim,
             "hidden": list(self.dynamics.hidden),
             "alpha": self.alpha,
@@ -110,7 +110,7 @@ class Fiction:
         """Restore what `to_arrays(prefix)` and `describe()` wrote, for the same `model`."""
         reader, hidden = Reader(model.columns), _widths(description, "hidden")
         outcome = _load_module(
-            lambda: Outcome(reader, model.dynamics.num_actions, hidden),
+            lambda: Outcome(reader, model.dynamics.action_width, hidden),
             arrays,
             f"{prefix}.outcome",
         )

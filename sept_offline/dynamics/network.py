@@ -82,21 +82,20 @@ class Dynamics(nn.Module):
     def __init__(
         self,
         reader: Reader,
-        num_actions: int,
+        action_width: int,
         dim: int,
         hidden: tuple[int, ...],
         spread: float,
         rng: torch.Generator | None = None,
     ) -> None:
         super().__init__()
-        self.reader, self.num_actions, self.dim, self.hidden = reader, num_actions, dim, hidden
-        inputs = reader.features_dim + num_actions + dim
+        self.reader, self.action_width, self.dim, self.hidden = reader, action_width, dim, hidden
+        inputs = reader.features_dim + action_width + dim
         self.network = BayesianNetwork((inputs, *hidden, reader.width), spread, rng)
 
     def known(self, states: Tensor, actions: Tensor) -> Tensor:
-        """The inputs without w: [..., d] and [...] to [..., f + A]."""
-        chosen = nn.functional.one_hot(actions, self.num_actions).float()
-        return torch.cat((self.reader.features(states), chosen), dim=-1)
+        """The inputs without w: [..., d] and encoded [..., A] to [..., f + A]."""
+        return torch.cat((self.reader.features(states), actions), dim=-1)
 
     def predict(self, known: Tensor, w: Tensor, weights: Tensor) -> Tensor:
         """Mean standardised changes [K, B, d]: `known[B, ·]`, `w[K, B, k]`, `weights[K, P]`."""
@@ -122,13 +121,13 @@ class Outcome(nn.Module):
     def __init__(
         self,
         reader: Reader,
-        num_actions: int,
+        action_width: int,
         hidden: tuple[int, ...],
         rng: torch.Generator | None = None,
     ) -> None:
         super().__init__()
-        self.reader, self.num_actions, self.hidden = reader, num_actions, hidden
-        inputs = 2 * reader.features_dim + num_actions + reader.width
+        self.reader, self.action_width, self.hidden = reader, action_width, hidden
+        inputs = 2 * reader.features_dim + action_width + reader.width
         self.body = perceptron(inputs, hidden, 3)
         if rng is not None:
             initialise(self.body, rng)
@@ -137,11 +136,10 @@ class Outcome(nn.Module):
         self.register_buffer("ends", torch.zeros(1))
 
     def features(self, before: Tensor, actions: Tensor, after: Tensor) -> Tensor:
-        """The network's inputs for transitions, [B, ·]."""
-        chosen = nn.functional.one_hot(actions, self.num_actions).float()
+        """The network's inputs for transitions with encoded `actions[B, A]`, [B, ·]."""
         read = self.reader.features
         return torch.cat(
-            (read(before), chosen, read(after), self.reader.change(before, after)), dim=-1
+            (read(before), actions, read(after), self.reader.change(before, after)), dim=-1
         )
 
     def forward(self, features: Tensor) -> tuple[Tensor, Tensor]:

@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from sept_offline.actions import ActionSpace
 from sept_offline.dynamics.columns import Columns, Reader
 from sept_offline.dynamics.network import Outcome
 from sept_offline.seeding import torch_generator
@@ -46,19 +47,19 @@ class OutcomeStage(UpdateStage):
         config: DynamicsConfig,
         seed: int,
         *,
-        num_actions: int,
+        space: ActionSpace,
     ) -> None:
         super().__init__("outcome", config.outcome_updates)
         self.config = config
         rng = torch_generator(seed, "outcome", "initialise")
-        self.outcome = Outcome(Reader(columns), num_actions, config.outcome_hidden, rng)
+        self.outcome = Outcome(Reader(columns), space.width, config.outcome_hidden, rng)
         self.rng = torch_generator(seed, "outcome", "train")
         self.optimiser = torch.optim.Adam(
             self.outcome.parameters(), lr=config.outcome_rate, fused=True
         )
         self._before = torch.from_numpy(steps.observations[steps.row])
         self._after = torch.from_numpy(steps.observations[steps.row + 1])
-        self._actions = torch.from_numpy(steps.actions.astype(np.int64))
+        self._actions = torch.from_numpy(space.encode(steps.actions))
         ended = np.asarray(terminals, dtype=bool)
         self._ended = torch.from_numpy(ended)
         self._ending = torch.from_numpy(np.flatnonzero(ended))

@@ -56,10 +56,11 @@ class Planner:
         for step in range(plan.horizon):
             actions = self._choose(self._inputs(states))
             with torch.no_grad():
-                known = model.known(states, actions)
+                taken = torch.nn.functional.one_hot(actions, model.action_width).float()
+                known = model.known(states, taken)
                 world = torch.cat((known, w), dim=-1).unsqueeze(1)
                 after = model.reader.after(states, model.network(world, weights).squeeze(1))
-            lived.append(self._judge(states, actions, after))
+            lived.append(self._judge(states, actions, taken, after))
             over = lived[-1].terminals > 0
             states = torch.where(over.unsqueeze(1), self._begin(plan.episodes, seen), after)
             if (step + 1) % BETWEEN == 0 or step + 1 == plan.horizon:
@@ -69,10 +70,10 @@ class Planner:
         network = self.learner.averaged() if plan.average_decay else self.learner.current()
         return Control(self.scaler, network)
 
-    def _judge(self, states: Tensor, actions: Tensor, after: Tensor) -> Batch:
+    def _judge(self, states: Tensor, actions: Tensor, taken: Tensor, after: Tensor) -> Batch:
         """Fictional transitions with the rewards and ends they would have."""
         with torch.no_grad():
-            rewards, ended = self.fiction.outcome.predict(states, actions, after)
+            rewards, ended = self.fiction.outcome.predict(states, taken, after)
         goal = self.config.goal_shift
         if goal is not None:
             rewards = rewards - goal * (1 - self.config.gamma * (1 - ended))

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from sept_offline.actions import ActionSpace
 from sept_offline.dynamics.columns import Columns, Reader
 from sept_offline.dynamics.energy import alpha_energy, log_ratio
 from sept_offline.dynamics.network import Dynamics, draw
@@ -36,7 +37,7 @@ class DynamicsStage(UpdateStage):
         config: DynamicsConfig,
         seed: int,
         *,
-        num_actions: int,
+        space: ActionSpace,
         num_instances: int,
     ) -> None:
         super().__init__("dynamics", config.updates)
@@ -44,7 +45,7 @@ class DynamicsStage(UpdateStage):
         rng = torch_generator(seed, "dynamics", "initialise")
         reader = Reader(columns)
         self.dynamics = Dynamics(
-            reader, num_actions, config.dim, config.hidden, config.initial_spread, rng
+            reader, space.width, config.dim, config.hidden, config.initial_spread, rng
         )
         self.posteriors = Posteriors(num_instances, config.dim, config.latent_spread, rng)
         self.rng = torch_generator(seed, "dynamics", "train")
@@ -55,7 +56,7 @@ class DynamicsStage(UpdateStage):
         self.optimiser = torch.optim.Adam(groups, lr=config.learning_rate, fused=True)
         before = torch.from_numpy(steps.observations[steps.row])
         after = torch.from_numpy(steps.observations[steps.row + 1])
-        self._known = self.dynamics.known(before, torch.from_numpy(steps.actions.astype(np.int64)))
+        self._known = self.dynamics.known(before, torch.from_numpy(space.encode(steps.actions)))
         self._change = reader.change(before, after)
         self._instance = torch.from_numpy(steps.instance.astype(np.int64))
         self._rows = Balanced(steps.instance)

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from sept_offline.actions import ActionSpace
 from sept_offline.agent import Agent
 from sept_offline.dynamics.columns import Columns, Reader
 from sept_offline.dynamics.network import LOG_NOISE, Outcome
@@ -37,26 +38,28 @@ class World(nn.Module):
     def __init__(
         self,
         columns: Columns,
-        num_actions: int,
+        space: ActionSpace,
         rng: torch.Generator,
         stack: Stack | None = None,
         hidden: tuple[int, ...] = HIDDEN,
     ) -> None:
         super().__init__()
-        self.num_actions, self.stack = num_actions, stack
+        self.space, self.stack = space, stack
         self.reader = self.newest = Reader(columns)
         if stack is not None:
             self.newest = Reader(columns.first(stack.dim))
-        inputs = self.reader.features_dim + num_actions + DIM + num_actions * DIM
+        inputs = self.reader.features_dim + space.width + DIM + space.width * DIM
         self.body = perceptron(inputs, hidden, 2 * self.newest.width)
         initialise(self.body, rng)
 
     def predict(self, states: Tensor, actions: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean and log-variance of the standardised change of the observation, [B, d] each."""
-        chosen = nn.functional.one_hot(actions, self.num_actions).float()
-        crossed = (chosen.unsqueeze(2) * w.unsqueeze(1)).flatten(1)
+        """Mean and log-variance of the standardised change of the observation, [B, d] each.
+
+        actions `[B, A]`: encoded.
+        """
+        crossed = (actions.unsqueeze(2) * w.unsqueeze(1)).flatten(1)
         known = self.reader.features(states)
-        mean, log_variance = self.body(torch.cat((known, chosen, w, crossed), dim=1)).chunk(2, 1)
+        mean, log_variance = self.body(torch.cat((known, actions, w, crossed), dim=1)).chunk(2, 1)
         return mean, log_variance.clamp(*LOG_NOISE)
 
     def step(self, states: Tensor, actions: Tensor, w: Tensor, noise: Tensor) -> Tensor:
@@ -68,7 +71,7 @@ class World(nn.Module):
             return after
         # Only the observation is predicted: all else in the row is known.
         rows = states.clone().numpy()
-        self.stack.took(rows, actions.numpy())
+        self.stack.took(rows, actions.argmax(dim=1).numpy())
         self.stack.see(rows, after.numpy())
         return torch.from_numpy(rows)
 
@@ -86,7 +89,7 @@ class WorldStage(UpdateStage):
         updates: int,
         seed: int,
         *,
-        num_actions: int,
+        space: ActionSpace,
         num_instances: int,
         stack: Stack | None = None,
         hidden: tuple[int, ...] = HIDDEN,
@@ -94,7 +97,7 @@ class WorldStage(UpdateStage):
     ) -> None:
         super().__init__("world", updates)
         rng = torch_generator(seed, "world", "initialise")
-        self.world = World(columns, num_actions, rng, stack, hidden)
+        self.world = World(columns, space, rng, stack, hidden)
         self._batch = batch
         self.posteriors = Posteriors(num_instances, DIM, 0.05, rng)
         self.rng = torch_generator(seed, "world", "train")
@@ -107,7 +110,7 @@ class WorldStage(UpdateStage):
         after = torch.from_numpy(steps.observations[steps.row + 1])
         newest = self.world.newest
         self._change = newest.change(self._before[:, : newest.width], after[:, : newest.width])
-        self._actions = torch.from_numpy(steps.actions.astype(np.int64))
+        self._actions = torch.from_numpy(space.encode(steps.actions))
         self._instance = torch.from_numpy(steps.instance.astype(np.int64))
         self._rows = Balanced(steps.instance)
         counts = np.bincount(steps.instance, minlength=num_instances)
@@ -130,7 +133,7 @@ class WorldStage(UpdateStage):
         after = torch.from_numpy(steps.observations[steps.row + 1][:, : newest.width])
         w = self.posteriors.mean[torch.from_numpy(steps.instance.astype(np.int64))]
         with one_thread(), torch.no_grad():
-            actions = torch.from_numpy(steps.actions.astype(np.int64))
+            actions = torch.from_numpy(self.world.space.encode(steps.actions))
             mean, _ = self.world.predict(before, actions, w)
             change = newest.change(before[:, : newest.width], after)
         return change.numpy(), mean.numpy()
@@ -174,11 +177,15 @@ def roll_out(
     states = torch.from_numpy(np.array(starts, dtype=np.float32))
     active = np.ones(count, dtype=bool)
     earned = np.zeros(count)
+    space = stage.world.space
     observed, predicted = agent.spaces.observation_dim, stage.world.newest.width
     with one_thread(), torch.no_grad():
         for _ in range(horizon):
             chosen = episodes.act(states.numpy()[:, :observed], active)
-            actions = torch.from_numpy(np.maximum(chosen, 0))
+            # an episode that is over takes any action
+            taken = space.empty(count)
+            taken[active] = chosen[active]
+            actions = torch.from_numpy(space.encode(taken))
             noise = torch.randn((count, predicted), generator=rng)
             after = stage.world.step(states, actions, w, noise)
             rewards, ended = outcome.predict(states, actions, after)

@@ -5,11 +5,14 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
+from sept_offline.actions import ActionSpace
 from sept_offline.agent.decoder import TransitionDecoder
 from sept_offline.agent.encoder import AnyEncoder
 from sept_offline.latent.export import (
@@ -23,7 +26,7 @@ from sept_offline.latent.networks import SegmentNetwork, TransitionNetwork, Wind
 from sept_offline.seeding import torch_generator
 from sept_offline.threads import one_thread
 from sept_offline.training.gaussians import kl_standard, log_normal
-from sept_offline.training.inputs import Doubles, Floats, Integers, SegmentsLike
+from sept_offline.training.inputs import Doubles, Floats, SegmentsLike
 
 BATCH = 1024
 DRAWS = 8
@@ -35,11 +38,12 @@ LEAST_SPREAD = 0.05
 class LatentModel:
     """The result of the latent stage.
 
-    network: torch, with the scalings inside; instance_mean[I, k], instance_log_variance[I, k]: the
-    posterior of each training instance (zeros where one had no data).
+    network: torch, with the scalings inside; space: of the actions; instance_mean[I, k] and
+    instance_log_variance[I, k]: the posterior of each training instance (zeros without data).
     """
 
     network: TransitionNetwork | WindowNetwork | SegmentNetwork
+    space: ActionSpace
     instance_mean: Floats
     instance_log_variance: Floats
 
@@ -96,8 +100,8 @@ class LatentModel:
         """Mean and log-variance of q(z|segment), [N, k] each."""
         return self.encode_arrays(segments.observations, segments.actions)
 
-    def encode_arrays(self, observations: Floats, actions: Integers) -> tuple[Floats, Floats]:
-        """The same of `observations[N, T+1, d]` and `actions[N, T]`."""
+    def encode_arrays(self, observations: Floats, actions: NDArray[Any]) -> tuple[Floats, Floats]:
+        """The same of `observations[N, T+1, d]` and `actions[N, T]`, or `[N, T, k]` of a box."""
         parts = self._batches(
             observations, actions, lambda o, a: torch.stack(self.network.encode(o, a)), dim=1
         )
@@ -132,12 +136,12 @@ class LatentModel:
     def _batches(
         self,
         observations: Floats,
-        actions: Integers,
+        actions: NDArray[Any],
         function: Callable[[Tensor, Tensor], Tensor],
         dim: int,
     ) -> Tensor:
         seen = torch.from_numpy(np.ascontiguousarray(observations))
-        taken = torch.from_numpy(actions.astype(np.int64))
+        taken = torch.from_numpy(self.space.encode(actions))
         with one_thread(), torch.no_grad():
             parts = [
                 function(seen[i : i + BATCH], taken[i : i + BATCH])

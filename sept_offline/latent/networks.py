@@ -1,4 +1,7 @@
-"""The torch networks of the latent: of single transitions, of windows, and the paper's LSTMs."""
+"""The torch networks of the latent: of single transitions, of windows, and the paper's LSTMs.
+
+All of them take encoded actions `[..., A]`: one-hot, or the scaled components of a box.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ class LatentNetwork(Protocol):
     dim: int
 
     def encode(self, observations: Tensor, actions: Tensor) -> Gaussian:
-        """q(z|segment): [n, T+1, d] and [n, T] to two [n, k]."""
+        """q(z|segment): [n, T+1, d] and [n, T, A] to two [n, k]."""
         ...
 
     def log_prob(self, observations: Tensor, actions: Tensor, z: Tensor) -> Tensor:
@@ -79,7 +82,7 @@ class WindowNetwork(_Scaled):
     def __init__(
         self,
         steps: int,
-        num_actions: int,
+        action_width: int,
         dim: int,
         hidden: int,
         scalings: dict[str, Scaling],
@@ -88,28 +91,24 @@ class WindowNetwork(_Scaled):
     ) -> None:
         super().__init__()
         width = len(scalings["state"].mean)
-        self.steps, self.num_actions, self.dim, self.width = steps, num_actions, dim, width
+        self.steps, self.action_width, self.dim, self.width = steps, action_width, dim, width
         for name, scaling in scalings.items():
             self.keep(name, scaling)
         self.register_buffer("varies", torch.from_numpy(np.tile(varies, 2).astype(np.float32)))
-        per_step = 2 * width + num_actions + num_actions * width
+        per_step = 2 * width + action_width + action_width * width
         self.each = perceptron(per_step, (hidden,), hidden)
         self.pooled = perceptron(hidden, (hidden,), 2 * dim)
         self.decoder = perceptron(
-            width + num_actions + dim + num_actions * dim, (hidden, hidden), 2 * width
+            width + action_width + dim + action_width * dim, (hidden, hidden), 2 * width
         )
         initialise(self, rng)
-
-    def one_hot(self, actions: Tensor) -> Tensor:
-        """[...] to [..., A], float32."""
-        return nn.functional.one_hot(actions, self.num_actions).float()
 
     def segment_features(self, observations: Tensor, actions: Tensor) -> Tensor:
         """(s, a, Δs, a⊗Δs) of each step, [n, T, 2d + A + A·d]."""
         before = observations[:, : self.steps]
         states = self.scaled("segment_state", before)
         changes = self.scaled("segment_change", observations[:, 1 : self.steps + 1] - before)
-        chosen = self.one_hot(actions[:, : self.steps])
+        chosen = actions[:, : self.steps]
         return torch.cat((states, chosen, changes, outer(chosen, changes)), dim=-1)
 
     def posterior(self, features: Tensor) -> Gaussian:
@@ -118,7 +117,7 @@ class WindowNetwork(_Scaled):
         return bounded(self.pooled(pooled), POSTERIOR_LOG_VARIANCE)
 
     def predict(self, states: Tensor, chosen: Tensor, z: Tensor) -> Gaussian:
-        """p(standardised Δs | s, a, z) from standardised states and one-hot actions."""
+        """p(standardised Δs | s, a, z) from standardised states."""
         inputs = torch.cat((states, chosen, z, outer(chosen, z)), dim=-1)
         varies: Tensor = self.get_buffer("varies")
         return bounded(varies * self.decoder(inputs), LOG_VARIANCE)
@@ -131,7 +130,7 @@ class WindowNetwork(_Scaled):
         """Σ_t log p(s_{t+1} | s_t, a_t, z), in standardised units of change."""
         before = observations[:, : self.steps]
         change = self.scaled("change", observations[:, 1 : self.steps + 1] - before)
-        chosen = self.one_hot(actions[:, : self.steps])
+        chosen = actions[:, : self.steps]
         repeated = z.unsqueeze(1).expand(-1, self.steps, -1)
         mean, log_variance = self.predict(self.scaled("state", before), chosen, repeated)
         return log_normal(change, mean, log_variance).sum(-1)
@@ -149,7 +148,7 @@ class TransitionNetwork(_Scaled):
     def __init__(
         self,
         steps: int,
-        num_actions: int,
+        action_width: int,
         dim: int,
         hidden: int,
         state: Scaling,
@@ -158,24 +157,20 @@ class TransitionNetwork(_Scaled):
     ) -> None:
         super().__init__()
         width = len(state.mean)
-        self.steps, self.num_actions, self.dim, self.width = steps, num_actions, dim, width
+        self.steps, self.action_width, self.dim, self.width = steps, action_width, dim, width
         self.keep("state", state)
         scale = torch.from_numpy(change_scale)
         self.register_buffer("varies", (scale > 0).float())
         self.register_buffer("per_change", torch.where(scale > 0, 1 / scale.clamp(min=1e-30), 0.0))
         self.register_buffer("rest", torch.zeros(width))
-        self.average = perceptron(width + num_actions, (hidden, hidden), width)
+        self.average = perceptron(width + action_width, (hidden, hidden), width)
         self.encoder = perceptron(
-            2 * width + num_actions + num_actions * width, (hidden, hidden), 2 * dim
+            2 * width + action_width + action_width * width, (hidden, hidden), 2 * dim
         )
         self.decoder = perceptron(
-            width + num_actions + dim + num_actions * dim, (hidden, hidden), 2 * width
+            width + action_width + dim + action_width * dim, (hidden, hidden), 2 * width
         )
         initialise(self, rng)
-
-    def one_hot(self, actions: Tensor) -> Tensor:
-        """[...] to [..., A]."""
-        return nn.functional.one_hot(actions, self.num_actions).float()
 
     def left(self, states: Tensor, chosen: Tensor, changes: Tensor) -> Tensor:
         """Residuals of the average model for raw `changes[..., d]`, in units of the changes."""
@@ -195,15 +190,15 @@ class TransitionNetwork(_Scaled):
         return torch.cat((precision * mean, precision), dim=-1)
 
     def predict(self, states: Tensor, chosen: Tensor, z: Tensor) -> Gaussian:
-        """p(ρ | s, a, z) from standardised states and one-hot actions."""
+        """p(ρ | s, a, z) from standardised states."""
         inputs = torch.cat((states, chosen, z, outer(chosen, z)), dim=-1)
         varies = self.get_buffer("varies").repeat(2)
         return bounded(varies * self.decoder(inputs), LOG_VARIANCE)
 
     def read(self, before: Tensor, actions: Tensor, after: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Standardised states, one-hot actions and ρ of raw transitions, [..., d] and [...]."""
-        states, chosen = self.scaled("state", before), self.one_hot(actions)
-        return states, chosen, self.residual(states, chosen, after - before)
+        """Standardised states, actions and ρ of raw transitions."""
+        states = self.scaled("state", before)
+        return states, actions, self.residual(states, actions, after - before)
 
     def evidence_of(self, before: Tensor, actions: Tensor, after: Tensor) -> Tensor:
         """[..., 2k]: λm and λ of raw transitions."""
@@ -241,7 +236,7 @@ class SegmentNetwork(_Scaled):
     def __init__(
         self,
         steps: int,
-        num_actions: int,
+        action_width: int,
         dim: int,
         encoder_units: int,
         decoder_units: int,
@@ -251,12 +246,12 @@ class SegmentNetwork(_Scaled):
     ) -> None:
         super().__init__()
         width = len(scaling.mean)
-        self.steps, self.num_actions, self.dim, self.width = steps, num_actions, dim, width
+        self.steps, self.action_width, self.dim, self.width = steps, action_width, dim, width
         self.keep("state", scaling)
         self.changes = change is not None
         if change is not None:
             self.keep("change", change)
-        self.pair = pair = width + num_actions
+        self.pair = pair = width + action_width
         read, decoded = (pair + width, width) if self.changes else (pair, pair)
         self.encoder_lstm = lstm(read, encoder_units, bidirectional=True)
         self.encoder_head = perceptron(2 * encoder_units, (), 2 * dim)
@@ -265,10 +260,9 @@ class SegmentNetwork(_Scaled):
         initialise(self, rng)
 
     def read(self, observations: Tensor, actions: Tensor) -> Tensor:
-        """The T steps, standardised and one-hot: (s, a), [n, T, d + A], or (s, a, s′ − s)."""
+        """The T steps, standardised: (s, a), [n, T, d + A], or (s, a, s′ − s)."""
         before = observations[:, : self.steps]
-        chosen = nn.functional.one_hot(actions[:, : self.steps], self.num_actions).float()
-        parts = [self.scaled("state", before), chosen]
+        parts = [self.scaled("state", before), actions[:, : self.steps]]
         if self.changes:
             parts.append(self.scaled("change", observations[:, 1 : self.steps + 1] - before))
         return torch.cat(parts, dim=-1)

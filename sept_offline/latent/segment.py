@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sept_offline.actions import ActionSpace
 from sept_offline.errors import ConfigError
 from sept_offline.latent.model import LatentModel
 from sept_offline.latent.networks import SegmentNetwork
@@ -26,7 +27,7 @@ class SegmentLearner:
     """Network, optimiser and one step of the paper's VAE; who draws the segments is left open."""
 
     def __init__(
-        self, segments: SegmentsLike, config: LatentConfig, seed: int, num_actions: int
+        self, segments: SegmentsLike, config: LatentConfig, seed: int, space: ActionSpace
     ) -> None:
         length = segments.actions.shape[1]
         if length < 2 and not config.changes:
@@ -34,7 +35,7 @@ class SegmentLearner:
                 f"latent.objective 'segment' needs probe_steps of at least 2, found {length}: "
                 "without the final state one step has no transition; use latent.changes=true."
             )
-        self.config = config
+        self.config, self.space = config, space
         seen, width = segments.observations, segments.observations.shape[-1]
         scaling = fit_scaling(seen[:, :length].reshape(-1, width))
         change = None
@@ -42,7 +43,7 @@ class SegmentLearner:
             change = fit_scaling((seen[:, 1:] - seen[:, :-1]).reshape(-1, width))
         self.network = SegmentNetwork(
             length,
-            num_actions,
+            space.width,
             config.dim,
             config.encoder_units,
             config.decoder_units,
@@ -57,7 +58,7 @@ class SegmentLearner:
         with torch.no_grad():
             self.steps = self.network.read(
                 torch.from_numpy(np.ascontiguousarray(segments.observations)),
-                torch.from_numpy(segments.actions.astype(np.int64)),
+                torch.from_numpy(space.encode(segments.actions)),
             )
 
     def update(self, rows: Tensor, rate: float) -> Tensor:
@@ -70,6 +71,23 @@ class SegmentLearner:
         loss = -likelihood + self.config.beta * prior + self.config.entropy * entropy
         descend(self.optimiser, loss, rate)
         return torch.stack((likelihood, prior, entropy)).detach()
+
+    def summarise(
+        self, segments: SegmentsLike, num_instances: int, weights: Doubles | None = None
+    ) -> LatentModel:
+        """A latent model whose instances have the moments of their segments' posteriors."""
+        nothing = np.zeros((2, num_instances, self.network.dim), np.float32)
+        model = LatentModel(self.network, self.space, *nothing)
+        mean, log_variance = model.encode(segments)
+        share = np.ones(len(mean)) if weights is None else np.asarray(weights, dtype=np.float64)
+        for instance in np.unique(segments.instance):
+            own = segments.instance == instance
+            part = share[own] / share[own].sum()
+            centre = part @ mean[own]
+            second = part @ (np.exp(log_variance[own]) + (mean[own] - centre) ** 2)
+            model.instance_mean[instance] = centre
+            model.instance_log_variance[instance] = np.log(np.maximum(second, 1e-12))
+        return model
 
     def save(self, state: StageState) -> None:
         """Add everything that changes to a snapshot."""
@@ -89,16 +107,16 @@ class SegmentLatentStage:
         config: LatentConfig,
         seed: int,
         *,
-        num_actions: int,
+        space: ActionSpace,
         num_instances: int,
         segment_weights: Doubles | None = None,
     ) -> None:
-        check_segments(segments, num_actions, num_instances)
+        check_segments(segments, space, num_instances)
         self.name = "latent"
         self.total, self.done = config.updates, 0
         self.config, self.num_instances = config, num_instances
         self.segments, self.weights = segments, segment_weights
-        self.learner = SegmentLearner(segments, config, seed, num_actions)
+        self.learner = SegmentLearner(segments, config, seed, space)
         self._draws = Balanced(segments.instance, segment_weights)
 
     def advance(self, updates: int) -> dict[str, float]:
@@ -133,25 +151,4 @@ class SegmentLatentStage:
 
     def result(self) -> LatentModel:
         """The fitted latent."""
-        return summarise(self.learner.network, self.segments, self.num_instances, self.weights)
-
-
-def summarise(
-    network: SegmentNetwork,
-    segments: SegmentsLike,
-    num_instances: int,
-    weights: Doubles | None = None,
-) -> LatentModel:
-    """A latent model whose instances' posteriors are the moments of their segments' posteriors."""
-    shape = (num_instances, network.dim)
-    model = LatentModel(network, np.zeros(shape, np.float32), np.zeros(shape, np.float32))
-    mean, log_variance = model.encode(segments)
-    share = np.ones(len(mean)) if weights is None else np.asarray(weights, dtype=np.float64)
-    for instance in np.unique(segments.instance):
-        own = segments.instance == instance
-        part = share[own] / share[own].sum()
-        centre = part @ mean[own]
-        second = part @ (np.exp(log_variance[own]) + (mean[own] - centre) ** 2)
-        model.instance_mean[instance] = centre
-        model.instance_log_variance[instance] = np.log(np.maximum(second, 1e-12))
-    return model
+        return self.learner.summarise(self.segments, self.num_instances, self.weights)

@@ -36,6 +36,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from sept_offline.actions import ActionSpace
 from sept_offline.errors import DataError, TrainingError
 from sept_offline.latent.identification import neighbour_share
 from sept_offline.latent.model import LatentModel
@@ -144,17 +145,17 @@ class TransitionLatentStage(UpdateStage):
         config: LatentConfig,
         seed: int,
         *,
-        num_actions: int,
+        space: ActionSpace,
         num_instances: int,
         held_out: SegmentsLike | None = None,
         predicted: int | None = None,
     ) -> None:
-        check_segments(segments, num_actions, num_instances)
+        check_segments(segments, space, num_instances)
         missing = np.setdiff1d(np.unique(segments.instance), np.unique(steps.instance))
         if len(missing):
             raise DataError(f"Instance number {missing[0]} has segments but no steps.")
         super().__init__("latent", config.updates)
-        self.config, self.num_instances = config, num_instances
+        self.config, self.space, self.num_instances = config, space, num_instances
         self._warm = max(1, round(AVERAGE * config.updates))
         before = steps.observations[steps.row]
         change = steps.observations[steps.row + 1] - before
@@ -162,7 +163,7 @@ class TransitionLatentStage(UpdateStage):
         rng = torch_generator(seed, "latent", "initialise")
         self.network = TransitionNetwork(
             segments.actions.shape[1],
-            num_actions,
+            space.width,
             config.dim,
             config.hidden,
             state,
@@ -178,7 +179,7 @@ class TransitionLatentStage(UpdateStage):
         self.optimiser = torch.optim.Adam(groups, lr=config.learning_rate, fused=True)
         self._states = torch.from_numpy(state(before))
         self._changes = torch.from_numpy(change)
-        self._chosen = self.network.one_hot(torch.from_numpy(steps.actions.astype(np.int64)))
+        self._chosen = torch.from_numpy(space.encode(steps.actions))
         self._residuals: Tensor | None = None
         self._instance = torch.from_numpy(steps.instance.astype(np.int64))
         self._contexts = Contexts(steps.instance, steps.time, config.context)
@@ -270,7 +271,7 @@ class TransitionLatentStage(UpdateStage):
 
     def _identify(self, asked: SegmentsLike) -> float:
         """The identification of some of the held-out segments."""
-        model = LatentModel(self.network, NOTHING, NOTHING)
+        model = LatentModel(self.network, self.space, NOTHING, NOTHING)
         with one_thread():
             known, known_instance = _encode_some(model, self._known, KNOWN)
             latent, instance = _encode_some(model, asked, WATCHED)
@@ -285,6 +286,7 @@ class TransitionLatentStage(UpdateStage):
         self._known_residuals()
         return LatentModel(
             self.network,
+            self.space,
             self.posteriors.mean.detach().numpy().copy(),
             self.posteriors.log_variance.detach().numpy().copy(),
         )
@@ -338,7 +340,7 @@ def context_latents(
         for rows in np.array_split(np.arange(len(steps.row)), -(-len(steps.row) // BLOCK)):
             before = torch.from_numpy(steps.observations[steps.row[rows]])
             after = torch.from_numpy(steps.observations[steps.row[rows] + 1])
-            actions = torch.from_numpy(steps.actions[rows].astype(np.int64))
+            actions = torch.from_numpy(model.space.encode(steps.actions[rows]))
             parts.append(network.evidence_of(before, actions, after))
         contexts = Contexts(steps.instance, steps.time, longest)
         rng = torch_generator(seed, "contexts")

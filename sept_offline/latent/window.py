@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from sept_offline.actions import ActionSpace
 from sept_offline.data.records import Steps
 from sept_offline.errors import DataError
 from sept_offline.latent.model import LatentModel
@@ -45,10 +46,10 @@ class WindowLatentStage(UpdateStage):
         config: LatentConfig,
         seed: int,
         *,
-        num_actions: int,
+        space: ActionSpace,
         num_instances: int,
     ) -> None:
-        check_segments(windows, num_actions, num_instances)
+        check_segments(windows, space, num_instances)
         self._followed = np.flatnonzero(windows.left > 0)
         if not len(self._followed):
             raise DataError(
@@ -56,7 +57,7 @@ class WindowLatentStage(UpdateStage):
                 "probe_steps."
             )
         super().__init__("latent", config.updates)
-        self.config, self.num_instances = config, num_instances
+        self.config, self.space, self.num_instances = config, space, num_instances
         self._length = windows.actions.shape[1]
         before = steps.observations[steps.row]
         change = steps.observations[steps.row + 1] - before
@@ -67,7 +68,7 @@ class WindowLatentStage(UpdateStage):
         }
         self.network = WindowNetwork(
             self._length,
-            num_actions,
+            space.width,
             config.dim,
             config.hidden,
             scalings,
@@ -85,11 +86,11 @@ class WindowLatentStage(UpdateStage):
         )
         self._states = torch.from_numpy(scalings["state"](before))
         self._changes = torch.from_numpy(scalings["change"](change))
-        self._chosen = self.network.one_hot(torch.from_numpy(steps.actions.astype(np.int64)))
+        self._chosen = torch.from_numpy(space.encode(steps.actions))
         with torch.no_grad():
             self._features = self.network.segment_features(
                 torch.from_numpy(windows.observations[self._followed]),
-                torch.from_numpy(windows.actions[self._followed].astype(np.int64)),
+                torch.from_numpy(space.encode(windows.actions[self._followed])),
             )
         self._last = torch.from_numpy(windows.last[self._followed])
         ahead = np.minimum(windows.left[self._followed], self._length)
@@ -124,7 +125,7 @@ class WindowLatentStage(UpdateStage):
     def result(self) -> LatentModel:
         """The fitted latent; instances have no posteriors."""
         nothing = np.zeros((self.num_instances, self.config.dim), dtype=np.float32)
-        return LatentModel(self.network, nothing, nothing)
+        return LatentModel(self.network, self.space, nothing, nothing)
 
 
 def segment_scalings(segments: SegmentsLike) -> dict[str, Scaling]:

@@ -35,7 +35,7 @@ def model_stage(data: Dataset, config: FitConfig, seed: int) -> Generator[Stage,
         columns,
         config.dynamics,
         integer(seed, "dynamics"),
-        num_actions=data.num_actions,
+        space=data.action_space,
         num_instances=len(data.instances),
     )
     yield stage
@@ -85,7 +85,7 @@ def fiction_stage(
         columns,
         config.dynamics,
         integer(seed, "outcome"),
-        num_actions=data.num_actions,
+        space=data.action_space,
     )
     yield stage
     stage.outcome.requires_grad_(False)

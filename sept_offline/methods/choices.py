@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from sept_offline.actions import Finite
 from sept_offline.data import Dataset
 from sept_offline.data.records import Segments, Steps
 from sept_offline.probe.behaviour import estimate_behaviour
@@ -68,7 +69,7 @@ def _chances(steps: Steps, num_actions: int, seed: int) -> tuple[np.ndarray[Any,
         episode=steps.episode[rows],
         skipped=0,
     )
-    found = estimate_behaviour(single, num_actions, integer(seed, "algorithm"))
+    found = estimate_behaviour(single, Finite.of(num_actions), integer(seed, "algorithm"))
     return found.probabilities[:, 0], " (estimated)"
 
 

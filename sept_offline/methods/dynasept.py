@@ -111,7 +111,7 @@ def _stages(data: Dataset, config: FitConfig, seed: int) -> Generator[Stage, Non
             windows,
             config.latent,
             integer(seed, "latent"),
-            num_actions=data.num_actions,
+            space=data.action_space,
             num_instances=len(data.instances),
         )
     else:
@@ -120,7 +120,7 @@ def _stages(data: Dataset, config: FitConfig, seed: int) -> Generator[Stage, Non
             windows,
             config.latent,
             integer(seed, "latent"),
-            num_actions=data.num_actions,
+            space=data.action_space,
             num_instances=len(data.instances),
         )
     yield latent

@@ -132,7 +132,7 @@ class Fitter:
             length = int(choices["stack"].chosen)
         self._stack = None
         if length > 1:
-            self._stack = Stack(length, self.data.observation_dim, self.data.num_actions)
+            self._stack = Stack(length, self.data.observation_dim, self.data.action_space.width)
         if begun is None or length != (self.config.stack or 1):
             begun = self._first(length)
         stages, stage = begun

@@ -225,7 +225,7 @@ def learn_in_turn(
         fitted.segments(config.probe_steps),
         config.latent,
         integer(seed, "latent"),
-        num_actions=fitted.num_actions,
+        space=fitted.action_space,
         num_instances=len(fitted.instances),
         held_out=pick(segments, fresh),
         predicted=fitted.present_dim,
@@ -238,7 +238,7 @@ def learn_in_turn(
         return Knowledge(model, None, balance(segments.instance), record)
     rewards = segment_rewards(config.probe.reward, model, segments)
     probe = ProbeStage(
-        segments, rewards, config.probe, integer(seed, "probe"), num_actions=fitted.num_actions
+        segments, rewards, config.probe, integer(seed, "probe"), space=fitted.action_space
     )
     yield probe
     result = probe.result()
@@ -261,7 +261,7 @@ def learn_jointly(
         config.latent,
         config.probe,
         integer(seed, "loop"),
-        num_actions=fitted.num_actions,
+        space=fitted.action_space,
         num_instances=len(fitted.instances),
     )
     yield loop
@@ -274,7 +274,7 @@ def learn_jointly(
     weights[~fresh] = result.weights
     likely = None
     if config.latent.changes:
-        behaviour = logged_or_estimated(segments, fitted.num_actions, integer(seed, "loop"))
+        behaviour = logged_or_estimated(segments, fitted.action_space, integer(seed, "loop"))
         likely = probe_weights(result.policy, segments, behaviour)
     return Knowledge(result.latent, result.policy, weights, record, likely)
 

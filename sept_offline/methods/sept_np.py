@@ -94,7 +94,7 @@ def _stages(data: Dataset, config: FitConfig, seed: int) -> Generator[Stage, Non
     held = held_out_episodes(data, config.held_out, seed)
     segments = data.segments(config.probe_steps)
     fresh = np.isin(segments.episode, data.episode_index.number[held])
-    behaviour = logged_or_estimated(segments, data.num_actions, integer(seed, "behaviour"))
+    behaviour = logged_or_estimated(segments, data.action_space, integer(seed, "behaviour"))
     check_possible(log_behaviour(behaviour.probabilities, segments.actions))
 
     logged = balance(segments.instance)
@@ -145,7 +145,7 @@ def learn_round(
     """A latent of segments drawn by `weights[N]`, then control that begins with their mean z."""
     own = pick(segments, ~fresh)
     settings: dict[str, Any] = {
-        "num_actions": data.num_actions,
+        "space": data.action_space,
         "num_instances": len(data.instances),
     }
     number = integer(seed, f"latent{suffix}")

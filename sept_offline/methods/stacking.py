@@ -178,9 +178,9 @@ def _tried(
         Columns.fit(kept),
         updates,
         integer(seed, name),
-        num_actions=data.num_actions,
+        space=data.action_space,
         num_instances=len(data.instances),
-        stack=Stack(length, data.observation_dim, data.num_actions) if length > 1 else None,
+        stack=Stack(length, data.observation_dim, data.action_space.width) if length > 1 else None,
         hidden=HIDDEN,
         batch=BATCH,
     )

@@ -259,7 +259,7 @@ def _tried_in(
         columns,
         updates,
         integer(seed, "world"),
-        num_actions=data.num_actions,
+        space=data.action_space,
         num_instances=len(data.instances),
         stack=stack,
     )
@@ -274,7 +274,7 @@ def _tried_in(
         columns,
         replace(config.dynamics, outcome_updates=updates),
         integer(seed, "outcome"),
-        num_actions=data.num_actions,
+        space=data.action_space,
     )
     outcome.name = "trial-outcome"
     yield outcome

@@ -10,6 +10,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from sept_offline.actions import Finite
 from sept_offline.agent import Agent, load_agent
 from sept_offline.data import Dataset, load_dataset
 from sept_offline.data.records import Steps
@@ -266,7 +267,7 @@ def behaviour_along(steps: Steps, num_actions: int, seed: int) -> Behaviour:
         propensities=None if logged is None else logged[:, None],
         instance=steps.instance,
     )
-    return logged_or_estimated(cast(SegmentsLike, single), num_actions, seed)
+    return logged_or_estimated(cast(SegmentsLike, single), Finite.of(num_actions), seed)
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from sept_offline.actions import ActionSpace
 from sept_offline.probe.weights import taken
 from sept_offline.seeding import generator, torch_generator
 from sept_offline.threads import one_thread
@@ -42,7 +43,7 @@ class Behaviour:
         return bool(np.allclose(self.probabilities, 1 / self.probabilities.shape[-1]))
 
 
-def logged_or_estimated(segments: SegmentsLike, num_actions: int, seed: int) -> Behaviour:
+def logged_or_estimated(segments: SegmentsLike, space: ActionSpace, seed: int) -> Behaviour:
     """The logged probabilities; where there are none, an estimate, which marks the whole.
 
     If only the logged action's is known it is kept, because a weight needs no other; what is left
@@ -50,11 +51,11 @@ def logged_or_estimated(segments: SegmentsLike, num_actions: int, seed: int) -> 
     """
     logged = segments.propensities
     if logged is None:
-        return estimate_behaviour(segments, num_actions, seed)
+        return estimate_behaviour(segments, space, seed)
     known: NDArray[np.bool_] = np.isfinite(logged.sum(axis=-1))
     if known.all():
         return Behaviour(logged, estimated=False)
-    guess = estimate_behaviour(segments, num_actions, seed)
+    guess = estimate_behaviour(segments, space, seed)
     filled = np.where(known[..., None], logged, guess.probabilities)
     chance = taken(logged, segments.actions)
     alone = np.isfinite(chance) & ~known
@@ -74,7 +75,7 @@ def _around(guess: Doubles, actions: Integers, chance: Doubles) -> Doubles:
 
 
 def estimate_behaviour(
-    segments: SegmentsLike, num_actions: int, seed: int, holdout: float = 0.2
+    segments: SegmentsLike, space: ActionSpace, seed: int, holdout: float = 0.2
 ) -> Behaviour:
     """μ from what was done: action frequencies at each time, or a classifier of state and time.
 
@@ -82,7 +83,8 @@ def estimate_behaviour(
     if it is better there than plain frequencies, which are all there is to know of a behaviour that
     does not look at the state.
     """
-    count, length = segments.actions.shape
+    count, length = segments.actions.shape[:2]
+    num_actions = space.width
     order = generator(seed, "behaviour", "holdout").permutation(count)
     held = order[: max(1, round(holdout * count))]
     kept = order[len(held) :] if len(held) < count else order

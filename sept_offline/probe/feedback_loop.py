@@ -10,8 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sept_offline.actions import ActionSpace
 from sept_offline.latent.model import LatentModel
-from sept_offline.latent.segment import METRICS, SegmentLearner, summarise
+from sept_offline.latent.segment import METRICS, SegmentLearner
 from sept_offline.probe.behaviour import Behaviour, logged_or_estimated
 from sept_offline.probe.learner import ProbeLearner
 from sept_offline.probe.policy import ProbePolicy
@@ -57,17 +58,17 @@ class PaperLoopStage:
         probe: ProbeConfig,
         seed: int,
         *,
-        num_actions: int,
+        space: ActionSpace,
         num_instances: int,
         behaviour: Behaviour | None = None,
     ) -> None:
-        check_segments(segments, num_actions, num_instances)
+        check_segments(segments, space, num_instances)
         self.name = "latent"
         self.total, self.done = latent.updates, 0
         self.latent, self.probe = latent, probe
         self.segments, self.num_instances = segments, num_instances
-        self.behaviour = behaviour or logged_or_estimated(segments, num_actions, seed)
-        self.vae = SegmentLearner(segments, latent, seed, num_actions)
+        self.behaviour = behaviour or logged_or_estimated(segments, space, seed)
+        self.vae = SegmentLearner(segments, latent, seed, space)
         self.tracking = copy.deepcopy(self.vae.network).requires_grad_(False)
         everything = np.arange(len(segments.actions))
         self.learner = ProbeLearner(segments, self.behaviour, probe, seed, everything)
@@ -165,7 +166,7 @@ class PaperLoopStage:
         # Undo the balance: instances' moments weigh a segment within its own instance only.
         within = weights / balance(self.segments.instance)
         return PaperLoopResult(
-            latent=summarise(self.vae.network, self.segments, self.num_instances, within),
+            latent=self.vae.summarise(self.segments, self.num_instances, within),
             policy=self.learner.policy.export(),
             weights=weights,
             history=tuple(self.history),

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from sept_offline.actions import ActionSpace
 from sept_offline.errors import DataError
 from sept_offline.probe.behaviour import Behaviour, logged_or_estimated
 from sept_offline.probe.learner import ProbeLearner
@@ -64,7 +65,7 @@ class ProbeStage:
         config: ProbeConfig,
         seed: int,
         *,
-        num_actions: int,
+        space: ActionSpace,
         bonus: Doubles | None = None,
         behaviour: Behaviour | None = None,
     ) -> None:
@@ -77,7 +78,7 @@ class ProbeStage:
                 )
         self.name = "probe"
         self.config, self.done = config, 0
-        self.behaviour = behaviour or logged_or_estimated(segments, num_actions, seed)
+        self.behaviour = behaviour or logged_or_estimated(segments, space, seed)
         self.kept, held = split(segments.instance, config.holdout, seed)
         self.held = torch.from_numpy(held)
         self.learner = ProbeLearner(segments, self.behaviour, config, seed, self.kept)

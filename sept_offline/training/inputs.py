@@ -1,13 +1,14 @@
-"""Inputs of latent and probe: segments, transitions, and their scaling."""
+"""Inputs of training stages: segments, steps, and their scaling."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sept_offline.actions import ActionSpace
 from sept_offline.errors import DataError
 
 Floats = NDArray[np.float32]
@@ -24,13 +25,13 @@ class SegmentsLike(Protocol):
         ...
 
     @property
-    def actions(self) -> Integers:
-        """[N, n]."""
+    def actions(self) -> NDArray[Any]:
+        """[N, n], or [N, n, k] of a box."""
         ...
 
     @property
     def propensities(self) -> Doubles | None:
-        """[N, n, A], or None if the logs contain no probabilities."""
+        """[N, n, A], or [N, n] log-densities of a box; None if the logs contain none."""
         ...
 
     @property
@@ -48,8 +49,8 @@ class StepsLike(Protocol):
         ...
 
     @property
-    def actions(self) -> Integers:
-        """[N]."""
+    def actions(self) -> NDArray[Any]:
+        """[N], or [N, k] of a box."""
         ...
 
     @property
@@ -103,14 +104,9 @@ def varying(values: NDArray[np.floating]) -> NDArray[np.bool_]:
     return moves
 
 
-def one_hot(actions: Integers, num_actions: int) -> Floats:
-    """[...] to [..., A]."""
-    return np.eye(num_actions, dtype=np.float32)[actions]
-
-
-def check_segments(segments: SegmentsLike, num_actions: int, num_instances: int) -> None:
+def check_segments(segments: SegmentsLike, space: ActionSpace, num_instances: int) -> None:
     """Refuse segments that cannot teach anything, in one sentence."""
-    count, length = segments.actions.shape
+    count, length = segments.actions.shape[:2]
     if count == 0:
         raise DataError(
             "There are no segments: every episode is shorter than the probe; lower probe_steps."
@@ -123,8 +119,8 @@ def check_segments(segments: SegmentsLike, num_actions: int, num_instances: int)
             f"The segments come from {len(present)} instance(s) of {num_instances}; expected at "
             "least 2, because the latent describes differences between instances."
         )
-    if int(segments.actions.max()) >= num_actions or int(segments.actions.min()) < 0:
+    if space.outside(segments.actions).any():
         raise DataError(
-            f"The segments contain an action outside 0 … {num_actions - 1}; "
-            "check the dataset's number of actions."
+            f"The segments contain an action outside {space.expected}; "
+            "check the dataset's action space."
         )

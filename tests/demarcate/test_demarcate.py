@@ -16,6 +16,7 @@ from pushed import QUICK, STEPS, Case, write_logs
 from sklearn.metrics import adjusted_rand_score
 
 from sept_offline import collect_dataset
+from sept_offline.actions import Finite
 from sept_offline.cli.main import cli
 from sept_offline.data import load_dataset, validate
 from sept_offline.demarcate import demarcate_dataset
@@ -63,7 +64,7 @@ def test_without_states_and_actions_behaviours_would_pass_for_dynamics(
     """What is gained by being told the behaviour: nothing, until states and actions are hidden."""
     _, behaviour = write_logs(tmp_path / "x.h5", (0.3,), 120)
     with load_dataset(tmp_path / "x.h5") as data:
-        transitions = transitions_of(data.steps(), np.full(120, STEPS), 3)
+        transitions = transitions_of(data.steps(), np.full(120, STEPS), Finite.of(3))
 
     def gained() -> float:
         """Nats a step, of episodes that were kept out."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,7 +25,7 @@ from sept_offline.dynamics.stage import DynamicsStage
 from sept_offline.errors import AgentError, ConfigError
 from sept_offline.settings import BnnConfig, ControlConfig, DynamicsConfig
 from sept_offline.threads import one_thread
-from tests.latent.tiny import ACTIONS, STRENGTH, episodes
+from tests.latent.tiny import ACTIONS, SPACE, STRENGTH, episodes
 from tests.margins import Margins
 
 SMALL = DynamicsConfig(
@@ -49,6 +50,10 @@ CONTROL = ControlConfig(
 PLAN = BnnConfig(episodes=32, horizon=8, updates=100)
 
 
+def encoded(actions: Any) -> torch.Tensor:
+    return torch.from_numpy(SPACE.encode(np.asarray(actions)))
+
+
 @pytest.fixture(scope="module", autouse=True)
 def single() -> Iterator[None]:
     """As in an episode, where bits must not depend on idle cores."""
@@ -66,7 +71,7 @@ def trained(steps: Steps, training_seed: int) -> tuple[DynamicsStage, float]:
     """And the share of the changes that it leaves unexplained."""
     columns = Columns.fit(steps)
     stage = DynamicsStage(
-        steps, columns, SMALL, training_seed, num_actions=ACTIONS, num_instances=len(STRENGTH)
+        steps, columns, SMALL, training_seed, space=SPACE, num_instances=len(STRENGTH)
     )
     return stage, stage.advance(SMALL.updates)["unexplained"]
 
@@ -89,7 +94,7 @@ def paid(steps: Steps, training_seed: int) -> tuple[OutcomeStage, float]:
     """Pays the first coordinate that is reached; and the error of what it says."""
     rewards, ended = steps.observations[steps.row + 1][:, 0], steps.terminations
     columns = Columns.fit(steps)
-    stage = OutcomeStage(steps, rewards, ended, columns, SMALL, training_seed, num_actions=ACTIONS)
+    stage = OutcomeStage(steps, rewards, ended, columns, SMALL, training_seed, space=SPACE)
     return stage, stage.advance(SMALL.outcome_updates)["reward_error"]
 
 
@@ -122,7 +127,7 @@ def pushed(model: Model, w: np.ndarray[tuple[int], np.dtype[np.float32]]) -> flo
     """How far action 1 pushes the first coordinate, under w."""
     dynamics = model.dynamics
     state = torch.tensor([[0.0, 0.0, 7.0]])
-    known = dynamics.known(state, torch.tensor([1]))
+    known = dynamics.known(state, encoded([1]))
     change = dynamics.predict(
         known, torch.from_numpy(w).view(1, 1, -1), dynamics.network.mean.unsqueeze(0)
     )
@@ -200,7 +205,7 @@ def test_a_snapshot_continues_bit_for_bit(steps: Steps) -> None:
     def fresh() -> DynamicsStage:
         short = replace(SMALL, updates=20)
         columns = Columns.fit(steps)
-        return DynamicsStage(steps, columns, short, 0, num_actions=ACTIONS, num_instances=4)
+        return DynamicsStage(steps, columns, short, 0, space=SPACE, num_instances=4)
 
     whole, first, second = fresh(), fresh(), fresh()
     whole.advance(20)
@@ -221,12 +226,12 @@ def test_the_outcome_knows_where_episodes_end(
     ended = after > 1
     rewards = np.where(ended, 10.0, -0.1)
     columns = Columns.fit(steps)
-    stage = OutcomeStage(steps, rewards, ended, columns, SMALL, training_seed, num_actions=ACTIONS)
+    stage = OutcomeStage(steps, rewards, ended, columns, SMALL, training_seed, space=SPACE)
     stage.advance(SMALL.outcome_updates)
     before = torch.tensor([[0.6, 0.0, 7.0], [0.3, 0.0, 7.0]])
     reached = before + torch.tensor([1.0, 0.0, 0.0]) * torch.tensor([[1.0], [0.3]])
     with torch.no_grad():
-        paid, ends = stage.outcome.predict(before, torch.tensor([1, 1]), reached)
+        paid, ends = stage.outcome.predict(before, encoded([1, 1]), reached)
     assert ends.tolist() == [1, 0]
     margin("reward error", np.abs(paid.numpy() - [10.0, -0.1]).max(), below=0.1)
 
@@ -248,9 +253,9 @@ def test_rare_ends_are_not_made_likelier_than_they_are(
         instance=np.zeros(count, dtype=np.int64),
     )
     rewards, columns = rng.normal(size=count), Columns.fit(whole)
-    stage = OutcomeStage(whole, rewards, ended, columns, SMALL, training_seed, num_actions=ACTIONS)
+    stage = OutcomeStage(whole, rewards, ended, columns, SMALL, training_seed, space=SPACE)
     stage.advance(SMALL.outcome_updates)
-    before, actions = torch.from_numpy(whole.observations[::2]), torch.from_numpy(whole.actions)
+    before, actions = torch.from_numpy(whole.observations[::2]), encoded(whole.actions)
     with torch.no_grad():
         _, logit = stage.outcome(stage.outcome.features(before, actions, before))
         _, ends = stage.outcome.predict(before, actions, before)
@@ -262,7 +267,7 @@ def test_rare_ends_are_not_made_likelier_than_they_are(
 
 def test_nothing_ends_where_nothing_ended(fiction: Fiction, margin: Margins) -> None:
     states = torch.from_numpy(fiction.anywhere)
-    _, ends = fiction.outcome.predict(states, torch.ones(len(states), dtype=torch.int64), states)
+    _, ends = fiction.outcome.predict(states, encoded([1] * len(states)), states)
     margin("ends", ends.sum(), at_most=0)
 
 

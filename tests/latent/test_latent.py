@@ -22,7 +22,7 @@ from sept_offline.settings import LatentConfig
 from sept_offline.stage import StageState
 from sept_offline.training.draws import Balanced
 from sept_offline.training.inputs import fit_scaling
-from tests.latent.tiny import ACTIONS, cut, episodes
+from tests.latent.tiny import SPACE, cut, episodes
 from tests.margins import Margins
 
 STEPS, ALL = episodes(per=100, length=12, seed=0)
@@ -43,10 +43,8 @@ def stage(
     config: LatentConfig = CONFIG, seed: int = 0, segments: Segments = SEGMENTS
 ) -> TransitionLatentStage | SegmentLatentStage:
     if config.objective == "segment":
-        return SegmentLatentStage(segments, config, seed, num_actions=ACTIONS, num_instances=4)
-    return TransitionLatentStage(
-        STEPS, segments, config, seed, num_actions=ACTIONS, num_instances=4
-    )
+        return SegmentLatentStage(segments, config, seed, space=SPACE, num_instances=4)
+    return TransitionLatentStage(STEPS, segments, config, seed, space=SPACE, num_instances=4)
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +87,7 @@ def test_instances_are_told_apart_on_fresh_episodes(model: LatentModel, margin: 
 def test_the_stage_shows_the_identification_that_is_kept() -> None:
     config = dataclasses.replace(CONFIG, updates=60)
     watching = TransitionLatentStage(
-        STEPS, SEGMENTS, config, 0, num_actions=ACTIONS, num_instances=4, held_out=FRESH
+        STEPS, SEGMENTS, config, 0, space=SPACE, num_instances=4, held_out=FRESH
     )
     shown = watching.advance(60)["identification"]
     assert shown == identify(watching.result(), SEGMENTS, FRESH).neighbours
@@ -108,7 +106,7 @@ def test_latents_of_permuted_instances_identify_nothing(
         dataclasses.replace(SEGMENTS, instance=shuffled),
         CONFIG,
         training_seed,
-        num_actions=ACTIONS,
+        space=SPACE,
         num_instances=4,
     )
     broken.advance(10_000)
@@ -171,7 +169,7 @@ def test_the_exported_decoder_says_the_same(model: LatentModel) -> None:
     with torch.no_grad():
         expected = model.network.log_prob(
             torch.from_numpy(FRESH.observations),
-            torch.from_numpy(FRESH.actions),
+            torch.from_numpy(SPACE.encode(FRESH.actions)),
             torch.from_numpy(z),
         )
     exported = model.decoder.log_prob(FRESH.observations, FRESH.actions, z)
@@ -194,7 +192,7 @@ def test_resuming_gives_the_same_bits(config: LatentConfig) -> None:
 
 def test_snapshots_keep_the_names_by_which_older_ones_are_resumed() -> None:
     windows = all_windows(STEPS, PROBE)
-    window = WindowLatentStage(STEPS, windows, CONFIG, 0, num_actions=ACTIONS, num_instances=4)
+    window = WindowLatentStage(STEPS, windows, CONFIG, 0, space=SPACE, num_instances=4)
     shared = {"network", "optimiser", "rng"}
     for learner, own in ((stage(), {"posteriors"}), (stage(PAPER), set()), (window, set())):
         learner.advance(1)

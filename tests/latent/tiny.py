@@ -7,10 +7,12 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from sept_offline.actions import Finite
 from sept_offline.data.records import Segments, Steps
 
 STRENGTH = np.array([-1.0, -0.4, 0.4, 1.0])
 ACTIONS = 3
+SPACE = Finite.of(ACTIONS)
 Policy = Callable[[NDArray[np.float32]], NDArray[np.float64]]
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import sept_offline as so
+from sept_offline.actions import Finite
 from sept_offline.cli import main
 from sept_offline.data import Dataset, DatasetWriter
 from sept_offline.latent import LatentModel
@@ -109,7 +110,7 @@ def test_dimensions_in_use_are_counted() -> None:
     sure, unsure = np.full((30, 5), -8.0), np.full((30, 5), 4.0)
     for doubt, used in ((sure, 2), (unsure, 0)):
         means, variances = plane.astype(np.float32), doubt.astype(np.float32)
-        model = LatentModel(None, means, variances)  # type: ignore[arg-type]
+        model = LatentModel(None, Finite.of(2), means, variances)  # type: ignore[arg-type]
         assert model.used_dimensions == used
 
 

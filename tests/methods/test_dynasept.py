@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import sept_offline as so
+from sept_offline.actions import Finite
 from sept_offline.agent import Agent, WindowContext
 from sept_offline.agent.networks import Standardiser
 from sept_offline.data.records import Steps
@@ -178,4 +179,4 @@ def test_windows_that_nothing_follows_are_refused() -> None:
     windows = all_windows(steps, 2)
     last = replace(windows, left=np.zeros_like(windows.left))
     with pytest.raises(DataError, match="No window is followed"):
-        WindowLatentStage(steps, last, LatentConfig(), 0, num_actions=2, num_instances=2)
+        WindowLatentStage(steps, last, LatentConfig(), 0, space=Finite.of(2), num_instances=2)

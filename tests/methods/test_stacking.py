@@ -12,6 +12,7 @@ import pytest
 import torch
 
 import sept_offline as so
+from sept_offline.actions import Finite
 from sept_offline.cli import main
 from sept_offline.data import Dataset, DatasetWriter
 from sept_offline.dynamics.columns import Columns
@@ -203,8 +204,8 @@ def test_the_command_stacks_and_says_why(
 def test_a_world_predicts_the_newest_and_moves_the_rest(hidden_speed: Dataset) -> None:
     view, stack = hidden_speed.stacked(3), Stack(3, 1, 3)
     steps = view.steps()
-    world = World(Columns.fit(steps), 3, torch_generator(0, "world"), stack)
-    rows, actions = steps.row[:50], torch.from_numpy(steps.actions[:50])
+    world = World(Columns.fit(steps), Finite.of(3), torch_generator(0, "world"), stack)
+    rows, actions = steps.row[:50], torch.from_numpy(Finite.of(3).encode(steps.actions[:50]))
     before = torch.from_numpy(steps.observations[rows])
     with torch.no_grad():
         after = world.step(before, actions, torch.zeros(50, 8), torch.randn(50, 1)).numpy()
@@ -215,22 +216,23 @@ def test_a_world_predicts_the_newest_and_moves_the_rest(hidden_speed: Dataset) -
 
 def test_in_a_world_an_agent_stacks_as_its_rows_are_stacked(hidden_speed: Dataset) -> None:
     stack = Stack(3, 1, 3)
-    config: FitConfig = resolve_config(hidden_speed, "default", FEW)
+    control = {**FEW["control"], "algorithm": "double_dqn"}
+    config: FitConfig = resolve_config(hidden_speed, "default", FEW | {"control": control})
     view = hidden_speed.stacked(3)
     steps = view.steps()
     stages = METHODS["avg"].stages(view, config, 0)
-    control = next(stages)
-    control.advance(control.total)
+    stage = next(stages)
+    stage.advance(stage.total)
     with pytest.raises(StopIteration) as finished:
         next(stages)
     wide = finished.value.value
     columns = Columns.fit(steps)
-    stage = WorldStage(steps, columns, 5, 0, num_actions=3, num_instances=2, stack=stack)
-    stage.advance(5)
-    outcome = Outcome(stage.world.reader, 3, (8,), torch_generator(0, "outcome"))
+    world = WorldStage(steps, columns, 5, 0, space=Finite.of(3), num_instances=2, stack=stack)
+    world.advance(5)
+    outcome = Outcome(world.world.reader, 3, (8,), torch_generator(0, "outcome"))
     starts = steps.observations[steps.row[steps.time == 0]][:20]
     returns = [
-        roll_out(stage, outcome, agent, starts, np.arange(20) % 2, 12, 0)
+        roll_out(world, outcome, agent, starts, np.arange(20) % 2, 12, 0)
         for agent in (wide, observing_plainly(wide, stack))
     ]
     np.testing.assert_array_equal(*returns)

@@ -25,7 +25,7 @@ from sept_offline.probe.stage import IMITATION, combined, split
 from sept_offline.probe.weights import balance, diagnose, effective, estimate, normalised, taken
 from sept_offline.settings import LatentConfig, ProbeConfig, Reward
 from sept_offline.stage import StageState
-from tests.latent.tiny import ACTIONS, cut, episodes
+from tests.latent.tiny import ACTIONS, SPACE, cut, episodes
 from tests.margins import Margins
 
 _, ALL = episodes(per=150, length=3, seed=0)
@@ -43,13 +43,13 @@ def skewed(observations: np.ndarray) -> np.ndarray:
 
 
 def probe(config: ProbeConfig = CONFIG, reward: np.ndarray = REWARD, seed: int = 0) -> ProbeStage:
-    return ProbeStage(SEGMENTS, reward, config, seed, num_actions=ACTIONS)
+    return ProbeStage(SEGMENTS, reward, config, seed, space=SPACE)
 
 
 def loop(seed: int = 0, changes: bool = False, warmup: int = 0) -> PaperLoopStage:
     latent = dataclasses.replace(LOOP, changes=changes)
     config = ProbeConfig(batch=32, minibatches=2, tracking_rate=0.1, ess_floor=0.2, warmup=warmup)
-    return PaperLoopStage(SEGMENTS, latent, config, seed, num_actions=ACTIONS, num_instances=4)
+    return PaperLoopStage(SEGMENTS, latent, config, seed, space=SPACE, num_instances=4)
 
 
 def pushes(policy: ProbePolicy) -> float:
@@ -164,7 +164,7 @@ def test_progress_can_tip_the_scales(training_seed: int, margin: Margins) -> Non
             REWARD,
             dataclasses.replace(CONFIG, progress_weight=weight),
             training_seed,
-            num_actions=ACTIONS,
+            space=SPACE,
             bonus=bonus,
         )
         for weight in (0.0, 4.0)
@@ -180,7 +180,7 @@ def test_it_starts_from_a_behaviour_that_is_not_uniform(
 ) -> None:
     _, logged = episodes(per=150, length=2, seed=0, policy=skewed)
     nothing = np.zeros(len(logged.actions))
-    stage = ProbeStage(logged, nothing, CONFIG, training_seed, num_actions=ACTIONS)
+    stage = ProbeStage(logged, nothing, CONFIG, training_seed, space=SPACE)
     stage.advance(1000)
     result = stage.result()
     assert not result.accepted
@@ -206,8 +206,7 @@ def test_resuming_keeps_the_start_that_was_learned(cut: int) -> None:
     _, logged = episodes(per=40, length=2, seed=0, policy=skewed)
     config = dataclasses.replace(CONFIG, steps=10)
     unbroken, first, second = (
-        ProbeStage(logged, np.zeros(len(logged.actions)), config, 0, num_actions=ACTIONS)
-        for _ in range(3)
+        ProbeStage(logged, np.zeros(len(logged.actions)), config, 0, space=SPACE) for _ in range(3)
     )
     unbroken.advance(1000)
     first.advance(cut)
@@ -256,11 +255,11 @@ def test_the_probe_waits_while_the_vae_warms_up() -> None:
 def test_a_behaviour_is_estimated_and_calibrated(training_seed: int, margin: Margins) -> None:
     _, logged = episodes(per=800, length=2, seed=0, policy=skewed)
     blind = dataclasses.replace(logged, propensities=None)
-    guess = estimate_behaviour(blind, ACTIONS, seed=training_seed)
+    guess = estimate_behaviour(blind, SPACE, seed=training_seed)
     assert guess.estimated and guess.ece is not None and guess.nll is not None
     margin("error", np.abs(guess.probabilities - logged.propensities).mean(), below=0.06)
     margin("calibration error", guess.ece, below=0.08)
-    stage = ProbeStage(blind, np.arange(len(blind.actions)) * 1.0, CONFIG, 0, num_actions=ACTIONS)
+    stage = ProbeStage(blind, np.arange(len(blind.actions)) * 1.0, CONFIG, 0, space=SPACE)
     assert stage.learner.floor == pytest.approx(2 * CONFIG.ess_floor)
     stage.advance(1)
     assert stage.result().estimated
@@ -270,7 +269,7 @@ def test_a_behaviour_that_looks_at_nothing_is_given_its_frequencies(
     training_seed: int, margin: Margins
 ) -> None:
     blind = dataclasses.replace(SEGMENTS, propensities=None)
-    guess = estimate_behaviour(blind, ACTIONS, seed=training_seed)
+    guess = estimate_behaviour(blind, SPACE, seed=training_seed)
     # of all: the largest is that of one odd segment, by which nothing is weighted
     margin("error", np.abs(guess.probabilities - 1 / ACTIONS).mean(), below=0.04)
 
@@ -280,7 +279,11 @@ def test_unknown_rows_alone_are_estimated() -> None:
     some = SEGMENTS.propensities.copy()
     some[0, 0] = np.nan
     stage = ProbeStage(
-        dataclasses.replace(SEGMENTS, propensities=some), REWARD, CONFIG, 0, num_actions=ACTIONS
+        dataclasses.replace(SEGMENTS, propensities=some),
+        REWARD,
+        CONFIG,
+        0,
+        space=SPACE,
     )
     assert stage.behaviour.estimated
     assert np.isfinite(stage.behaviour.probabilities).all()
@@ -323,7 +326,7 @@ def test_total_variation_is_the_papers() -> None:
 @pytest.mark.parametrize("reward", ["total-variation", "negative-elbo"])
 def test_the_papers_loop_rewards_what_it_is_told_to(reward: Reward) -> None:
     def first(config: ProbeConfig) -> float:
-        stage = PaperLoopStage(SEGMENTS, LOOP, config, 0, num_actions=ACTIONS, num_instances=4)
+        stage = PaperLoopStage(SEGMENTS, LOOP, config, 0, space=SPACE, num_instances=4)
         stage.advance(1)
         return stage.history[0].reward
 
@@ -346,7 +349,7 @@ def test_mistakes_are_named() -> None:
     denied[4, 1] = [1, 0, 0] if SEGMENTS.actions[4, 1] else [0, 1, 0]
     wrong: Segments = dataclasses.replace(SEGMENTS, propensities=denied)
     with pytest.raises(DataError, match="Segment 4"):
-        ProbeStage(wrong, REWARD, CONFIG, 0, num_actions=ACTIONS)
+        ProbeStage(wrong, REWARD, CONFIG, 0, space=SPACE)
 
 
 def test_the_taken_action_s_probability_alone_is_enough_for_weights() -> None:
@@ -355,7 +358,7 @@ def test_the_taken_action_s_probability_alone_is_enough_for_weights() -> None:
     chance = np.take_along_axis(SEGMENTS.propensities, actions, axis=-1)
     alone = np.full_like(SEGMENTS.propensities, np.nan)
     np.put_along_axis(alone, actions, chance, axis=-1)
-    found = logged_or_estimated(dataclasses.replace(SEGMENTS, propensities=alone), ACTIONS, seed=0)
+    found = logged_or_estimated(dataclasses.replace(SEGMENTS, propensities=alone), SPACE, seed=0)
     assert not found.estimated
     np.testing.assert_array_equal(taken(found.probabilities, SEGMENTS.actions), chance[..., 0])
     np.testing.assert_allclose(found.probabilities.sum(axis=-1), 1)
