@@ -165,7 +165,7 @@ def _rivals(
     return rivals
 
 
-def _above(place: Place, mine: Doubles, rivals: dict[str, Agent]) -> dict[str, Interval]:
+def _above(place: Place, mine: Doubles, rivals: dict[str, Agent]) -> dict[str, Any]:
     """The returns `mine[n]` less those of each rival, as fields of the evidence."""
     return {
         f"above_{name}": place.difference(mine, place.returns(rival))
