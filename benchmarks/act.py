@@ -13,6 +13,7 @@ import time
 
 import numpy as np
 
+from sept_offline.actions import Finite
 from sept_offline.agent import Agent, Control, NoContext, Spaces
 from sept_offline.agent.networks import Standardiser
 from sept_offline.threads import one_thread
@@ -33,7 +34,7 @@ def measure(actions: int, batch: int, repeats: int) -> dict[str, float]:
     agent = Agent(
         method="avg",
         family="benchmark",
-        spaces=Spaces.of(states, num_actions),
+        spaces=Spaces.of(states, Finite.of(num_actions)),
         context=NoContext(),
         control=Control(Standardiser.identity(dim), learner.current()),
     )

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import NormalDist
@@ -22,11 +22,26 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from .errors import ConfigError
+from .errors import AgentError, ConfigError
 
 Floats = NDArray[np.float64]
 SMALLEST = 1e-300
 """The least probability whose logarithm is taken."""
+SUM_TOLERANCE = 1e-5
+"""Tolerance for sums of probabilities: the rounding of a float32 softmax."""
+
+
+@dataclass(frozen=True)
+class PropensityFault:
+    """One way in which logged propensities can be wrong, and the steps that are."""
+
+    kind: str
+    bad: NDArray[np.bool_]
+    """[N]"""
+    message: str
+    """What is wrong, as `validate` says it."""
+    expected: str
+    """What a writer should pass instead."""
 
 
 class Policy(ABC):
@@ -48,12 +63,18 @@ class Policy(ABC):
     def take(self, rows: NDArray[Any]) -> Policy:
         """The distributions of some rows."""
 
+    @abstractmethod
+    def within(self, allowed: NDArray[Any]) -> Policy:
+        """The same distributions over what `ActionSpace.allowed` allows."""
+
 
 class ActionSpace(ABC):
     """The actions of a system."""
 
     kind: ClassVar[str]
     dtype: ClassVar[type[np.generic]]
+    missing: ClassVar[float]
+    """What stands in place of an action where none was taken."""
     names: tuple[str, ...]
     """Of the actions `[A]`, or of a box's components `[k]`."""
 
@@ -79,6 +100,11 @@ class ActionSpace(ABC):
 
     @property
     @abstractmethod
+    def log_volume(self) -> float:
+        """The logarithm of A or of the box's volume: a uniform policy's, negated."""
+
+    @property
+    @abstractmethod
     def expected(self) -> str:
         """What a valid action is, for error messages."""
 
@@ -87,8 +113,17 @@ class ActionSpace(ABC):
         """`[...]`: which of `actions[..., *shape]` are not in the space."""
 
     @abstractmethod
-    def encode(self, actions: NDArray[Any]) -> NDArray[np.float32]:
+    def encode(self, actions: NDArray[Any] | int) -> NDArray[np.float32]:
         """`actions[..., *shape]` as inputs of a network, `[..., width]`."""
+
+    @property
+    @abstractmethod
+    def levels(self) -> int:
+        """The values that `level` takes."""
+
+    @abstractmethod
+    def level(self, actions: NDArray[Any]) -> NDArray[np.int64]:
+        """`[..., c]`, valid actions by whole numbers, for counts: one, or one per component."""
 
     @abstractmethod
     def uniform(self, *rows: int) -> Policy:
@@ -97,6 +132,35 @@ class ActionSpace(ABC):
     @abstractmethod
     def log_propensity(self, propensities: NDArray[Any], actions: NDArray[Any]) -> Floats:
         """`[...]`: what `propensities[..., *propensity_shape]` say of the actions taken."""
+
+    @abstractmethod
+    def unknown(self, propensities: NDArray[Any]) -> NDArray[np.bool_]:
+        """`[...]`: where nothing is known: all of `propensities[..., *propensity_shape]` is NaN."""
+
+    @abstractmethod
+    def partly_known(self, propensities: NDArray[Any], actions: NDArray[Any]) -> NDArray[np.bool_]:
+        """`[N]`: where only the logged action's propensity is known, of several."""
+
+    @abstractmethod
+    def propensity_faults(
+        self, propensities: NDArray[Any], actions: NDArray[Any]
+    ) -> Iterator[PropensityFault]:
+        """What is wrong with `propensities[N, *propensity_shape]` of valid `actions[N, *shape]`."""
+
+    @abstractmethod
+    def decoded(self, policy: Policy) -> Policy:
+        """A policy over encoded actions as one over the actions themselves."""
+
+    @abstractmethod
+    def allowed(
+        self, mask: Any, bounds: Any, rows: tuple[int, ...] = (), going: Any = True
+    ) -> NDArray[Any] | None:
+        """What a mask or bounds allow, an array that starts with `rows`; None if they are None.
+
+        A finite set takes a mask, true for each allowed action `[*rows, A]`; a box takes bounds,
+        two vectors `[k]` or `[*rows, k]` that become one array `[*rows, 2, k]`. Every row that is
+        `going[*rows]` must allow something; an AgentError says what is wrong.
+        """
 
     @abstractmethod
     def describe(self) -> dict[str, Any]:
@@ -114,6 +178,7 @@ class Finite(ActionSpace):
     names: tuple[str, ...]
     kind = "finite"
     dtype = np.int64
+    missing = -1
 
     def __post_init__(self) -> None:
         if not self.names:
@@ -140,6 +205,11 @@ class Finite(ActionSpace):
         return 1
 
     @property
+    def log_volume(self) -> float:
+        """See ActionSpace."""
+        return math.log(self.width)
+
+    @property
     def expected(self) -> str:
         """See ActionSpace."""
         return f"0 … {self.width - 1}"
@@ -148,9 +218,22 @@ class Finite(ActionSpace):
         """See ActionSpace."""
         return np.asarray((actions < 0) | (actions >= self.width))
 
-    def encode(self, actions: NDArray[Any]) -> NDArray[np.float32]:
+    def encode(self, actions: NDArray[Any] | int) -> NDArray[np.float32]:
         """One-hot."""
-        return np.asarray(np.eye(self.width, dtype=np.float32)[actions])
+        return np.asarray(self._rows[actions])
+
+    @cached_property
+    def _rows(self) -> NDArray[np.float32]:
+        return np.eye(self.width, dtype=np.float32)
+
+    @property
+    def levels(self) -> int:
+        """See ActionSpace."""
+        return self.width
+
+    def level(self, actions: NDArray[Any]) -> NDArray[np.int64]:
+        """The action itself, [..., 1]."""
+        return np.asarray(actions)[..., None]
 
     def uniform(self, *rows: int) -> Categorical:
         """See ActionSpace."""
@@ -160,6 +243,77 @@ class Finite(ActionSpace):
         """See ActionSpace."""
         chosen = np.take_along_axis(propensities, np.asarray(actions)[..., None], axis=-1)
         return np.asarray(np.log(np.maximum(chosen[..., 0], SMALLEST)))
+
+    def unknown(self, propensities: NDArray[Any]) -> NDArray[np.bool_]:
+        """See ActionSpace."""
+        return np.asarray(np.isnan(propensities).all(axis=-1))
+
+    def partly_known(self, propensities: NDArray[Any], actions: NDArray[Any]) -> NDArray[np.bool_]:
+        """See ActionSpace."""
+        known = ~np.isnan(propensities)
+        logged = known[np.arange(len(actions)), actions]
+        return np.asarray(logged & (known.sum(axis=1) == 1) & (self.width > 1))
+
+    def propensity_faults(
+        self, propensities: NDArray[Any], actions: NDArray[Any]
+    ) -> Iterator[PropensityFault]:
+        """See ActionSpace; a row may be NaN as a whole, or in all but the logged action."""
+        missing = np.isnan(propensities)
+        known, alone = ~missing.any(axis=1), self.partly_known(propensities, actions)
+        logged = propensities[np.arange(len(actions)), actions]
+        total = np.where(known[:, None], propensities, 1).sum(axis=1)
+        wrong_sum = known & ~(np.abs(total - 1) <= SUM_TOLERANCE)
+        below = (propensities < 0).any(axis=1)
+        mixed = missing.any(axis=1) & ~missing.all(axis=1) & ~alone
+        sums = "probabilities that sum to 1"
+        for kind, bad, message, expected in (
+            ("NaN", mixed, "some probabilities of a step are NaN", sums),
+            ("infinite", np.isinf(propensities).any(axis=1), "probabilities hold inf", sums),
+            ("propensity sum", wrong_sum, "the probabilities of a step do not sum to 1", sums),
+            (
+                "propensity range",
+                (known & below) | (alone & ~((logged >= 0) & (logged <= 1))),
+                "a probability is below 0 or above 1",
+                "probabilities of at least 0 and at most 1",
+            ),
+            (
+                "impossible action",
+                (known | alone) & (logged <= 0),
+                "the logged action has probability 0",
+                "a probability above 0 for the logged action",
+            ),
+        ):
+            yield PropensityFault(kind, bad, message, expected)
+
+    def decoded(self, policy: Policy) -> Policy:
+        """See ActionSpace; a categorical policy has no units."""
+        return policy
+
+    def allowed(
+        self, mask: Any, bounds: Any, rows: tuple[int, ...] = (), going: Any = True
+    ) -> NDArray[np.bool_] | None:
+        """See ActionSpace."""
+        if bounds is not None:
+            raise AgentError("The actions are a finite set; restrict them by a mask, not bounds.")
+        if mask is None:
+            return None
+        try:
+            given = np.asarray(mask)
+        except ValueError as error:
+            raise AgentError(
+                f"A mask must be an array of true or false, found {mask!r:.80}."
+            ) from error
+        flags = given.dtype == bool or (given.dtype.kind in "iu" and np.isin(given, (0, 1)).all())
+        shape = (*rows, self.width)
+        if given.shape != shape or not flags:
+            raise AgentError(
+                f"A mask must be an array of true or false of shape {list(shape)}, found "
+                f"{given.dtype} of shape {list(given.shape)}."
+            )
+        some: NDArray[np.bool_] = given.astype(bool)
+        if (~some.any(axis=-1) & going).any():
+            raise AgentError("A mask forbids every action; at least one must be allowed.")
+        return some
 
     def describe(self) -> dict[str, Any]:
         """See ActionSpace."""
@@ -177,6 +331,7 @@ class Box(ActionSpace):
     """[k]"""
     kind = "box"
     dtype = np.float32
+    missing = math.nan
 
     def __post_init__(self) -> None:
         sizes = {len(self.names), len(self.low), len(self.high)}
@@ -201,7 +356,8 @@ class Box(ActionSpace):
                 "expected two vectors of the same length."
             )
         # as float32 holds them: actions are float32, and those on a bound must lie inside
-        bounds = (tuple(map(float, bound.astype(np.float32))) for bound in (lowest, highest))
+        with np.errstate(over="ignore"):
+            bounds = [tuple(map(float, bound.astype(np.float32))) for bound in (lowest, highest)]
         return cls(_named(names, len(lowest), "components of an action"), *bounds)
 
     @property
@@ -218,6 +374,11 @@ class Box(ActionSpace):
     def draws(self) -> int:
         """See ActionSpace; the first one chooses between the uniform and the normal part."""
         return self.width + 1
+
+    @property
+    def log_volume(self) -> float:
+        """See ActionSpace."""
+        return float(np.log(2 * self.half).sum())
 
     @property
     def expected(self) -> str:
@@ -246,7 +407,7 @@ class Box(ActionSpace):
         inside = (actions >= low) & (actions <= high)
         return np.asarray(~inside.all(axis=-1))
 
-    def encode(self, actions: NDArray[Any]) -> NDArray[np.float32]:
+    def encode(self, actions: NDArray[Any] | int) -> NDArray[np.float32]:
         """Scaled to [−1, 1]."""
         return np.asarray((actions - self.centre) / self.half, dtype=np.float32)
 
@@ -254,6 +415,16 @@ class Box(ActionSpace):
         """Actions `[..., k]` from `encoded[..., k]`; what lies beyond ±1 is clipped."""
         actions = np.asarray(encoded * self.half + self.centre, dtype=np.float32)
         return np.clip(actions, *self.bounds)
+
+    @property
+    def levels(self) -> int:
+        """See ActionSpace."""
+        return 5
+
+    def level(self, actions: NDArray[Any]) -> NDArray[np.int64]:
+        """In which fifth of its range each component lies, [..., k]."""
+        place = (actions - np.array(self.low)) / (2 * self.half) * self.levels
+        return np.asarray(np.clip(place.astype(np.int64), 0, self.levels - 1))
 
     def uniform(self, *rows: int) -> TruncatedNormal:
         """See ActionSpace."""
@@ -263,6 +434,58 @@ class Box(ActionSpace):
     def log_propensity(self, propensities: NDArray[Any], actions: NDArray[Any]) -> Floats:
         """See ActionSpace."""
         return np.asarray(propensities, dtype=np.float64)
+
+    def unknown(self, propensities: NDArray[Any]) -> NDArray[np.bool_]:
+        """See ActionSpace."""
+        return np.asarray(np.isnan(propensities))
+
+    def partly_known(self, propensities: NDArray[Any], actions: NDArray[Any]) -> NDArray[np.bool_]:
+        """See ActionSpace; there is one density only."""
+        return np.zeros(len(actions), dtype=np.bool_)
+
+    def propensity_faults(
+        self, propensities: NDArray[Any], actions: NDArray[Any]
+    ) -> Iterator[PropensityFault]:
+        """See ActionSpace."""
+        for kind, bad, message in (
+            ("infinite", np.isposinf(propensities), "a log-density is infinite"),
+            ("impossible action", np.isneginf(propensities), "the logged action has density 0"),
+        ):
+            yield PropensityFault(kind, bad, message, "finite log-densities")
+
+    def decoded(self, policy: Policy) -> Policy:
+        """See ActionSpace."""
+        if not isinstance(policy, TruncatedNormal):
+            raise ConfigError("The policy of a box of actions must be a truncated normal.")
+        mean, deviation = policy.mean * self.half + self.centre, policy.deviation * self.half
+        return TruncatedNormal(self, mean, deviation, policy.spread)
+
+    def allowed(
+        self, mask: Any, bounds: Any, rows: tuple[int, ...] = (), going: Any = True
+    ) -> NDArray[np.float32] | None:
+        """See ActionSpace; bounds beyond the box's own count as those."""
+        if mask is not None:
+            raise AgentError("The actions are a box; restrict them by bounds, not by a mask.")
+        if bounds is None:
+            return None
+        shape = (*rows, self.width)
+        try:
+            given = [np.broadcast_to(np.asarray(b, dtype=np.float32), shape) for b in bounds]
+        except (TypeError, ValueError) as error:
+            raise AgentError(
+                f"Bounds must be two arrays of {self.width} numbers each, the lower one first, "
+                f"found {bounds!r:.80}."
+            ) from error
+        if len(given) != 2:
+            raise AgentError(f"Bounds must be two arrays, lower and upper, found {len(given)}.")
+        low, high = np.maximum(given[0], self.bounds[0]), np.minimum(given[1], self.bounds[1])
+        # not "low > high": a bound that is not a number must be found too
+        if ((~(low <= high)).any(axis=-1) & going).any():
+            raise AgentError(
+                f"Bounds must leave an action in every component: expected lower ≤ upper inside "
+                f"{self.expected}."
+            )
+        return np.stack([low, high], axis=-2)
 
     def describe(self) -> dict[str, Any]:
         """See ActionSpace."""
@@ -299,6 +522,12 @@ class Categorical(Policy):
         """See Policy."""
         return Categorical(self.probabilities[rows])
 
+    def within(self, allowed: NDArray[Any]) -> Categorical:
+        """See Policy; uniform over the allowed actions if all of them have probability 0."""
+        left = np.where(allowed, self.probabilities, 0.0)
+        left = np.where(left.any(axis=-1, keepdims=True), left, allowed)
+        return Categorical(left / left.sum(axis=-1, keepdims=True))
+
 
 @dataclass(frozen=True)
 class TruncatedNormal(Policy):
@@ -311,12 +540,14 @@ class TruncatedNormal(Policy):
     """[k] or [..., k]"""
     spread: float = 0.0
     """The probability of a uniform action instead."""
+    bounds: NDArray[Any] | None = None
+    """[..., 2, k]: where the distribution is cut off, if not at the bounds of the box"""
 
     def draw(self, uniforms: Floats) -> NDArray[np.float32]:
         """See Policy."""
         lower, upper = self._edges()
         places = lower + uniforms[..., 1:] * (upper - lower)
-        low, high = np.array(self.space.low), np.array(self.space.high)
+        low, high = self._ends()
         normal = self.mean + self.deviation * _quantile(places)
         flat = low + uniforms[..., 1:] * (high - low)
         actions = np.where(uniforms[..., :1] < self.spread, flat, normal)
@@ -331,9 +562,10 @@ class TruncatedNormal(Policy):
         normal = np.broadcast_to(each, away.shape).sum(axis=-1)
         if self.spread == 0:
             return np.asarray(normal)
-        flat = -np.log(2 * self.space.half).sum()
+        low, high = self._ends()
+        flat = -np.log(high - low).sum(axis=-1)
         if self.spread == 1:
-            return np.full_like(normal, flat)
+            return np.asarray(np.broadcast_to(flat, normal.shape))
         mixed = np.logaddexp(math.log1p(-self.spread) + normal, math.log(self.spread) + flat)
         return np.asarray(mixed)
 
@@ -344,11 +576,23 @@ class TruncatedNormal(Policy):
     def take(self, rows: NDArray[Any]) -> TruncatedNormal:
         """See Policy."""
         own = self.deviation if self.deviation.ndim == 1 else self.deviation[rows]
-        return TruncatedNormal(self.space, self.mean[rows], own, self.spread)
+        ends = self.bounds if self.bounds is None or self.bounds.ndim == 2 else self.bounds[rows]
+        return TruncatedNormal(self.space, self.mean[rows], own, self.spread, ends)
+
+    def within(self, allowed: NDArray[Any]) -> TruncatedNormal:
+        """See Policy; what is more than some eight deviations away is the nearest bound."""
+        return TruncatedNormal(self.space, self.mean, self.deviation, self.spread, allowed)
+
+    def _ends(self) -> tuple[Floats, Floats]:
+        """Where the distribution is cut off, [..., k] each."""
+        if self.bounds is None:
+            return np.array(self.space.low), np.array(self.space.high)
+        ends = np.asarray(self.bounds, dtype=np.float64)
+        return ends[..., 0, :], ends[..., 1, :]
 
     def _edges(self) -> tuple[Floats, Floats]:
         """The normal distribution's mass below each bound, [..., k] each."""
-        low, high = np.array(self.space.low), np.array(self.space.high)
+        low, high = self._ends()
         below: tuple[Floats, Floats] = (
             _mass((low - self.mean) / self.deviation),
             _mass((high - self.mean) / self.deviation),

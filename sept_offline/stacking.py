@@ -1,11 +1,12 @@
 """Observations stacked with the last steps: which column is where, in the logs and in an episode.
 
-A stacked row of length N at time t, for d observed columns and A actions:
+A stacked row of length N at time t, for d observed columns and actions encoded in w columns:
 
-    o_t, o_(t−1), …, o_(t−N+1), a_(t−1), …, a_(t−N+1)          N·d + (N−1)·A columns
+    o_t, o_(t−1), …, o_(t−N+1), a_(t−1), …, a_(t−N+1)          N·d + (N−1)·w columns
 
-The newest comes first, so the present observation is `row[:d]`; each action is one-hot. Before the
-start of an episode the first observation is repeated, and the columns of the actions are 0.
+The newest comes first, so the present observation is `row[:d]`; each action is encoded
+(`ActionSpace.encode`). Before the start of an episode the first observation is repeated, and the
+columns of the actions are 0.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class Stack:
     dim: int
     """d, the columns of one observation."""
     actions: int
-    """A, the number of actions."""
+    """w, the columns of an encoded action."""
 
     @property
     def observed(self) -> int:
@@ -54,19 +55,14 @@ class Stack:
         else:
             rows[..., : self.dim] = observations
 
-    def took(self, rows: NDArray[Any], actions: NDArray[np.int64] | int) -> None:
-        """Move `rows[..., width]` on by the step that `actions[...]` took."""
+    def took(self, rows: NDArray[Any], taken: NDArray[Any]) -> None:
+        """Move `rows[..., width]` on by the step that the encoded action `taken[..., w]` took."""
         if self.length == 1:
             return
         rows[..., self.dim : self.observed] = rows[..., : self.observed - self.dim]
         newest = self.observed + self.actions
         rows[..., newest:] = rows[..., self.observed : self.width - self.actions]
-        taken = rows[..., self.observed : newest]
-        taken[...] = 0
-        if isinstance(actions, int):
-            taken[..., actions] = 1
-        else:
-            np.put_along_axis(taken, np.asarray(actions)[..., None], 1, axis=-1)
+        rows[..., self.observed : newest] = taken
 
     def names(
         self, observations: Sequence[str] | None, actions: Sequence[str] | None

@@ -33,9 +33,8 @@ def main() -> None:
         for panel, updates in zip(panels, UPDATES, strict=True):
             agent = so.fit(data, "sept", REST | {"latent": {"updates": updates}}, seed=0)
             segments = data.segments(agent.probe_steps)
-            mean, log_variance = agent.context.encoder.encode(
-                segments.observations, segments.actions
-            )
+            taken = agent.spaces.actions.encode(segments.actions)
+            mean, log_variance = agent.context.encoder.encode(segments.observations, taken)
             spread = np.exp(0.5 * log_variance)
             for code, name in enumerate(data.instances):
                 rows = np.flatnonzero(segments.instance == code)[:SHOWN]

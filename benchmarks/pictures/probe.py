@@ -28,7 +28,7 @@ def main() -> None:
     agent = work.agent
     assert agent is not None and segments.propensities is not None
     first = segments.observations[:, 0]
-    learned = np.mean([agent.context.probe.probabilities(row, 0) for row in first], axis=0)
+    learned = np.mean([agent.context.probe.policy(row, 0).probabilities for row in first], axis=0)
     logged = segments.propensities[:, 0].mean(axis=0)
 
     figure, (actions, reward, size) = plt.subplots(1, 3, figsize=(9.4, 3.1))

@@ -11,13 +11,14 @@ from .contexts import (
     WindowContext,
 )
 from .contexts.adapted import AdaptedContext
-from .control import Control
+from .control import Actor, Control
 from .episode import AgentEpisode, BatchEpisode
 from .novelty import InstancePrior, Novelty, segment_elbo
-from .probes import NetworkProbe, TableProbe, UniformProbe
+from .probes import NetworkProbe, NormalProbe, TableProbe, UniformBoxProbe, UniformProbe
 from .store import load_agent, save_agent
 
 __all__ = [
+    "Actor",
     "AdaptedContext",
     "Agent",
     "AgentEpisode",
@@ -28,11 +29,13 @@ __all__ = [
     "InstancePrior",
     "NetworkProbe",
     "NoContext",
+    "NormalProbe",
     "Novelty",
     "RefinedContext",
     "SegmentContext",
     "Spaces",
     "TableProbe",
+    "UniformBoxProbe",
     "UniformProbe",
     "UnprobedContext",
     "WindowContext",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..actions import ActionSpace, Finite
 from ..errors import AgentError
 from ..limits import LONGEST_STACK
 from ..stacking import Stack
@@ -30,20 +31,20 @@ TOLERANCE = 0.05
 class Spaces:
     """What the agent observes and does.
 
-    observation_names `[d]`, action_names `[num_actions]`, and the range of each observed column in
-    the training data, low `[d]` and high `[d]`.
+    observation_names `[d]`, the space of the actions, and the range of each observed column in the
+    training data, low `[d]` and high `[d]`.
     """
 
     observation_names: tuple[str, ...]
-    action_names: tuple[str, ...]
+    actions: ActionSpace
     low: Array
     high: Array
 
     def __post_init__(self) -> None:
         """Raise unless names and range fit together."""
         dim = self.observation_dim
-        if not dim or not self.num_actions:
-            raise AgentError("An agent needs at least one observed column and one action.")
+        if not dim:
+            raise AgentError("An agent needs at least one observed column.")
         if np.shape(self.low) != (dim,) or np.shape(self.high) != (dim,):
             raise AgentError(f"The observed range must have {dim} columns, one per name.")
 
@@ -53,9 +54,16 @@ class Spaces:
         return len(self.observation_names)
 
     @property
+    def action_names(self) -> tuple[str, ...]:
+        """The names of the actions `[A]`, or of the components of an action `[k]`."""
+        return self.actions.names
+
+    @property
     def num_actions(self) -> int:
-        """The number of actions."""
-        return len(self.action_names)
+        """The number of actions; an error for a box, which has no such number."""
+        if not isinstance(self.actions, Finite):
+            raise AgentError("The agent's actions are a box and cannot be counted.")
+        return self.actions.width
 
     def outside(self, observations: NDArray[Any]) -> NDArray[np.bool_]:
         """Which columns of `observations[..., d]` lie outside the training data's range."""
@@ -74,15 +82,13 @@ class Spaces:
     def of(
         cls,
         observations: NDArray[Any],
-        num_actions: int,
+        actions: ActionSpace,
         observation_names: Sequence[str] | None = None,
-        action_names: Sequence[str] | None = None,
     ) -> Spaces:
         """From training `observations[n, d]`; missing names get defaults."""
         rows = np.asarray(observations, dtype=np.float32)
         columns = observation_names or [f"observation_{i}" for i in range(rows.shape[1])]
-        actions = action_names or [f"action_{i}" for i in range(num_actions)]
-        return cls(tuple(columns), tuple(actions), rows.min(axis=0), rows.max(axis=0))
+        return cls(tuple(columns), actions, rows.min(axis=0), rows.max(axis=0))
 
 
 @dataclass(frozen=True)
@@ -102,7 +108,7 @@ class Agent:
     context: Context
     """The source of control's context: a probe and an encoder, a history, or none."""
     control: Control
-    """The values of all actions, given the observation and the context."""
+    """The action, or the values of all actions, given the observation and the context."""
     fallback: Control | None = None
     """A control on the state alone, which acts where an instance is flagged as new."""
     record: dict[str, Any] = field(default_factory=dict)
@@ -120,8 +126,8 @@ class Agent:
                 f"The number of stacked observations is {self.stack}; expected 1 to "
                 f"{LONGEST_STACK}."
             )
-        dim, actions = self.stacking.width, self.spaces.num_actions
-        self.context.check(dim, actions)
+        dim, actions = self.stacking.width, self.spaces.actions
+        self.context.check(dim, actions.width)
         self.control.check("control", dim, self.context.dim, actions)
         if self.fallback is not None:
             self.fallback.check("fallback", dim, 0, actions)
@@ -129,7 +135,7 @@ class Agent:
     @cached_property
     def stacking(self) -> Stack:
         """The rows that context and control read."""
-        return Stack(self.stack, self.spaces.observation_dim, self.spaces.num_actions)
+        return Stack(self.stack, self.spaces.observation_dim, self.spaces.actions.width)
 
     @property
     def needs(self) -> frozenset[str]:

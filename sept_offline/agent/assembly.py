@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..actions import ActionSpace, Box, Finite, space_from
 from ..errors import AgentError
 from .agent import Agent, Spaces
 from .contexts import context_from_arrays
-from .control import Control
+from .control import Actor, Control
 from .fields import field, strings
 from .networks import Arrays, Standardiser, network_from_arrays, take
 
@@ -33,19 +34,23 @@ def agent_arrays(agent: Agent) -> dict[str, NDArray[Any]]:
 
 def assemble(description: dict[str, Any], arrays: Arrays) -> Agent:
     """The agent of a description and the arrays of `agent_arrays`."""
+    space = read_space(description)
     spaces = Spaces(
         strings(description, "observation_names"),
-        strings(description, "action_names"),
+        space,
         take(arrays, "spaces.low", 1),
         take(arrays, "spaces.high", 1),
     )
+    fallback = None
+    if field(description, "fallback", bool):
+        fallback = _control(arrays, "fallback", space)
     agent = Agent(
         method=field(description, "method", str),
         family=field(description, "family", str),
         spaces=spaces,
         context=context_from_arrays(arrays, field(description, "context", dict), "context"),
-        control=_control(arrays, "control"),
-        fallback=_control(arrays, "fallback") if field(description, "fallback", bool) else None,
+        control=_control(arrays, "control", space),
+        fallback=fallback,
         record=field(description, "record", dict),
         learned_from=_learned_from(arrays),
         # agents of earlier versions do not stack
@@ -71,8 +76,21 @@ def _learned_from(arrays: Arrays) -> NDArray[np.uint64] | None:
     return digests
 
 
-def _control(arrays: Arrays, name: str) -> Control:
-    return Control(
-        Standardiser.from_arrays(arrays, f"{name}.scaler"),
-        network_from_arrays(arrays, f"{name}.network"),
-    )
+def _control(arrays: Arrays, name: str, space: ActionSpace) -> Control:
+    scaler = Standardiser.from_arrays(arrays, f"{name}.scaler")
+    network = network_from_arrays(arrays, f"{name}.network")
+    return Actor(scaler, network, space) if isinstance(space, Box) else Control(scaler, network)
+
+
+def describe_space(space: ActionSpace) -> dict[str, Any]:
+    """The actions in a description; `read_space` reads them. A finite set has names alone."""
+    if isinstance(space, Finite):
+        return {"action_names": list(space.names)}
+    return {"action_space": space.describe()}
+
+
+def read_space(description: dict[str, Any]) -> ActionSpace:
+    """What `describe_space` wrote."""
+    if "action_space" not in description:
+        return Finite(strings(description, "action_names"))
+    return space_from(description["action_space"])

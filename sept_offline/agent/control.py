@@ -1,12 +1,14 @@
-"""Control: a network from state and context to the values of the actions."""
+"""Control: a network from state and context to the action, by values of all actions or directly."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..actions import ActionSpace, Box, Finite
 from ..errors import AgentError
 from .networks import Array, Network, Standardiser
 
@@ -16,16 +18,24 @@ NEARLY_TIED = np.float32(3e-5)
 
 @dataclass(frozen=True)
 class Control:
-    """Values of the actions on [standardised state, context]: `network` takes d + k inputs."""
+    """Values of a finite set of actions on [standardised state, context].
+
+    `network` takes d + k inputs.
+    """
 
     scaler: Standardiser
     network: Network
 
-    def values(self, inputs: Array) -> Array:
-        """`[n, num_actions]` of prepared `inputs[n, d + k]`."""
+    def values(self, inputs: Array) -> Array | None:
+        """`[..., num_actions]` of prepared `inputs[..., d + k]`; None if control has no values."""
         return self.network(inputs)
 
-    def greedy(self, inputs: Array, allowed: NDArray[np.bool_] | None = None) -> NDArray[np.int64]:
+    def act(self, inputs: Array, allowed: NDArray[Any] | None = None) -> Any:
+        """The action in one row of prepared `inputs[d + k]`, of those `allowed[num_actions]`."""
+        values = self.network.row(inputs)
+        return int((values if allowed is None else np.where(allowed, values, -np.inf)).argmax())
+
+    def greedy(self, inputs: Array, allowed: NDArray[Any] | None = None) -> NDArray[Any]:
         """The best action `[n]` of each row of prepared `inputs[n, d + k]`.
 
         Among those `allowed[n, num_actions]`, if given.
@@ -42,18 +52,51 @@ class Control:
         if values.shape[1] > 1:
             top = np.partition(values, -2, axis=1)[:, -2:]
             for row in np.flatnonzero(top[:, 1] - top[:, 0] <= NEARLY_TIED * size):
-                alone = self.network.row(inputs[row])
-                best[row] = (
-                    alone if allowed is None else np.where(allowed[row], alone, -np.inf)
-                ).argmax()
+                best[row] = self.act(inputs[row], None if allowed is None else allowed[row])
         return best
 
-    def check(self, name: str, observation_dim: int, context_dim: int, num_actions: int) -> None:
+    def check(self, name: str, observation_dim: int, context_dim: int, space: ActionSpace) -> None:
         """Raise unless it fits these spaces and this context."""
-        expected = (observation_dim, observation_dim + context_dim, num_actions)
+        self._check_kind(name, space)
+        expected = (observation_dim, observation_dim + context_dim, space.width)
         found = (self.scaler.dim, self.network.input_dim, self.network.output_dim)
         if found != expected:
             raise AgentError(
                 f"The agent's {name} scales {found[0]} columns and maps {found[1]} inputs to "
                 f"{found[2]} actions, expected {expected[0]}, {expected[1]} and {expected[2]}."
             )
+
+    def _check_kind(self, name: str, space: ActionSpace) -> None:
+        if not isinstance(space, Finite):
+            raise AgentError(f"The agent's {name} has values of actions, but they are a box.")
+
+
+@dataclass(frozen=True)
+class Actor(Control):
+    """The action itself, in a box: `network` ends in tanh and gives it scaled to [−1, 1]."""
+
+    space: Box
+
+    def values(self, inputs: Array) -> Array | None:
+        """None: an actor has none."""
+        return None
+
+    def act(self, inputs: Array, allowed: NDArray[Any] | None = None) -> Any:
+        """The action `[k]` in one row of prepared `inputs[d + k]`, clipped to `allowed[2, k]`."""
+        return self._decode(self.network.row(inputs), allowed)
+
+    def greedy(self, inputs: Array, allowed: NDArray[Any] | None = None) -> NDArray[Any]:
+        """The actions `[n, k]` of prepared `inputs[n, d + k]`, clipped to `allowed[n, 2, k]`."""
+        return self._decode(self.network(inputs), allowed)
+
+    def _decode(self, encoded: Array, allowed: NDArray[Any] | None) -> NDArray[np.float32]:
+        action = self.space.decode(encoded)
+        if allowed is not None:
+            np.clip(action, allowed[..., 0, :], allowed[..., 1, :], out=action)
+        return action
+
+    def _check_kind(self, name: str, space: ActionSpace) -> None:
+        if space != self.space:
+            raise AgentError(f"The agent's {name} acts in another space than the agent.")
+        if not self.network.squashed:
+            raise AgentError(f"The network of the agent's {name} must end in tanh.")

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from ..errors import AgentError
 from ..limits import MOST_ACTIONS
-from .encoder import one_hot
 from .fields import count, field, pair
 from .networks import MLP, Array, Arrays, Standardiser
 
@@ -18,10 +17,10 @@ LOG_TWO_PI = float(np.log(2 * np.pi))
 
 
 def decoder_features(state: Array, taken: Array, latent: Array) -> Array:
-    """What the decoder reads, `[m, d + A + k + A·k]`: (s, a, z, a⊗z) per row.
+    """What the decoder reads, `[m, d + w + k + w·k]`: (s, a, z, a⊗z) per row.
 
-    `state[m, d]` is standardised, `taken[m, A]` one-hot, `latent[m, k]`; a⊗z holds z's column j
-    under action a at position a·k + j.
+    `state[m, d]` is standardised, `taken[m, w]` an encoded action, `latent[m, k]`; a⊗z holds column
+    i of the action times z's column j at position i·k + j.
     """
     crossed = (taken[:, :, None] * latent[:, None, :]).reshape(len(state), -1)
     return np.concatenate([state, taken, latent, crossed], axis=1).astype(np.float32)
@@ -30,9 +29,9 @@ def decoder_features(state: Array, taken: Array, latent: Array) -> Array:
 class TransitionDecoder:
     """p(s′ − s | s, a, z), a diagonal Gaussian over the standardised change of state.
 
-    `network` takes d + A + k + A·k inputs (see `decoder_features`) and gives 2d outputs: mean and
+    `network` takes d + w + k + w·k inputs (see `decoder_features`) and gives 2d outputs: mean and
     log-variance of the standardised Δs; log-variances are clipped to `log_var_range`. `average`,
-    where there is one, takes (s, a), d + A inputs, and gives what is added to the mean.
+    where there is one, takes (s, a), d + w inputs, and gives what is added to the mean.
     """
 
     kind = "transition"
@@ -42,44 +41,45 @@ class TransitionDecoder:
         network: MLP,
         observation_scaler: Standardiser,
         delta_scaler: Standardiser,
-        num_actions: int,
+        action_width: int,
         latent_dim: int,
         log_var_range: tuple[float, float] = (-8.0, 4.0),
         average: MLP | None = None,
     ) -> None:
         self.average = average
-        self.network, self.num_actions, self.latent_dim = network, num_actions, latent_dim
+        self.network, self.action_width, self.latent_dim = network, action_width, latent_dim
         self.observation_scaler, self.delta_scaler = observation_scaler, delta_scaler
         self.log_var_range = log_var_range
         self.observation_dim = dim = observation_scaler.dim
-        inputs = dim + num_actions + latent_dim + num_actions * latent_dim
+        inputs = dim + action_width + latent_dim + action_width * latent_dim
         shape = (network.input_dim, network.output_dim)
         if delta_scaler.dim != dim or shape != (inputs, 2 * dim):
             raise AgentError(
-                f"A decoder of {dim} columns, {num_actions} actions and {latent_dim} latents needs "
-                f"{inputs} inputs and {2 * dim} outputs, found {shape[0]} and {shape[1]}."
+                f"A decoder of {dim} columns, {action_width} columns of actions and {latent_dim} "
+                f"latents needs {inputs} inputs and {2 * dim} outputs, found {shape[0]} and "
+                f"{shape[1]}."
             )
         if average is not None and (average.input_dim, average.output_dim) != (
-            dim + num_actions,
+            dim + action_width,
             dim,
         ):
             raise AgentError(
-                f"A decoder's average model must take {dim + num_actions} inputs and give {dim} "
+                f"A decoder's average model must take {dim + action_width} inputs and give {dim} "
                 f"outputs, found {average.input_dim} and {average.output_dim}."
             )
 
     def log_prob(
-        self, observations: NDArray[Any], actions: NDArray[Any], z: NDArray[Any]
+        self, observations: NDArray[Any], taken: NDArray[Any], z: NDArray[Any]
     ) -> NDArray[np.float64]:
         """Σ_t log p(s_{t+1} − s_t | s_t, a_t, z), `[n]`, a density of the standardised changes.
 
-        `observations[n, T+1, d]`, `actions[n, T]`, `z[n, k]`.
+        `observations[n, T+1, d]`, `taken[n, T, w]` encoded actions, `z[n, k]`.
         """
         raw = np.asarray(observations, dtype=np.float32)
-        count, steps = actions.shape
+        count, steps, width = taken.shape
         state = self.observation_scaler(raw[:, :-1]).reshape(count * steps, -1)
         delta = self.delta_scaler(raw[:, 1:] - raw[:, :-1]).reshape(count * steps, -1)
-        taken = one_hot(actions.reshape(-1), self.num_actions)
+        taken = taken.reshape(-1, width)
         latent = np.repeat(np.asarray(z, dtype=np.float32), steps, axis=0)
         output = self.network(decoder_features(state, taken, latent)).astype(np.float64)
         mean = output[:, : self.observation_dim]
@@ -105,7 +105,7 @@ class TransitionDecoder:
         """Kind, actions, latents, the range of log-variances, whether there is an average model."""
         return {
             "kind": self.kind,
-            "num_actions": self.num_actions,
+            "num_actions": self.action_width,
             "latent_dim": self.latent_dim,
             "log_var_range": list(self.log_var_range),
             "average": self.average is not None,

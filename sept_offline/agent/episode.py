@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..actions import Policy
 from ..errors import AgentError
+from ..seeding import generator
 from .agent import Agent
 from .control import Control
 from .networks import Array
@@ -27,8 +29,10 @@ class AgentEpisode:
         self.steps = 0
         self.ended = False
         self._tracker = agent.context.begin(seed, hidden, agent.control)
+        self._rng = generator(seed, "agent", "probe") if agent.probe_steps else None
         self._wants_reward = "reward" in agent.needs
         self._shape = (agent.spaces.observation_dim,)
+        self._space = agent.spaces.actions
         self._stack = agent.stacking if agent.stack > 1 else None
         self._stacked = agent.stacking.empty()
         self._prepare(agent.control, self._tracker.vector)
@@ -45,7 +49,6 @@ class AgentEpisode:
         self._inputs[dim : dim + len(vector)] = vector
         self._mean = control.scaler.mean
         self._inverse = control.scaler.inverse
-        self._row = control.network.row
 
     @property
     def phase(self) -> str:
@@ -86,24 +89,28 @@ class AgentEpisode:
 
     @property
     def values(self) -> Array | None:
-        """Control's action values for the last observation; None if control did not act."""
-        return self._row(self._inputs) if self.steps > self.agent.probe_steps else None
+        """Control's action values for the last observation; None if control did not act.
+
+        None for a box, too: an actor has no values.
+        """
+        return self._control.values(self._inputs) if self.steps > self.agent.probe_steps else None
 
     def act(
         self,
         observation: NDArray[Any],
         reward: float | None = None,
         mask: NDArray[Any] | None = None,
-    ) -> int:
-        """The action in `observation[d]`; `reward`, of the last step, only if declared.
+        bounds: Any = None,
+    ) -> Any:
+        """The action in `observation[d]`: a number, or float32 `[k]` in a box.
 
-        `mask[num_actions]` is true where an action is allowed; by default all are. Control takes
-        the best allowed action; a probe samples from the allowed ones, renormalised.
+        `reward`, of the last step, only if declared. `mask[num_actions]` is true where an action is
+        allowed; by default all are. Control takes the best allowed action; a probe samples from the
+        allowed ones, renormalised. For a box `bounds`, a lower `[k]` and an upper `[k]` one, are
+        given instead: control's action is clipped to them, a probe's distribution cut off at them.
         """
         if self.ended:
             raise AgentError("This episode has ended; begin another one to act again.")
-        if self._wants_reward or reward is not None:
-            self._check_reward(reward)
         try:
             value = np.asarray(observation, dtype=np.float32)
         except (TypeError, ValueError) as error:
@@ -120,40 +127,53 @@ class AgentEpisode:
         if not all(map(math.isfinite, row)):
             raise AgentError(f"The observation at step {self.steps} is not finite: {row}.")
         allowed = None
-        if mask is not None:
-            allowed = _check_mask(mask, (self.agent.spaces.num_actions,))
+        if mask is not None or bounds is not None:
+            allowed = self._space.allowed(mask, bounds)
+        return self._act(value, row, reward, allowed)
+
+    def _act(
+        self, value: Array, row: list[float], reward: float | None, allowed: NDArray[Any] | None
+    ) -> Any:
+        """The action for a checked observation, as an array and as a list."""
+        if self._wants_reward or reward is not None:
+            self._check_reward(reward)
         self._seen = row
         if self._stack is None:
             return self._choose(value, reward, allowed)
         self._stack.see(self._stacked, value, first=self.steps == 0)
         action = self._choose(self._stacked, reward, allowed)
-        self._stack.took(self._stacked, action)
+        self._stack.took(self._stacked, self._space.encode(action))
         return action
 
-    def _choose(self, value: Array, reward: float | None, allowed: NDArray[np.bool_] | None) -> int:
-        """The action for a checked observation, stacked if the agent stacks."""
-        if not self._settled:
-            self._tracker.allowed = allowed
-            own = self._track(value, reward)
-            if own is not None:
-                return own
+    def _choose(self, value: Array, reward: float | None, allowed: NDArray[Any] | None) -> Any:
+        """The action for an observation that is stacked if the agent stacks."""
+        probe = None if self._settled else self._track(value, reward)
         self.steps += 1
-        np.subtract(value, self._mean, out=self._state)
-        np.multiply(self._state, self._inverse, out=self._state)
-        values = self._row(self._inputs)
-        if allowed is not None:
-            values = np.where(allowed, values, -np.inf)
-        action = int(values.argmax())
+        if probe is not None:
+            action = self._draw(probe, allowed)
+        else:
+            np.subtract(value, self._mean, out=self._state)
+            np.multiply(self._state, self._inverse, out=self._state)
+            action = self._control.act(self._inputs, allowed)
         if not self._settled:
-            self._tracker.took(action)
+            self._tracker.took(self._space.encode(action))
         return action
 
-    def _track(self, observation: Array, reward: float | None) -> int | None:
-        """Show the tracker an observation; its action, or None with the control's input ready."""
-        own = self._tracker.step(observation, reward)
-        if own is not None:
-            self.steps += 1
-            return own
+    def _draw(self, probe: Policy, allowed: NDArray[Any] | None) -> Any:
+        """An action of the probe's."""
+        policy = self._space.decoded(probe)
+        if allowed is not None:
+            policy = policy.within(allowed)
+        if self._rng is None:
+            raise AgentError("The agent declares no probe steps, but its context probes.")
+        action = policy.draw(self._rng.random(self._space.draws))
+        return action if action.ndim else int(action)
+
+    def _track(self, observation: Array, reward: float | None) -> Policy | None:
+        """Show the tracker an observation; its policy, or None with the control's input ready."""
+        probe = self._tracker.step(observation, reward)
+        if probe is not None:
+            return probe
         fallback = self.agent.fallback
         if self._tracker.flagged and fallback is not None:
             self._prepare(fallback, self._tracker.vector[:0])
@@ -224,11 +244,14 @@ class BatchEpisode:
         active: NDArray[Any] | None = None,
         rewards: NDArray[Any] | None = None,
         masks: NDArray[Any] | None = None,
-    ) -> NDArray[np.int64]:
+        bounds: Any = None,
+    ) -> NDArray[Any]:
         """The actions `[n]` in `observations[n, d]`; −1 where not `active[n]`.
 
-        An episode that is not active once has ended. `rewards[n]`, of the last step, only if
-        declared. `masks[n, num_actions]` are true where an action is allowed; by default all are.
+        In a box float32 `[n, k]`, and NaN where not active. An episode that is not active once has
+        ended. `rewards[n]`, of the last step, only if declared. `masks[n, num_actions]` are true
+        where an action is allowed; by default all are. For a box `bounds`, two arrays `[k]` or
+        `[n, k]`, are given instead.
         """
         try:
             values = np.asarray(observations, dtype=np.float32)
@@ -241,18 +264,18 @@ class BatchEpisode:
                 f"The batch needs observations {list(shape)} and {shape[0]} flags in active, "
                 f"found {list(values.shape)} and {list(going.shape)}."
             )
-        allowed = None
-        if masks is not None:
-            allowed = _check_mask(masks, (len(self), self.agent.spaces.num_actions), going)
+        space = self.agent.spaces.actions
+        allowed = space.allowed(masks, bounds, shape[:1], going)
         self._check(values, going, rewards)
         self._seen = np.where(going[:, None], values, np.float32(np.nan))
-        actions = np.full(len(self), -1, dtype=np.int64)
+        actions = space.empty(len(self))
+        actions[...] = space.missing
         settled = going & self._settled
         for index in np.flatnonzero(going & ~self._settled):
             episode = self.episodes[index]
             reward = None if rewards is None else float(rewards[index])
             own = None if allowed is None else allowed[index]
-            actions[index] = episode.act(values[index], reward, own)
+            actions[index] = episode._act(values[index], values[index].tolist(), reward, own)
             self._settle(int(index), episode)
         together = np.flatnonzero(settled)
         if self.agent.stack > 1 and len(together):
@@ -273,7 +296,7 @@ class BatchEpisode:
             self.episodes[index].steps += 1
         if self.agent.stack > 1 and len(together):
             moved = self._stacked[together]
-            self.agent.stacking.took(moved, actions[together])
+            self.agent.stacking.took(moved, space.encode(actions[together]))
             self._stacked[together] = moved
         return actions
 
@@ -326,29 +349,6 @@ class BatchEpisode:
 
 def _named(names: Sequence[str], chosen: NDArray[np.bool_]) -> list[str]:
     return [name for name, one in zip(names, chosen.tolist(), strict=True) if one]
-
-
-def _check_mask(
-    mask: NDArray[Any], shape: tuple[int, ...], going: NDArray[np.bool_] | None = None
-) -> NDArray[np.bool_]:
-    """`mask` as booleans of `shape`; every row, or every `going` one, must allow something."""
-    try:
-        given = np.asarray(mask)
-    except ValueError as error:
-        raise AgentError(
-            f"A mask must be an array of true or false, found {mask!r:.80}."
-        ) from error
-    flags = given.dtype == bool or (given.dtype.kind in "iu" and np.isin(given, (0, 1)).all())
-    if given.shape != shape or not flags:
-        raise AgentError(
-            f"A mask must be an array of true or false of shape {list(shape)}, found {given.dtype} "
-            f"of shape {list(given.shape)}."
-        )
-    allowed: NDArray[np.bool_] = given.astype(bool)
-    empty = ~allowed.any(axis=-1)
-    if (empty if going is None else empty & going).any():
-        raise AgentError("A mask forbids every action; at least one must be allowed.")
-    return allowed
 
 
 def _check_unpaid(given: bool) -> None:

@@ -56,10 +56,10 @@ class ExportedEpisode(AgentEpisode):
 
     # an exported agent never needs rewards
     def act(  # type: ignore[override]
-        self, observation: NDArray[Any], mask: NDArray[Any] | None = None
-    ) -> int:
-        """The action in `observation[d]`, of those where `mask[num_actions]` is true."""
-        return super().act(observation, mask=mask)
+        self, observation: NDArray[Any], mask: NDArray[Any] | None = None, bounds: Any = None
+    ) -> Any:
+        """The action in `observation[d]`, of those that a mask, or bounds in a box, allow."""
+        return super().act(observation, mask=mask, bounds=bounds)
 
 
 def load(folder: str | Path) -> ExportedAgent:

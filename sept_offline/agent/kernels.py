@@ -116,7 +116,7 @@ def _moments(value: Array, epsilon: np.float32) -> tuple[np.float32, np.float32]
 
 
 @numba.njit(**OPTIONS)  # type: ignore[untyped-decorator]  # numba has no types
-def forward(x: Array, weights: Array, plan: NDArray[np.int64], relu: bool) -> Array:
+def forward(x: Array, weights: Array, plan: NDArray[np.int64], relu: bool, squashed: bool) -> Array:
     """The outputs of one row `x[in]`."""
     epsilon = np.float32(1e-5)
     zero = np.float32(0)
@@ -150,4 +150,7 @@ def forward(x: Array, weights: Array, plan: NDArray[np.int64], relu: bool) -> Ar
         if norm == NORM_LAST:
             mean, scale = _moments(value, epsilon)
             shift = mean * scale
+    if squashed:
+        for j in range(len(value)):
+            value[j] = np.tanh(value[j])
     return value

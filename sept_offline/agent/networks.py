@@ -36,6 +36,8 @@ class Network(Protocol):
 
     input_dim: int
     output_dim: int
+    squashed: bool
+    """Whether the outputs went through tanh."""
 
     def __call__(self, x: Array) -> Array:
         """The outputs `[n, output_dim]` of a batch `[n, input_dim]`, or of one row."""
@@ -116,7 +118,8 @@ class MLP:
 
     `layers`: `(weight[out, in], bias[out])` each; `norms`: `(gamma[out], beta[out])` or None for
     each hidden layer. A hidden layer is Linear, LayerNorm, activation; with `norm_first=False` it
-    is Linear, activation, LayerNorm, which is how d3rlpy builds its encoders.
+    is Linear, activation, LayerNorm, which is how d3rlpy builds its encoders. `squashed`: the
+    outputs go through tanh, as those of d3rlpy's policies do.
     """
 
     def __init__(
@@ -125,6 +128,7 @@ class MLP:
         norms: Sequence[tuple[Any, Any] | None] | None = None,
         activation: str = "relu",
         norm_first: bool = True,
+        squashed: bool = False,
     ) -> None:
         if not layers:
             raise AgentError("A network needs at least one layer.")
@@ -143,6 +147,7 @@ class MLP:
         ]
         self.activation = activation
         self.norm_first = norm_first
+        self.squashed = squashed
         self._check_shapes()
         self.input_dim = int(self.layers[0][0].shape[1])
         self.output_dim = int(self.layers[-1][0].shape[0])
@@ -193,7 +198,7 @@ class MLP:
         weight, bias = self._transposed[-1]
         output: Array = value @ weight
         output += bias
-        return output
+        return np.tanh(output, out=output) if self.squashed else output
 
     def row(self, x: Array) -> Array:
         """The same for one row `x[input_dim]`: in compiled code, or in NumPy without numba."""
@@ -202,7 +207,7 @@ class MLP:
             return self._through(np.asarray(x, dtype=np.float32))
         weights, plan = packed
         row = np.ascontiguousarray(x, dtype=np.float32)
-        output: Array = self._forward(row, weights, plan, self._relu)
+        output: Array = self._forward(row, weights, plan, self._relu, self.squashed)
         return output
 
     def _pack(self) -> tuple[Array, NDArray[np.int64]] | None:
@@ -223,8 +228,10 @@ class MLP:
         return np.tanh(value, out=value)
 
     def to_arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
-        """Weights, and in `<prefix>.form` the activation and the place of the norms."""
+        """Weights, and in `<prefix>.form` activation, place of the norms and squashing."""
         form = [ACTIVATIONS.index(self.activation), int(self.norm_first)]
+        if self.squashed:
+            form.append(1)
         arrays: dict[str, NDArray[Any]] = {f"{prefix}.form": np.array(form, dtype=np.int64)}
         for index, (weight, bias) in enumerate(self.layers):
             arrays[f"{prefix}.{index}.weight"] = weight
@@ -238,7 +245,8 @@ class MLP:
     def from_arrays(cls, arrays: Arrays, prefix: str) -> MLP:
         """The network that `to_arrays(prefix)` wrote."""
         form = np.asarray(arrays.get(f"{prefix}.form", ()))
-        if form.shape != (2,) or form[0] not in range(len(ACTIVATIONS)) or form[1] not in (0, 1):
+        known = form.ndim == 1 and len(form) in (2, 3) and form[0] in range(len(ACTIVATIONS))
+        if not known or not np.isin(form[1:], (0, 1)).all():
             raise AgentError(
                 f"The agent's weights lack the network {prefix!r}; fit the agent again."
             )
@@ -253,7 +261,7 @@ class MLP:
                 if has_norm
                 else None
             )
-        return cls(layers, norms[:-1], ACTIVATIONS[int(form[0])], bool(form[1]))
+        return cls(layers, norms[:-1], ACTIVATIONS[int(form[0])], *map(bool, form[1:]))
 
 
 def _normalise_rows(value: Array, gamma: Array, beta: Array) -> Array:
@@ -280,11 +288,11 @@ class Ensemble:
     def __init__(self, members: Sequence[MLP]) -> None:
         if not members:
             raise AgentError("An ensemble needs at least one network.")
-        shapes = {(member.input_dim, member.output_dim) for member in members}
+        shapes = {(member.input_dim, member.output_dim, member.squashed) for member in members}
         if len(shapes) != 1:
             raise AgentError("The networks of an ensemble differ in their inputs or outputs.")
         self.members = list(members)
-        self.input_dim, self.output_dim = shapes.pop()
+        self.input_dim, self.output_dim, self.squashed = shapes.pop()
         self._share = np.float32(1 / len(members))
 
     def __call__(self, x: Array) -> Array:
@@ -327,6 +335,8 @@ class Constrained:
     An action whose imitated probability is at most `flexibility` times the likeliest one's has
     value 0; the others' values are shifted to be positive, so that the best of them wins.
     """
+
+    squashed = False
 
     def __init__(self, values: MLP | Ensemble, imitator: MLP | Ensemble, flexibility: float):
         if (values.input_dim, values.output_dim) != (imitator.input_dim, imitator.output_dim):

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ..errors import AgentError
 from .decoder import TransitionDecoder
-from .encoder import SegmentEncoder
+from .encoders import SegmentEncoder
 from .fields import field
 from .networks import Array, Arrays, take
 
@@ -48,7 +48,7 @@ class InstancePrior:
 def posterior_elbo(
     decoder: TransitionDecoder,
     observations: NDArray[Any],
-    actions: NDArray[Any],
+    taken: NDArray[Any],
     mean: Array,
     log_var: Array,
     prior: InstancePrior | None = None,
@@ -57,7 +57,7 @@ def posterior_elbo(
 
     The expectation is the mean over the 2k points m ± √k·sd_j·e_j, exact for polynomials of third
     degree: one segment has one ELBO, whatever the seed. The prior is N(0, I) by default. Shapes:
-    `observations[n, T+1, d]`, `actions[n, T]`, `mean[n, k]`, `log_var[n, k]`.
+    `observations[n, T+1, d]`, encoded actions `taken[n, T, w]`, `mean[n, k]`, `log_var[n, k]`.
     """
     count, size = mean.shape
     reach = np.sqrt(size) * np.exp(0.5 * log_var.astype(np.float64))
@@ -66,7 +66,7 @@ def posterior_elbo(
     repeated = 2 * size
     likelihood = decoder.log_prob(
         np.repeat(observations, repeated, axis=0),
-        np.repeat(actions, repeated, axis=0),
+        np.repeat(taken, repeated, axis=0),
         points.reshape(count * repeated, size),
     ).reshape(count, repeated)
     wide = log_var.astype(np.float64)
@@ -84,20 +84,20 @@ def segment_elbo(
     encoder: SegmentEncoder,
     decoder: TransitionDecoder,
     observations: NDArray[Any],
-    actions: NDArray[Any],
+    taken: NDArray[Any],
     prior: InstancePrior | None = None,
 ) -> NDArray[np.float64]:
-    """The ELBO `[n]` of segments `observations[n, T+1, d]`, `actions[n, T]`."""
+    """The ELBO `[n]` of segments `observations[n, T+1, d]`, `taken[n, T, w]`."""
     elbos = [
         posterior_elbo(
             decoder,
             observations[part],
-            actions[part],
-            *encoder.encode(observations[part], actions[part]),
+            taken[part],
+            *encoder.encode(observations[part], taken[part]),
             prior,
         )
         # in blocks: 2k points per segment would otherwise fill the memory
-        for part in (slice(start, start + 256) for start in range(0, len(actions), 256))
+        for part in (slice(start, start + 256) for start in range(0, len(taken), 256))
     ]
     return np.concatenate(elbos) if elbos else np.empty(0)
 
@@ -120,10 +120,10 @@ class Novelty:
             raise AgentError("The ELBOs of the held-out segments are not all finite.")
 
     def quantile(
-        self, observations: NDArray[Any], actions: NDArray[Any], mean: Array, log_var: Array
+        self, observations: NDArray[Any], taken: NDArray[Any], mean: Array, log_var: Array
     ) -> NDArray[np.float64]:
         """The share `[n]` of held-out segments that are at most as likely; near 0 means new."""
-        elbo = posterior_elbo(self.decoder, observations, actions, mean, log_var, self.prior)
+        elbo = posterior_elbo(self.decoder, observations, taken, mean, log_var, self.prior)
         below = np.searchsorted(self.held_out, elbo + ROUNDING, side="right")
         share: NDArray[np.float64] = below / len(self.held_out)
         return share

@@ -1,4 +1,15 @@
-"""Probe policies: how the first steps of the one episode are chosen."""
+"""Probe policies: how the first steps of the one episode are chosen.
+
+A probe knows the columns of an encoded action, not the space itself: `ActionSpace.decoded` turns
+its policies into policies over the actions. The probe of a finite set gives probabilities. That of
+a box is a normal distribution per component, cut off at the bounds. Its network has 2k outputs, m
+and s, and with s clipped to `LOG_DEVIATION`
+
+    mean = tanh(m)                  centre + half · tanh(m) in the units of the actions
+    deviation = exp(s)              half · exp(s)
+
+where half is half of the component's range. Learners of a probe use the same formula.
+"""
 
 from __future__ import annotations
 
@@ -7,20 +18,26 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from ..actions import Box, Categorical, Finite, Policy, TruncatedNormal
 from ..errors import AgentError
 from ..limits import MOST_ACTIONS
 from .fields import count, field
 from .networks import MLP, Array, Arrays, Standardiser, softmax, take
+
+LOG_DEVIATION = (-4.0, 1.0)
+"""Least and greatest logarithm of a deviation, relative to half of the range: from nearly fixed to
+nearly uniform."""
 
 
 class Probe(Protocol):
     """π(a | s, t), from which the probe's actions are sampled."""
 
     kind: str
-    num_actions: int
+    action_width: int
+    """The columns of an encoded action."""
 
-    def probabilities(self, observation: Array, time: int) -> NDArray[np.float64]:
-        """`[num_actions]`, in the state `observation[d]`, at step `time` of the episode."""
+    def policy(self, observation: Array, time: int) -> Policy:
+        """Over encoded actions, in the state `observation[d]`, at step `time` of the episode."""
         ...
 
     def to_arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
@@ -33,17 +50,17 @@ class Probe(Protocol):
 
 
 class UniformProbe:
-    """The uniform policy."""
+    """The uniform policy over a finite set."""
 
     kind = "uniform"
 
     def __init__(self, num_actions: int) -> None:
-        self.num_actions = num_actions
-        self._probabilities = np.full(num_actions, 1 / num_actions)
+        self.action_width = num_actions
+        self._policy: Policy = Finite.of(num_actions).uniform()
 
-    def probabilities(self, observation: Array, time: int) -> NDArray[np.float64]:
-        """`[num_actions]`, all equal."""
-        return self._probabilities
+    def policy(self, observation: Array, time: int) -> Policy:
+        """All actions have the same probability."""
+        return self._policy
 
     def to_arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
         """Nothing is learned."""
@@ -51,7 +68,17 @@ class UniformProbe:
 
     def describe(self) -> dict[str, Any]:
         """Its kind and the number of actions."""
-        return {"kind": self.kind, "num_actions": self.num_actions}
+        return {"kind": self.kind, "num_actions": self.action_width}
+
+
+class UniformBoxProbe(UniformProbe):
+    """The uniform policy over a box."""
+
+    kind = "uniform-box"
+
+    def __init__(self, components: int) -> None:
+        self.action_width = components
+        self._policy = scaled_box(components).uniform()
 
 
 class NetworkProbe:
@@ -64,11 +91,11 @@ class NetworkProbe:
             raise AgentError(
                 f"The probe's network takes {network.input_dim} inputs, its scaler {scaler.dim}."
             )
-        self.scaler, self.network, self.num_actions = scaler, network, network.output_dim
+        self.scaler, self.network, self.action_width = scaler, network, network.output_dim
 
-    def probabilities(self, observation: Array, time: int) -> NDArray[np.float64]:
-        """`[num_actions]`."""
-        return softmax(self.network.row(self.scaler(observation)))
+    def policy(self, observation: Array, time: int) -> Policy:
+        """See Probe."""
+        return Categorical(softmax(self.network.row(self.scaler(observation))))
 
     def to_arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
         """Scaler and weights."""
@@ -79,6 +106,31 @@ class NetworkProbe:
     def describe(self) -> dict[str, Any]:
         """Its kind."""
         return {"kind": self.kind}
+
+
+class NormalProbe(NetworkProbe):
+    """Normal components cut off at the bounds of a box, from a network on the standardised state.
+
+    `network` gives 2k outputs; see the head of this module.
+    """
+
+    kind = "normal"
+
+    def __init__(self, scaler: Standardiser, network: MLP) -> None:
+        super().__init__(scaler, network)
+        if network.output_dim % 2:
+            raise AgentError(
+                "The probe of a box needs a mean and a deviation of each component, found "
+                f"{network.output_dim} outputs."
+            )
+        self.action_width = network.output_dim // 2
+        self._box = scaled_box(self.action_width)
+
+    def policy(self, observation: Array, time: int) -> Policy:
+        """See Probe."""
+        output = self.network.row(self.scaler(observation)).astype(np.float64)
+        mean, log_deviation = np.tanh(output[: self.action_width]), output[self.action_width :]
+        return TruncatedNormal(self._box, mean, np.exp(np.clip(log_deviation, *LOG_DEVIATION)))
 
 
 class TableProbe:
@@ -93,12 +145,11 @@ class TableProbe:
         if not whole or not np.allclose(rows.sum(axis=1), 1, atol=1e-5):
             raise AgentError("A probe's table needs one row of probabilities per step.")
         self._rows = rows / rows.sum(axis=1, keepdims=True)
-        self.num_actions = rows.shape[1]
+        self.action_width = rows.shape[1]
 
-    def probabilities(self, observation: Array, time: int) -> NDArray[np.float64]:
-        """`[num_actions]`; the last row again beyond the table."""
-        row: NDArray[np.float64] = self._rows[min(time, len(self._rows) - 1)]
-        return row
+    def policy(self, observation: Array, time: int) -> Policy:
+        """See Probe; the last row again beyond the table."""
+        return Categorical(self._rows[min(time, len(self._rows) - 1)])
 
     def to_arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
         """The table."""
@@ -109,38 +160,19 @@ class TableProbe:
         return {"kind": self.kind}
 
 
-def within(probabilities: NDArray[np.float64], allowed: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """`probabilities[num_actions]` over the allowed actions; uniform if all of them were 0."""
-    left = np.where(allowed, probabilities, 0.0)
-    total = left.sum()
-    shared: NDArray[np.float64] = left / total if total > 0 else allowed / allowed.sum()
-    return shared
-
-
-def draw(
-    probe: Probe,
-    observation: Array,
-    time: int,
-    allowed: NDArray[np.bool_] | None,
-    rng: np.random.Generator,
-) -> int:
-    """An action of the probe in `observation[d]` at step `time`; of `allowed[A]` ones, if given."""
-    probabilities = probe.probabilities(observation, time)
-    if allowed is not None:
-        probabilities = within(probabilities, allowed)
-    edges = np.cumsum(probabilities)
-    place = int(np.searchsorted(edges, rng.random() * edges[-1], side="right"))
-    # rounding may carry a draw past the last allowed action
-    return min(place, int(np.flatnonzero(probabilities)[-1]))
+def scaled_box(components: int) -> Box:
+    """The box of encoded actions: every component from −1 to 1."""
+    return Box.of(np.full(components, -1.0), np.ones(components))
 
 
 def probe_from_arrays(arrays: Arrays, description: Any, prefix: str) -> Probe:
     """The probe that `description` names."""
     kind = field(description, "kind", str)
-    if kind == UniformProbe.kind:
-        return UniformProbe(count(description, "num_actions", MOST_ACTIONS))
-    if kind == NetworkProbe.kind:
-        return NetworkProbe(
+    if kind in (UniformProbe.kind, UniformBoxProbe.kind):
+        size = count(description, "num_actions", MOST_ACTIONS)
+        return UniformProbe(size) if kind == UniformProbe.kind else UniformBoxProbe(size)
+    if kind in (NetworkProbe.kind, NormalProbe.kind):
+        return (NetworkProbe if kind == NetworkProbe.kind else NormalProbe)(
             Standardiser.from_arrays(arrays, f"{prefix}.scaler"),
             MLP.from_arrays(arrays, f"{prefix}.network"),
         )

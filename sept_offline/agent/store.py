@@ -14,15 +14,16 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 
 from .. import __version__
-from ..errors import AgentError
+from ..errors import AgentError, ConfigError
 from ..files import refuse_foreign, replace_folder
 from ..limits import read_whole
 from ..seals import JSON_BYTES, parse_json, sealed_json, unsealed
 from .agent import Agent
-from .assembly import LEARNED_FROM, agent_arrays, assemble
+from .assembly import LEARNED_FROM, agent_arrays, assemble, describe_space
 from .fields import field
 
-FORMAT = 1
+FORMATS = {"finite": 1, "box": 2}
+"""The format of an agent by the kind of its actions: earlier versions know no boxes."""
 DESCRIPTION, WEIGHTS = "agent.json", "weights.safetensors"
 OURS = re.compile(r"agent\.json|weights\.safetensors")
 """The files of an agent's folder; a folder with any other is not replaced."""
@@ -56,7 +57,7 @@ def load_agent(path: str | Path) -> Agent:
     arrays = _read_weights(folder / WEIGHTS, field(description, "weights_sha256", str))
     try:
         return assemble(description, arrays)
-    except AgentError as error:
+    except (AgentError, ConfigError) as error:
         raise AgentError(f"{folder}: {error}") from error
     except (ValueError, TypeError, KeyError, IndexError, OverflowError) as error:
         raise AgentError(f"{folder}: the agent's parts do not fit together: {error}.") from error
@@ -64,7 +65,7 @@ def load_agent(path: str | Path) -> Agent:
 
 def _describe(agent: Agent, weights: bytes) -> dict[str, Any]:
     return {
-        "format": FORMAT,
+        "format": FORMATS[agent.spaces.actions.kind],
         "library": __version__,
         "method": agent.method,
         "family": agent.family,
@@ -73,7 +74,7 @@ def _describe(agent: Agent, weights: bytes) -> dict[str, Any]:
         "probe_steps": agent.probe_steps,
         "stack": agent.stack,
         "observation_names": list(agent.spaces.observation_names),
-        "action_names": list(agent.spaces.action_names),
+        **describe_space(agent.spaces.actions),
         "context": agent.context.describe(),
         "fallback": agent.fallback is not None,
         "record": agent.record,
@@ -96,13 +97,17 @@ def _read_description(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise AgentError(f"{path} does not describe an agent.")
     version = content.get("format")
-    if version != FORMAT:
+    if version not in FORMATS.values():
         raise AgentError(
-            f"{path} has format {version!r}, this library reads {FORMAT}; "
+            f"{path} has format {version!r}, this library reads 1 to {max(FORMATS.values())}; "
             "fit the agent again, or use the library version that wrote it."
         )
     body = unsealed(content, path, AgentError, required=True)
-    if raw != _dump(body).encode():
+    try:
+        canonical = raw == _dump(body).encode()
+    except AgentError:  # a number that JSON does not have
+        canonical = False
+    if not canonical:
         raise AgentError(f"{path} is not in canonical form: it is damaged or was edited.")
     return body
 

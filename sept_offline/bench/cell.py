@@ -176,7 +176,8 @@ def fresh_identification(agent: Agent, family: Family, data: Dataset, seed: int)
     if encoder is None:
         return None
     segments = data.stacked(agent.stack).segments(encoder.steps)
-    known, _ = encoder.encode(segments.observations, segments.actions)
+    taken = agent.spaces.actions.encode(segments.actions)
+    known, _ = encoder.encode(segments.observations, taken)
     hiddens = dict(zip(family.instance_ids("train"), family.instances("train"), strict=True))
     asked, truth = [], []
     for code, name in enumerate(data.instances):
@@ -227,7 +228,8 @@ def latent_rows(agent: Agent, data: Dataset) -> list[dict[str, Any]]:
     if encoder is None:
         return []
     segments = data.stacked(agent.stack).segments(encoder.steps)
-    mean, _ = encoder.encode(segments.observations, segments.actions)
+    taken = agent.spaces.actions.encode(segments.actions)
+    mean, _ = encoder.encode(segments.observations, taken)
     each = max(1, min(OF_AN_INSTANCE, SEGMENTS // len(data.instances)))
     rows = []
     for code, name in enumerate(data.instances):

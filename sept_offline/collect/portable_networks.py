@@ -27,7 +27,7 @@ def portable(network: Network) -> Callable[[Array], Array]:
 
     A network that is neither an MLP with ReLU nor a mean of such is called as it is.
     """
-    if isinstance(network, MLP) and network.activation == "relu":
+    if isinstance(network, MLP) and network.activation == "relu" and not network.squashed:
         return _portable_mlp(network)
     if isinstance(network, Ensemble):
         members = [portable(member) for member in network.members]

@@ -22,7 +22,7 @@ class StackedSource:
     def __init__(self, source: Source, length: int) -> None:
         header = source.header
         self._source = source
-        self.stack = Stack(length, header.observation_dim, header.num_actions)
+        self.stack = Stack(length, header.observation_dim, header.action_space.width)
 
     @property
     def path(self) -> Place:
@@ -73,9 +73,8 @@ class StackedSource:
         # The action that led to an observation belongs to the step before it.
         there, place = np.nonzero(time[:, None] >= lag[1:])
         steps = index.offset[episode[there]] + time[there] - lag[1:][place]
-        taken = self._scattered("actions", steps)[:, None] == np.arange(stack.actions)
         chosen = stacked[:, stack.observed :].reshape(len(rows), stack.length - 1, stack.actions)
-        chosen[there, place] = taken
+        chosen[there, place] = self.header.action_space.encode(self._scattered("actions", steps))
         stacked[:, stack.observed :] = chosen.reshape(len(rows), -1)
         return stacked
 

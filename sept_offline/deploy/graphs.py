@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from sept_offline.actions import ActionSpace
 from sept_offline.agent import (
     Agent,
     Control,
@@ -31,6 +32,7 @@ from sept_offline.deploy.operators import (
     network,
     posterior,
     standardised,
+    taken_actions,
 )
 from sept_offline.errors import AgentError
 
@@ -43,28 +45,29 @@ def graphs_of(agent: Agent) -> dict[str, Graph]:
 
     If the agent stacks observations, the graphs read stacked rows.
     """
-    context, dim, actions = agent.context, agent.stacking.width, agent.spaces.num_actions
+    context, dim, space = agent.context, agent.stacking.width, agent.spaces.actions
     found: dict[str, Graph] = {}
     if isinstance(context, SegmentContext | RefinedContext) and context.probe is not None:
-        found["probe"] = _probe(context.probe, dim, actions)
+        found["probe"] = _probe(context.probe, dim, space)
     if not isinstance(context, NoContext):
         found["encoder"] = _encoder(agent)
     if isinstance(context, RefinedContext) and context.novelty is not None:
         found["novelty"] = graph = Graph("novelty")
-        _novelty(graph, *_encoded(graph, context, dim, actions), context.novelty)
-    found["control"] = _control("control", agent.control, dim, context.dim, actions)
+        _novelty(graph, *_encoded(graph, context, dim, space), context.novelty)
+    found["control"] = _control("control", agent.control, dim, context.dim, space)
     if agent.fallback is not None:
-        found["fallback"] = _control("fallback", agent.fallback, dim, 0, actions)
+        found["fallback"] = _control("fallback", agent.fallback, dim, 0, space)
     return found
 
 
-def _control(name: str, control: Control, dim: int, context_dim: int, actions: int) -> Graph:
+def _control(name: str, control: Control, dim: int, context_dim: int, space: ActionSpace) -> Graph:
     """observation `[n, d]`, context `[n, k]`, mask `[n, A]` to values and action."""
     graph = Graph(name)
     inputs = standardised(graph, graph.input("observation", F32, "n", dim), control.scaler)
     if context_dim:
         context = graph.input("context", F32, "n", context_dim)
         inputs = graph.op("Concat", inputs, context, axis=1)
+    actions = space.width
     mask = graph.input("mask", bool, "n", actions)
     values = network(graph, inputs, control.network)
     allowed = graph.op("Where", mask, values, graph.constant(-np.inf))
@@ -73,12 +76,12 @@ def _control(name: str, control: Control, dim: int, context_dim: int, actions: i
     return graph
 
 
-def _probe(probe: Probe, dim: int, actions: int) -> Graph:
+def _probe(probe: Probe, dim: int, space: ActionSpace) -> Graph:
     """observation `[n, d]`, time `[n]`, mask `[n, A]` and draw `[n]` to probabilities and action.
 
     A draw is uniform in [0, 1); the host of the graph generates it.
     """
-    graph = Graph("probe")
+    graph, actions = Graph("probe"), space.width
     if isinstance(probe, NetworkProbe):
         observation = graph.input("observation", F32, "n", dim)
         logits = layers(graph, standardised(graph, observation, probe.scaler), probe.network)
@@ -114,22 +117,22 @@ def _probe(probe: Probe, dim: int, actions: int) -> Graph:
 def _encoder(agent: Agent) -> Graph:
     """The graph from past steps to the context that control reads."""
     graph, context = Graph("encoder"), agent.context
-    dim, actions = agent.stacking.width, agent.spaces.num_actions
+    dim, space = agent.stacking.width, agent.spaces.actions
     if isinstance(context, HiddenContext):
         hidden = graph.input("hidden", F32, "n", context.dim)
         vector = standardised(graph, hidden, context.scaler)
     elif isinstance(context, HistoryContext):
-        vector = _history(graph, context, dim, actions)
+        vector = _history(graph, context, dim, space)
     elif isinstance(context, SegmentContext | UnprobedContext):
-        segment, mean, log_var = _encoded(graph, context, dim, actions)
+        segment, mean, log_var = _encoded(graph, context, dim, space)
         vector = standardised(graph, mean, context.latent_scaler)
         _tell(graph, mean, log_var, context.dim, context.uncertainty_scale)
         if context.novelty is not None:
             _novelty(graph, segment, mean, log_var, context.novelty)
     elif isinstance(context, RefinedContext):
-        vector = _refined(graph, context, dim, actions)
+        vector = _refined(graph, context, dim, space)
     elif isinstance(context, WindowContext):
-        vector = _window(graph, context, dim, actions)
+        vector = _window(graph, context, dim, space)
     else:
         raise AgentError(
             f"An agent of the method {agent.method} learns or infers in its episode and has no "
@@ -139,17 +142,12 @@ def _encoder(agent: Agent) -> Graph:
     return graph
 
 
-def _history(graph: Graph, context: HistoryContext, dim: int, actions: int) -> str:
+def _history(graph: Graph, context: HistoryContext, dim: int, space: ActionSpace) -> str:
     """observations `[n, H, d]`, actions `[n, H]`, seen `[n, H]`, the newest step first."""
     state = standardised(
         graph, graph.input("observations", F32, "n", context.steps, dim), context.scaler
     )
-    taken = graph.op(
-        "Gather",
-        graph.constant(np.eye(actions)),
-        graph.input("actions", I64, "n", context.steps),
-        axis=0,
-    )
+    taken = taken_actions(graph, context.steps, space)
     seen = graph.unsqueeze(graph.input("seen", bool, "n", context.steps), 2)
     columns = graph.op("Concat", state, taken, graph.cast(seen, F32), axis=2)
     whole = graph.op("Where", seen, columns, graph.constant(0.0))
@@ -160,13 +158,12 @@ def _encoded(
     graph: Graph,
     context: SegmentContext | RefinedContext | UnprobedContext | WindowContext,
     dim: int,
-    actions: int,
+    space: ActionSpace,
 ) -> tuple[Segment, str, str]:
-    """observations `[n, T+1, d]`, actions `[n, T]`, the oldest step first."""
+    """observations `[n, T+1, d]`, actions `[n, T, …]`, the oldest step first."""
     steps = context.encoder.steps
     observations = graph.input("observations", F32, "n", steps + 1, dim)
-    taken = graph.input("actions", I64, "n", steps)
-    segment = Segment(graph, observations, taken, steps, actions)
+    segment = Segment(graph, observations, steps, space)
     return segment, *encoded(graph, segment, context.encoder)
 
 
@@ -179,12 +176,11 @@ def _tell(graph: Graph, mean: str, log_var: str, size: int, scale: float = 1.0) 
     return deviation
 
 
-def _refined(graph: Graph, context: RefinedContext, dim: int, actions: int) -> str:
+def _refined(graph: Graph, context: RefinedContext, dim: int, space: ActionSpace) -> str:
     """One step, observations `[n, 2, d]` and actions `[n, 1]`, added to the evidence before it."""
     size = context.dim
     observations = graph.input("observations", F32, "n", 2, dim)
-    taken = graph.input("actions", I64, "n", 1)
-    found = evidence(graph, Segment(graph, observations, taken, 1, actions), context.encoder)
+    found = evidence(graph, Segment(graph, observations, 1, space), context.encoder)
     sums = []
     for name, new in zip(("weighted", "precision"), found, strict=True):
         before = graph.input(f"{name}_before", F32, "n", size)
@@ -195,9 +191,9 @@ def _refined(graph: Graph, context: RefinedContext, dim: int, actions: int) -> s
     return standardised(graph, mean, context.latent_scaler)
 
 
-def _window(graph: Graph, context: WindowContext, dim: int, actions: int) -> str:
+def _window(graph: Graph, context: WindowContext, dim: int, space: ActionSpace) -> str:
     """As `_encoded`, and largest `[n, k]`, the largest deviation of the episode so far."""
-    _, mean, log_var = _encoded(graph, context, dim, actions)
+    _, mean, log_var = _encoded(graph, context, dim, space)
     size = context.encoder.latent_dim
     before = graph.input("largest_before", F32, "n", size)
     deviation = _tell(graph, mean, log_var, size)

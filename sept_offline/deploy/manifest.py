@@ -19,6 +19,7 @@ from sept_offline.agent import (
     UnprobedContext,
     WindowContext,
 )
+from sept_offline.agent.assembly import describe_space
 from sept_offline.agent.contexts import FORWARD
 from sept_offline.errors import AgentError, ConfigError
 from sept_offline.files import foreign
@@ -30,6 +31,7 @@ FORMATS = {"onnx": 1, "numpy": 2}
 MANIFEST = "manifest.json"
 GRAPHS = ("probe", "encoder", "novelty", "control", "fallback")
 MODULES = (
+    "actions",
     "errors",
     "limits",
     "seeding",
@@ -38,7 +40,6 @@ MODULES = (
     "agent/assembly",
     "agent/control",
     "agent/decoder",
-    "agent/encoder",
     "agent/episode",
     "agent/exported",
     "agent/fields",
@@ -55,6 +56,11 @@ MODULES = (
     "agent/contexts/segment",
     "agent/contexts/unprobed",
     "agent/contexts/window",
+    "agent/encoders/__init__",
+    "agent/encoders/base",
+    "agent/encoders/lstm",
+    "agent/encoders/pooled",
+    "agent/encoders/transition",
 )
 """The library's modules that a NumPy export contains: all that `agent/exported` imports."""
 SHIPPED = {f"modules/{name}.py": name for name in MODULES}
@@ -89,7 +95,7 @@ def describe(agent: Agent, form: str) -> dict[str, Any]:
         "family": agent.family,
         "needs": sorted(agent.needs),
         "observation_names": list(spaces.observation_names),
-        "action_names": list(spaces.action_names),
+        **describe_space(spaces.actions),
         "range": {"lowest": lowest.tolist(), "highest": highest.tolist()},
         "probe_steps": agent.probe_steps,
         "stack": agent.stack,

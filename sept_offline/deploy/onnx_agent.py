@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sept_offline.agent.assembly import read_space
 from sept_offline.agent.fields import count, field
 from sept_offline.deploy.libraries import onnxruntime
 from sept_offline.deploy.manifest import read_manifest
@@ -134,7 +135,8 @@ class OnnxEpisode:
         described, manifest = agent.context, agent.manifest
         self.uncertainty: float | None = described.get("uncertainty")
         self._kind = described["kind"]
-        self._actions = len(manifest["action_names"])
+        self._space = read_space(manifest)
+        self._actions = self._space.width
         self._rng = generator(seed, "agent", "probe")
         self._context = np.array([described.get("start", [])], dtype=np.float32)
         self._largest = np.array([described.get("largest", [])], dtype=np.float32)
@@ -202,7 +204,7 @@ class OnnxEpisode:
             found = self.agent.run("control", observation=row, context=self._context, mask=allowed)
         action = int(found["action"][0])
         self._took(row, action)
-        self._stack.took(self._stacked, action)
+        self._stack.took(self._stacked, self._space.encode(action))
         self.steps += 1
         return action
 

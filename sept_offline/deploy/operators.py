@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
+from sept_offline.actions import ActionSpace, Box
 from sept_offline.agent.decoder import TransitionDecoder
-from sept_offline.agent.encoder import (
+from sept_offline.agent.encoders import (
     FlatEncoder,
     LstmEncoder,
     PooledEncoder,
@@ -60,18 +63,24 @@ def network(graph: Graph, x: str, whole: object) -> str:
     raise AgentError(f"A control of kind {type(whole).__name__} has no ONNX graph.")
 
 
-class Segment:
-    """The inputs of encoder and decoder from `observations[n, T+1, d]`, `actions[n, T]`."""
+def taken_actions(graph: Graph, steps: int, space: ActionSpace) -> str:
+    """The input `actions[n, steps, …]`, encoded: `[n, steps, w]`."""
+    actions = graph.input("actions", space.dtype, "n", steps, *space.shape)
+    if not isinstance(space, Box):
+        return graph.op("Gather", graph.constant(np.eye(space.width)), actions, axis=0)
+    centred = graph.op("Sub", graph.cast(actions, np.float64), _double(graph, space.centre))
+    return graph.cast(graph.op("Div", centred, _double(graph, space.half)), np.float32)
 
-    def __init__(
-        self, graph: Graph, observations: str, actions: str, steps: int, num_actions: int
-    ) -> None:
-        self.steps, self.num_actions = steps, num_actions
+
+class Segment:
+    """The inputs of encoder and decoder from `observations[n, T+1, d]`, `actions[n, T, …]`."""
+
+    def __init__(self, graph: Graph, observations: str, steps: int, space: ActionSpace) -> None:
+        self.steps, self.action_width = steps, space.width
         self.before = graph.slice(observations, 0, steps, 1)
         after = graph.slice(observations, 1, steps + 1, 1)
         self.change = graph.op("Sub", after, self.before)
-        eye = graph.constant(np.eye(num_actions))
-        self.taken = graph.op("Gather", eye, actions, axis=0)
+        self.taken = taken_actions(graph, steps, space)
 
 
 def encoded(graph: Graph, segment: Segment, encoder: object) -> tuple[str, str]:
@@ -94,7 +103,7 @@ def encoded(graph: Graph, segment: Segment, encoder: object) -> tuple[str, str]:
 
 def evidence(graph: Graph, segment: Segment, encoder: TransitionEncoder) -> tuple[str, str]:
     """Σλm and Σλ over the segment, `[n, k]` each."""
-    dim, actions, size = encoder.observation_dim, segment.num_actions, encoder.latent_dim
+    dim, actions, size = encoder.observation_dim, segment.action_width, encoder.latent_dim
     state = standardised(graph, segment.before, encoder.observation_scaler)
     change = standardised(graph, segment.change, encoder.delta_scaler)
     known = graph.op("Concat", state, segment.taken, axis=2)
@@ -122,11 +131,11 @@ def posterior(graph: Graph, weighted: str, precision: str) -> tuple[str, str]:
 
 
 def _steps(graph: Graph, segment: Segment, encoder: PooledEncoder | FlatEncoder) -> str:
-    """The features of each step, `[n, T, 2d + A + A·d]`."""
+    """The features of each step, `[n, T, 2d + w + w·d]`."""
     state = standardised(graph, segment.before, encoder.observation_scaler)
     delta = standardised(graph, segment.change, encoder.delta_scaler)
     crossed = graph.op("Mul", graph.unsqueeze(segment.taken, 3), graph.unsqueeze(delta, 2))
-    crossed = graph.reshape(crossed, 0, 0, segment.num_actions * encoder.observation_dim)
+    crossed = graph.reshape(crossed, 0, 0, segment.action_width * encoder.observation_dim)
     return graph.op("Concat", state, segment.taken, delta, crossed, axis=2)
 
 
@@ -168,7 +177,7 @@ def _lstm(graph: Graph, segment: Segment, encoder: LstmEncoder) -> str:
 def log_likelihood(graph: Graph, segment: Segment, points: str, decoder: TransitionDecoder) -> str:
     """Σ_t log p(s_{t+1} − s_t | s_t, a_t, z), `[n, p]` float64, at each of `points[n, p, k]`."""
     dim, size, count = decoder.observation_dim, decoder.latent_dim, 2 * decoder.latent_dim
-    steps, actions = segment.steps, segment.num_actions
+    steps, actions = segment.steps, segment.action_width
 
     def at_each_point(value: str) -> str:
         return graph.expand(graph.unsqueeze(value, 1), 1, count, 1, 1)
@@ -198,5 +207,5 @@ def log_likelihood(graph: Graph, segment: Segment, points: str, decoder: Transit
     return graph.op("Mul", total, _double(graph, -0.5))
 
 
-def _double(graph: Graph, value: float) -> str:
+def _double(graph: Graph, value: Any) -> str:
     return graph.constant(value, np.float64)

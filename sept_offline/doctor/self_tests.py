@@ -48,7 +48,7 @@ def check_kernel() -> Finding:
         (first, bias), (second, offset) = layers
         expected = second @ np.maximum(first @ x + bias, 0) + offset
         weights, plan = pack(layers, [None], False)
-        found = forward(x, weights, plan, True)
+        found = forward(x, weights, plan, True, False)
         if not np.allclose(found, expected, atol=1e-4):
             raise RuntimeError(f"the compiled network gives {found}, NumPy {expected}")
         return "compiled, and as NumPy computes"

@@ -31,11 +31,11 @@ class _Modelled:
     def __init__(self, model: Model) -> None:
         self.model = model
 
-    def check(self, observation_dim: int, num_actions: int) -> None:
+    def check(self, observation_dim: int, action_width: int) -> None:
         """The model must be of these spaces."""
         dynamics = self.model.dynamics
         sizes = (dynamics.reader.width, dynamics.action_width)
-        check_sizes("model", sizes, (observation_dim, num_actions))
+        check_sizes("model", sizes, (observation_dim, action_width))
 
 
 class PlanningContext(_Modelled):
@@ -134,7 +134,7 @@ class _Seeing(Tracker, ABC):
         self._action = 0
         self._report()
 
-    def step(self, observation: Array, reward: float | None = None) -> int | None:
+    def step(self, observation: Array, reward: float | None = None) -> None:
         """Control acts, with what has been learned so far."""
         if self._time:
             self.belief.see(self._before, self._action, observation)
@@ -143,11 +143,10 @@ class _Seeing(Tracker, ABC):
                     self._learn()
                 self._report()
         self._before = np.array(observation)
-        return None
 
-    def took(self, action: int) -> None:
+    def took(self, taken: Array) -> None:
         """Remember it until its effect is seen."""
-        self._action = action
+        self._action = int(taken.argmax())
         self._time += 1
 
     @abstractmethod

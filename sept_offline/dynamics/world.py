@@ -71,7 +71,7 @@ class World(nn.Module):
             return after
         # Only the observation is predicted: all else in the row is known.
         rows = states.clone().numpy()
-        self.stack.took(rows, actions.argmax(dim=1).numpy())
+        self.stack.took(rows, actions.numpy())
         self.stack.see(rows, after.numpy())
         return torch.from_numpy(rows)
 

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from sept_offline.agent.decoder import TransitionDecoder
-from sept_offline.agent.encoder import LstmEncoder, LstmWeights, PooledEncoder, TransitionEncoder
+from sept_offline.agent.encoders import LstmEncoder, LstmWeights, PooledEncoder, TransitionEncoder
 from sept_offline.agent.networks import MLP, Standardiser
 from sept_offline.latent.networks import (
     LOG_PRECISION,
@@ -44,7 +44,7 @@ def pooled_encoder(network: WindowNetwork) -> PooledEncoder:
         perceptron_to_numpy(network.pooled),
         _standardiser(network, "segment_state"),
         _standardiser(network, "segment_change"),
-        num_actions=network.action_width,
+        action_width=network.action_width,
         steps=network.steps,
         log_var_range=POSTERIOR_LOG_VARIANCE,
     )
@@ -58,7 +58,7 @@ def transition_decoder(network: WindowNetwork) -> TransitionDecoder:
         MLP([*layers, (weight * varies[:, None], bias * varies)]),
         _standardiser(network, "state"),
         _standardiser(network, "change"),
-        num_actions=network.action_width,
+        action_width=network.action_width,
         latent_dim=network.dim,
         log_var_range=LOG_VARIANCE,
     )
@@ -94,7 +94,7 @@ def transition_encoder(network: TransitionNetwork) -> TransitionEncoder:
         perceptron_to_numpy(network.encoder),
         state,
         change,
-        num_actions=network.action_width,
+        action_width=network.action_width,
         steps=network.steps,
         residual_range=RESIDUAL,
         log_precision_range=LOG_PRECISION,
@@ -108,7 +108,7 @@ def residual_decoder(network: TransitionNetwork) -> TransitionDecoder:
         _masked(network.decoder, np.tile(array(network.get_buffer("varies")), 2)),
         state,
         change,
-        num_actions=network.action_width,
+        action_width=network.action_width,
         latent_dim=network.dim,
         log_var_range=LOG_VARIANCE,
         average=average,
@@ -129,7 +129,7 @@ def lstm_encoder(network: SegmentNetwork) -> LstmEncoder:
         weights[1],
         perceptron_to_numpy(network.encoder_head),
         _standardiser(network, "state"),
-        num_actions=network.action_width,
+        action_width=network.action_width,
         steps=network.steps,
         log_var_range=POSTERIOR_LOG_VARIANCE,
         delta_scaler=_standardiser(network, "change") if network.changes else None,

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from sept_offline.actions import ActionSpace
 from sept_offline.agent.decoder import TransitionDecoder
-from sept_offline.agent.encoder import AnyEncoder
+from sept_offline.agent.encoders import AnyEncoder
 from sept_offline.latent.export import (
     lstm_encoder,
     pooled_encoder,

@@ -6,6 +6,7 @@ from collections.abc import Generator
 
 import numpy as np
 
+from sept_offline.actions import ActionSpace
 from sept_offline.agent import Agent, HistoryContext
 from sept_offline.agent.networks import Array, Standardiser
 from sept_offline.data import Dataset
@@ -16,13 +17,13 @@ from sept_offline.settings import FitConfig
 from sept_offline.stage import Stage
 
 
-def histories(steps: Steps, context: HistoryContext) -> Array:
+def histories(steps: Steps, context: HistoryContext, space: ActionSpace) -> Array:
     """The history features at each logged observation, `[N+E, context.dim]`."""
     rows = len(steps.observations)
     time = np.zeros(rows, dtype=np.int64)
     time[steps.row + 1] = steps.time + 1
-    actions = np.zeros(rows, dtype=np.int64)
-    actions[steps.row] = steps.actions
+    actions = np.zeros((rows, context.action_width), dtype=np.float32)
+    actions[steps.row] = space.encode(steps.actions)
     lag = np.arange(1, context.steps + 1)
     seen = time[:, None] >= lag
     before = np.where(seen, np.arange(rows)[:, None] - lag, 0)
@@ -32,10 +33,11 @@ def histories(steps: Steps, context: HistoryContext) -> Array:
 def _stages(data: Dataset, config: FitConfig, seed: int) -> Generator[Stage, None, Agent]:
     steps = data.steps()
     scaler = Standardiser.fit(steps.observations)
-    context = HistoryContext(config.history_steps, data.num_actions, scaler)
-    beside = histories(steps, context)
+    spaces = spaces_of(data)
+    context = HistoryContext(config.history_steps, spaces.actions.width, scaler)
+    beside = histories(steps, context, spaces.actions)
     control = yield from control_stage(data, config.control, seed, beside=beside)
-    return Agent("history", data.metadata.family or "", spaces_of(data), context, control)
+    return Agent("history", data.metadata.family or "", spaces, context, control)
 
 
 HISTORY = Method(

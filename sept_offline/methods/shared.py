@@ -71,12 +71,10 @@ def check_data(data: Dataset, probe_steps: int) -> None:
 
 def spaces_of(data: Dataset) -> Spaces:
     """The agent's observations and actions, with the dataset's names."""
-    metadata = data.metadata
     return Spaces.of(
         data.steps().observations,
-        data.num_actions,
-        metadata.observation_names,
-        metadata.action_names,
+        data.action_space,
+        data.metadata.observation_names,
     )
 
 

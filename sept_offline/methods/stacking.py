@@ -104,7 +104,7 @@ def observing_plainly(agent: Agent, stack: Stack | None) -> Agent:
         return agent
     spaces, dim = agent.spaces, stack.dim
     plain = Spaces(
-        spaces.observation_names[:dim], spaces.action_names, spaces.low[:dim], spaces.high[:dim]
+        spaces.observation_names[:dim], spaces.actions, spaces.low[:dim], spaces.high[:dim]
     )
     return replace(agent, spaces=plain, stack=stack.length)
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sept_offline.agent import Agent, RefinedContext, SegmentContext
-from sept_offline.agent.encoder import TransitionEncoder
+from sept_offline.agent.encoders import TransitionEncoder
 from sept_offline.control import prepare_rewards
 from sept_offline.data import Dataset
 from sept_offline.dynamics.columns import Columns
@@ -92,9 +92,8 @@ def _beside_avg(
     if isinstance(agent.context, SegmentContext | RefinedContext):
         segments = data.segments(agent.context.encoder.steps)
         rows = np.sort(generator(seed, "explained").permutation(len(segments.actions))[:SEGMENTS])
-        latent, _ = agent.context.encoder.encode(
-            segments.observations[rows], segments.actions[rows]
-        )
+        taken = agent.spaces.actions.encode(segments.actions[rows])
+        latent, _ = agent.context.encoder.encode(segments.observations[rows], taken)
         gain = _explained(
             agent.context,
             data,
@@ -332,7 +331,8 @@ def _separation(
     asked = unseen.segments(encoder.steps)
     rng = generator(seed, "separation")
     rows = np.sort(rng.permutation(len(asked.actions))[:SEGMENTS])
-    mean, log_variance = encoder.encode(asked.observations[rows], asked.actions[rows])
+    taken = unseen.action_space.encode(asked.actions[rows])
+    mean, log_variance = encoder.encode(asked.observations[rows], taken)
     deviation, instance = np.exp(0.5 * log_variance), asked.instance[rows]
     # Their centres come from one half of their episodes, the segments asked from the other.
     half = _halves(instance, rng)
@@ -389,9 +389,9 @@ def _explained(
     pairs = np.stack(
         [steps.observations[steps.row[rows]], steps.observations[steps.row[rows] + 1]], axis=1
     )
-    actions = steps.actions[rows][:, None]
+    taken = unseen.action_space.encode(steps.actions[rows][:, None])
     decoder = context.novelty.decoder
-    gain = decoder.log_prob(pairs, actions, latent[mine]) - decoder.log_prob(
-        pairs, actions, latent[other]
+    gain = decoder.log_prob(pairs, taken, latent[mine]) - decoder.log_prob(
+        pairs, taken, latent[other]
     )
     return _bootstrap(gain, instance[mine], rng)

@@ -7,15 +7,15 @@ been its own. A probe samples, so it has probabilities; control is greedy, so it
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sept_offline.agent import Agent, Control, TableProbe
-from sept_offline.agent.contexts import Context, Tracker
+from sept_offline.actions import Categorical
+from sept_offline.agent import Agent, Control
+from sept_offline.agent.contexts import Tracker
 from sept_offline.data import Dataset
 from sept_offline.data.records import Steps
 from sept_offline.errors import AgentError
@@ -109,8 +109,8 @@ def _lead(
 ) -> None:
     """One episode, the steps `start` … `end − 1`."""
     result, actions = pending.result, steps.actions[start:end]
-    context, probe = _forced(agent.context, actions, agent.spaces.num_actions)
-    tracker = context.begin(seed, hidden, agent.control)
+    taken = agent.spaces.actions.encode(actions)
+    tracker = agent.context.begin(seed, hidden, agent.control)
     first = int(steps.row[start])
     # where the episode was cut the agent would have gone on; where it ended it would not
     shown = end - start + int(not steps.terminations[end - 1])
@@ -123,34 +123,19 @@ def _lead(
             return
         observation = steps.observations[row]
         reward = float(steps.rewards[start + time - 1]) if wants_reward and time else None
-        own = tracker.step(observation, reward)
-        if own is None:
+        probe = tracker.step(observation, reward)
+        if probe is None:
             _note(agent, tracker, np.array([row]), pending)
-            if not tracker.settled and time < end - start:
-                tracker.took(int(actions[time]))
-        elif probe is None:
+        elif isinstance(probe, Categorical):
+            result.probabilities[row] = probe.probabilities
+            result.probing[row] = True
+        else:
             raise AgentError(
                 f"The agent ({agent.method}) does not provide action probabilities, so its "
                 "value cannot be estimated from logs."
             )
-        else:
-            result.probabilities[row] = probe.probabilities(observation, time)
-            result.probing[row] = True
-
-
-def _forced(
-    context: Context, actions: NDArray[np.int64], num_actions: int
-) -> tuple[Context, Any | None]:
-    """The context with a probe that does what was logged, and the probe it really has."""
-    probe = getattr(context, "probe", None)
-    if probe is None:
-        return context, None
-    forced = copy.copy(context)
-    steps = context.probe_steps
-    # an episode cut during the probe has one state more than actions; any action serves there
-    taken = np.resize(actions, steps) if len(actions) < steps else actions[:steps]
-    forced.probe = TableProbe(np.eye(num_actions)[taken])  # type: ignore[attr-defined]
-    return forced, probe
+        if not tracker.settled and time < end - start:
+            tracker.took(taken[time])
 
 
 def _note(agent: Agent, tracker: Tracker, rows: NDArray[np.int64], pending: _Pending) -> None:

@@ -74,7 +74,8 @@ def _cloud(run: Run) -> Cloud | None:
     if not len(segments.actions):
         return None
     rows = _evenly(segments.instance, max(1, SEGMENTS // len(run.data.instances)))
-    mean, log_var = encoder.encode(segments.observations[rows], segments.actions[rows])
+    taken = run.agent.spaces.actions.encode(segments.actions[rows])
+    mean, log_var = encoder.encode(segments.observations[rows], taken)
     played = run.results.episodes if run.results is not None else ()
     dim = mean.shape[1]
     latents = [e for e in played if e.latent is not None and len(e.latent) == dim][:SEGMENTS]

@@ -129,7 +129,8 @@ def _probe(run: Run, place: str) -> Chart | None:
     probed, behaved = [], []
     for time in range(steps):
         states = segments.observations[rows, time]
-        probed.append(np.mean([probe.probabilities(state, time) for state in states], axis=0))
+        chances = [probe.policy(state, time).probabilities for state in states]
+        probed.append(np.mean(chances, axis=0))
         behaved.append(_behaviour(segments, rows, time, len(actions)))
     names: list[Any] = list(actions)
     if steps > 1:

@@ -6,13 +6,16 @@ import itertools
 
 import numpy as np
 
+from sept_offline.actions import ActionSpace, Box, Finite
 from sept_offline.agent import (
+    Actor,
     Agent,
     Control,
     HiddenContext,
     HistoryContext,
     NetworkProbe,
     NoContext,
+    NormalProbe,
     Novelty,
     RefinedContext,
     SegmentContext,
@@ -23,7 +26,7 @@ from sept_offline.agent import (
 )
 from sept_offline.agent.contexts import Context
 from sept_offline.agent.decoder import TransitionDecoder
-from sept_offline.agent.encoder import (
+from sept_offline.agent.encoders import (
     AnyEncoder,
     FlatEncoder,
     LstmEncoder,
@@ -35,6 +38,9 @@ from sept_offline.agent.networks import MLP, Ensemble, Standardiser
 from sept_offline.stacking import Stack
 
 DIM, ACTIONS, LATENT, STEPS = 4, 3, 2, 3
+FINITE = Finite.of(ACTIONS)
+BOX = Box.of([-2.0, 0.0], [2.0, 0.5])
+encode = FINITE.encode
 
 
 def mlp(
@@ -51,32 +57,52 @@ def mlp(
     return MLP(layers, norms, norm_first=norm_first)
 
 
+def squashed(network: MLP) -> MLP:
+    """The same network, with outputs that go through tanh."""
+    form = network.activation, network.norm_first
+    return MLP(network.layers, network.norms, *form, squashed=True)
+
+
+def control(scale: Standardiser, network: MLP | Ensemble, space: ActionSpace) -> Control:
+    return Actor(scale, network, space) if isinstance(space, Box) else Control(scale, network)
+
+
 def scaler(rng: np.random.Generator, dim: int) -> Standardiser:
     return Standardiser(rng.normal(size=dim), 0.5 + rng.random(dim))
 
 
-def flat_encoder(rng: np.random.Generator, steps: int = STEPS, dim: int = DIM) -> FlatEncoder:
-    inputs = steps * (2 * dim + ACTIONS + ACTIONS * dim)
+def flat_encoder(
+    rng: np.random.Generator, steps: int = STEPS, dim: int = DIM, width: int = ACTIONS
+) -> FlatEncoder:
+    inputs = steps * (2 * dim + width + width * dim)
     network = mlp(rng, [inputs, 16, 2 * LATENT])
-    return FlatEncoder(network, scaler(rng, dim), scaler(rng, dim), ACTIONS, steps)
+    return FlatEncoder(network, scaler(rng, dim), scaler(rng, dim), width, steps)
 
 
-def pooled_encoder(rng: np.random.Generator, steps: int = STEPS, dim: int = DIM) -> PooledEncoder:
-    each = mlp(rng, [2 * dim + ACTIONS + ACTIONS * dim, 16, 12])
+def pooled_encoder(
+    rng: np.random.Generator, steps: int = STEPS, dim: int = DIM, width: int = ACTIONS
+) -> PooledEncoder:
+    each = mlp(rng, [2 * dim + width + width * dim, 16, 12])
     head = mlp(rng, [12, 16, 2 * LATENT])
-    return PooledEncoder(each, head, scaler(rng, dim), scaler(rng, dim), ACTIONS, steps)
+    return PooledEncoder(each, head, scaler(rng, dim), scaler(rng, dim), width, steps)
 
 
-def transition_encoder(rng: np.random.Generator, dim: int = DIM) -> TransitionEncoder:
-    average = mlp(rng, [dim + ACTIONS, 8, dim])
-    network = mlp(rng, [2 * dim + ACTIONS + ACTIONS * dim, 16, 2 * LATENT])
-    return TransitionEncoder(average, network, scaler(rng, dim), scaler(rng, dim), ACTIONS, STEPS)
+def transition_encoder(
+    rng: np.random.Generator, dim: int = DIM, width: int = ACTIONS
+) -> TransitionEncoder:
+    average = mlp(rng, [dim + width, 8, dim])
+    network = mlp(rng, [2 * dim + width + width * dim, 16, 2 * LATENT])
+    return TransitionEncoder(average, network, scaler(rng, dim), scaler(rng, dim), width, STEPS)
 
 
 def lstm_encoder(
-    rng: np.random.Generator, size: int = 7, dim: int = DIM, changes: bool = False
+    rng: np.random.Generator,
+    size: int = 7,
+    dim: int = DIM,
+    changes: bool = False,
+    width: int = ACTIONS,
 ) -> LstmEncoder:
-    inputs = dim + ACTIONS + dim * changes
+    inputs = dim + width + dim * changes
 
     def weights() -> LstmWeights:
         shapes = ((4 * size, inputs), (4 * size, size), (4 * size,), (4 * size,))
@@ -86,20 +112,25 @@ def lstm_encoder(
     head = mlp(rng, [2 * size, 2 * LATENT])
     parts = weights(), weights(), head, scaler(rng, dim)
     delta = scaler(rng, dim) if changes else None
-    return LstmEncoder(*parts, ACTIONS, STEPS, delta_scaler=delta)
+    return LstmEncoder(*parts, width, STEPS, delta_scaler=delta)
 
 
-def decoder(rng: np.random.Generator, dim: int = DIM, residual: bool = False) -> TransitionDecoder:
-    inputs = dim + ACTIONS + LATENT + ACTIONS * LATENT
+def decoder(
+    rng: np.random.Generator, dim: int = DIM, residual: bool = False, width: int = ACTIONS
+) -> TransitionDecoder:
+    inputs = dim + width + LATENT + width * LATENT
     network = mlp(rng, [inputs, 16, 2 * dim])
-    average = mlp(rng, [dim + ACTIONS, 8, dim]) if residual else None
+    average = mlp(rng, [dim + width, 8, dim]) if residual else None
     scalers = scaler(rng, dim), scaler(rng, dim)
-    return TransitionDecoder(network, *scalers, ACTIONS, LATENT, average=average)
+    return TransitionDecoder(network, *scalers, width, LATENT, average=average)
 
 
-def segments(rng: np.random.Generator, count: int, dim: int = DIM) -> tuple[np.ndarray, np.ndarray]:
+def segments(
+    rng: np.random.Generator, count: int, dim: int = DIM, space: ActionSpace = FINITE
+) -> tuple[np.ndarray, np.ndarray]:
     observations = rng.normal(size=(count, STEPS + 1, dim)).astype(np.float32)
-    return observations, rng.integers(0, ACTIONS, size=(count, STEPS))
+    actions = space.uniform(count, STEPS).draw(rng.random((count, STEPS, space.draws)))
+    return observations, space.encode(actions)
 
 
 REFINED = ("refined", "unprobed", "read-once")
@@ -107,30 +138,37 @@ REFINED = ("refined", "unprobed", "read-once")
 
 
 def make_agent(
-    method: str = "sept", seed: int = 0, fallback: bool = False, stack: int = 1
+    method: str = "sept",
+    seed: int = 0,
+    fallback: bool = False,
+    stack: int = 1,
+    space: ActionSpace = FINITE,
 ) -> Agent:
     """An agent that observes `DIM` columns, whose parts read rows of `stack` observations."""
-    rng, dim = np.random.default_rng(seed), Stack(stack, DIM, ACTIONS).width
+    rng, width = np.random.default_rng(seed), space.width
+    dim = Stack(stack, DIM, width).width
     context: Context
     if method == "avg":
         context = NoContext()
     elif method == "oracle":
         context = HiddenContext(("mass", "length"), scaler(rng, 2))
     elif method == "history":
-        context = HistoryContext(2, ACTIONS, scaler(rng, dim))
+        context = HistoryContext(2, width, scaler(rng, dim))
     else:
         encoder: AnyEncoder
         if method in REFINED:
-            encoder = transition_encoder(rng, dim)
+            encoder = transition_encoder(rng, dim, width)
         elif method == "sept":
-            encoder = flat_encoder(rng, dim=dim)
+            encoder = flat_encoder(rng, dim=dim, width=width)
         elif method in ("pooled", "dynasept"):
-            encoder = pooled_encoder(rng, dim=dim)
+            encoder = pooled_encoder(rng, dim=dim, width=width)
         else:
-            encoder = lstm_encoder(rng, dim=dim, changes=method == "changes")
-        dynamics = decoder(rng, dim, residual=method in REFINED)
-        held_out = segment_elbo(encoder, dynamics, *segments(rng, 400, dim))
+            encoder = lstm_encoder(rng, dim=dim, changes=method == "changes", width=width)
+        dynamics = decoder(rng, dim, method in REFINED, width)
+        held_out = segment_elbo(encoder, dynamics, *segments(rng, 400, dim, space))
         probe = NetworkProbe(scaler(rng, dim), mlp(rng, [dim, 8, ACTIONS]))
+        if isinstance(space, Box):
+            probe = NormalProbe(scaler(rng, dim), mlp(rng, [dim, 8, 2 * width]))
         novelty = Novelty(dynamics, held_out)
         context = SegmentContext(probe, encoder, scaler(rng, LATENT), novelty)
         if isinstance(encoder, TransitionEncoder) and method != "read-once":
@@ -143,17 +181,19 @@ def make_agent(
             start = rng.normal(size=LATENT)
             context = UnprobedContext(start, encoder, context.latent_scaler, novelty)
     networks = [
-        mlp(rng, [dim + context.dim, 48, 40, ACTIONS], norm=True, norm_first=False)
-        for _ in range(2)
+        mlp(rng, [dim + context.dim, 48, 40, width], norm=True, norm_first=False) for _ in range(2)
     ]
-    robust = Control(scaler(rng, dim), mlp(rng, [dim, 16, ACTIONS]))
+    robust = mlp(rng, [dim, 16, width])
+    if isinstance(space, Box):
+        networks, robust = [squashed(network) for network in networks], squashed(robust)
+    whole = Ensemble(networks) if method == "sept" else networks[0]
     return Agent(
         method=method,
         family="test",
-        spaces=Spaces.of(rng.normal(size=(50, DIM)), ACTIONS),
+        spaces=Spaces.of(rng.normal(size=(50, DIM)), space),
         context=context,
-        control=Control(scaler(rng, dim), Ensemble(networks) if method == "sept" else networks[0]),
-        fallback=robust if fallback else None,
+        control=control(scaler(rng, dim), whole, space),
+        fallback=control(scaler(rng, dim), robust, space) if fallback else None,
         record={"seed": seed},
         stack=stack,
     )

@@ -119,7 +119,7 @@ def test_control_is_greedy_on_state_and_latent(builders: ModuleType) -> None:
     episode = agent.begin(seed=1)
     actions = [episode.act(state) for state in rows]
     context = agent.context
-    mean, _ = context.encoder.encode(rows[None, :4], np.array([actions[:3]]))
+    mean, _ = context.encoder.encode(rows[None, :4], builders.encode([actions[:3]]))
     np.testing.assert_allclose(episode.latent, mean[0], atol=1e-6)
     for state, action in zip(rows[3:], actions[3:], strict=True):
         inputs = np.concatenate([agent.control.scaler(state), context.latent_scaler(mean[0])])
@@ -131,7 +131,7 @@ def test_the_probe_samples_its_probabilities(builders: ModuleType) -> None:
     state = states(1)[0, 0]
     actions = [agent.begin(seed).act(state) for seed in range(4000)]
     share = np.bincount(actions, minlength=3) / 4000
-    np.testing.assert_allclose(share, agent.context.probe.probabilities(state, 0), atol=0.03)
+    np.testing.assert_allclose(share, agent.context.probe.policy(state, 0).probabilities, atol=0.03)
     assert agent.begin(7).act(state) == actions[7]
 
 
@@ -306,7 +306,7 @@ def forge(folder: Path, change: Any = None, arrays: Any = None) -> None:
 
 
 FORGERIES: dict[str, tuple[Any, Any]] = {
-    "version": (lambda d: d.update(format=2), None),
+    "version": (lambda d: d.update(format=3), None),
     "method": (lambda d: d.update(method=3), None),
     "context": (lambda d: d["context"].update(kind="__import__('os')"), None),
     "encoder": (lambda d: d["context"]["encoder"].update(kind="pickle"), None),
@@ -370,7 +370,7 @@ def test_an_episode_stacks_what_it_sees(builders: ModuleType, method: str) -> No
     # the same parts, for someone who stacks the rows and names all columns
     wide = replace(
         agent,
-        spaces=Spaces.of(np.zeros((1, agent.stacking.width)), agent.spaces.num_actions),
+        spaces=Spaces.of(np.zeros((1, agent.stacking.width)), agent.spaces.actions),
         stack=1,
     )
     rows = states(1)[0]
@@ -446,7 +446,8 @@ def test_without_a_probe_control_acts_at_once_and_the_latent_comes_later(
             vector = context.start
         else:
             steps = builders.STEPS
-            mean, _ = context.encoder.encode(rows[None, : steps + 1], np.array([taken[:steps]]))
+            done = builders.encode([taken[:steps]])
+            mean, _ = context.encoder.encode(rows[None, : steps + 1], done)
             assert episode.latent is not None and np.array_equal(episode.latent, mean[0])
             vector = context.latent_scaler(mean[0])
         inputs = np.concatenate([control.scaler(row), vector])
@@ -479,7 +480,7 @@ def test_a_refined_latent_is_the_posterior_of_all_steps_until_it_is_fixed(
             assert episode.latent is None
             continue
         seen = min(time, context.refine_steps)
-        actions = np.array([taken[:seen]])
+        actions = builders.encode([taken[:seen]])
         mean, log_variance = context.encoder.reading(seen).encode(rows[None, : seen + 1], actions)
         assert episode.latent is not None
         np.testing.assert_allclose(episode.latent, mean[0], rtol=1e-4, atol=1e-5)

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 import sept_offline.agent
-from sept_offline.agent.encoder import encoder_from_arrays, step_features
+from sept_offline.agent.encoders import encoder_from_arrays, step_features
 from sept_offline.agent.networks import (
     MLP,
     Constrained,
@@ -98,20 +98,19 @@ def test_lstm_encoder_equals_torch(builders: ModuleType, changes: bool) -> None:
         names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
         for name, value in zip(names, weights, strict=True):
             getattr(lstm, f"{name}_l0{suffix}").data = torch.from_numpy(value)
-    observations, actions = builders.segments(rng, 6)
+    observations, taken = builders.segments(rng, 6)
     state = torch.from_numpy(encoder.observation_scaler(observations[:, :-1]))
-    taken = nn.functional.one_hot(torch.from_numpy(actions), 3).float()
-    parts = [state, taken]
+    parts = [state, torch.from_numpy(taken)]
     if changes:
         change = observations[:, 1:] - observations[:, :-1]
         parts.append(torch.from_numpy(encoder.delta_scaler(change)))
     pooled = lstm(torch.cat(parts, dim=2))[0].mean(dim=1).detach().numpy()
-    mean, log_var = encoder.encode(observations, actions)
+    mean, log_var = encoder.encode(observations, taken)
     expected = encoder.head(pooled)
     np.testing.assert_allclose(np.concatenate([mean, log_var], axis=1), expected, atol=1e-5)
     # the paper's segment has no final state; with changes it is read
     observations[:, -1] += 1
-    same = np.abs(encoder.encode(observations, actions)[0] - mean).max(axis=1) == 0
+    same = np.abs(encoder.encode(observations, taken)[0] - mean).max(axis=1) == 0
     assert not same.any() if changes else same.all()
 
 
@@ -133,8 +132,7 @@ def test_step_features_by_hand() -> None:
     observations = np.array([[[1.0, 2.0], [2.0, 4.0], [2.0, 1.0]]])
     features = step_features(
         observations,
-        np.array([[1, 0]]),
-        2,
+        np.array([[[0, 1], [1, 0]]]),
         Standardiser([1, 1], [1, 2]),
         Standardiser([0, 0], [1, 2]),
     )
@@ -152,7 +150,7 @@ def test_decoder_log_prob_equals_torch(builders: ModuleType) -> None:
     for row in range(5):
         total = 0.0
         for step in range(3):
-            one = np.eye(3)[actions[row, step]]
+            one = actions[row, step]
             state = decoder.observation_scaler(observations[row, step])
             inputs = np.concatenate([state, one, z[row], np.outer(one, z[row]).ravel()])
             output = torch.from_numpy(decoder.network(inputs.astype(np.float32)[None])[0])

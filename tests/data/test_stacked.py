@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import sept_offline as so
+from sept_offline.actions import Finite
 from sept_offline.data.records import Episode
 from sept_offline.errors import DataError
 from sept_offline.stacking import Stack
@@ -104,5 +105,6 @@ def test_an_episode_moves_on_as_the_logs_do(path: Path) -> None:
         stack.see(together, np.stack([seen, seen]), first=time == 0)
         np.testing.assert_array_equal(alone, expected[time])
         np.testing.assert_array_equal(together, [expected[time]] * 2)
-        stack.took(alone, int(action))
-        stack.took(together, np.array([action, action]))
+        taken = Finite.of(ACTIONS).encode(action)
+        stack.took(alone, taken)
+        stack.took(together, np.array([taken, taken]))

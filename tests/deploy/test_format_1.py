@@ -17,7 +17,7 @@ import pytest
 
 import sept_offline as so
 from sept_offline.agent import Agent
-from sept_offline.agent.encoder import FlatEncoder
+from sept_offline.agent.encoders import FlatEncoder
 from sept_offline.agent.exported import load
 from sept_offline.deploy import export, load_export
 from sept_offline.deploy.verification import Recording, recorded

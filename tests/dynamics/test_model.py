@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+from sept_offline.actions import Finite
 from sept_offline.agent import Control
 from sept_offline.agent.networks import MLP, Standardiser
 from sept_offline.control.learner import Learner
@@ -310,7 +311,7 @@ def test_plans_repeat_and_leave_the_agent_as_it_was(model: Model, fiction: Ficti
                 network = tracker.control.network
                 assert isinstance(network, MLP)
                 bits.append(network.layers[0][0].tobytes())
-            tracker.took(int(seen.actions[2, time]))
+            tracker.took(Finite.of(ACTIONS).encode(seen.actions[2, time]))
         return bits
 
     one, two, other = live(1), live(1), live(2)

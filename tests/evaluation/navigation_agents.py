@@ -7,6 +7,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
+from sept_offline.actions import Finite
 from sept_offline.agent import (
     Agent,
     AgentEpisode,
@@ -19,12 +20,12 @@ from sept_offline.agent import (
     UniformProbe,
 )
 from sept_offline.agent.contexts import Context
-from sept_offline.agent.encoder import FlatEncoder
+from sept_offline.agent.encoders import FlatEncoder
 from sept_offline.agent.networks import MLP, Standardiser
 from sept_offline.agent.probes import Probe
 
 WEST, NORTH, EAST, SOUTH = range(4)
-SPACES = Spaces(("x", "y"), ("W", "N", "E", "S"), np.full(2, -2.0), np.full(2, 2.0))
+SPACES = Spaces(("x", "y"), Finite(("W", "N", "E", "S")), np.full(2, -2.0), np.full(2, 2.0))
 LATENT = 2
 
 

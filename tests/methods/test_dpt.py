@@ -57,7 +57,7 @@ def test_w_is_inferred_every_few_steps_and_control_reads_it(tmp_path: Path) -> N
         assert tracker.latent is not None and tracker.control is None
         assert np.array_equal(tracker.vector, context.scaler(tracker.latent))
         vectors.append(tracker.vector.tobytes())
-        tracker.took(1)
+        tracker.took(agent.spaces.actions.encode(1))
     assert [t for t in range(1, 10) if vectors[t] != vectors[t - 1]] == [3, 6, 9]
     start = context.scaler(context.model.prior()[0])
     assert vectors[0] == start.tobytes()

@@ -126,10 +126,11 @@ def test_offline_and_online_contexts_agree(tmp_path: Path) -> None:
     agent = so.fit(path, "dynasept", few)
     context = agent.context
     assert isinstance(context, WindowContext) and context.dim == 3
+    space = agent.spaces.actions
     with so.load_dataset(path) as data:
         steps = data.steps()
         windows = all_windows(steps, 2)
-        mean, log_var = context.encoder.encode(windows.observations, windows.actions)
+        mean, log_var = context.encoder.encode(windows.observations, space.encode(windows.actions))
         eta = running_doubt(np.exp(0.5 * log_var), windows, steps.time)
         known = dict(zip((steps.row[windows.last] + 1).tolist(), range(len(eta)), strict=True))
         row = 0
@@ -145,7 +146,7 @@ def test_offline_and_online_contexts_agree(tmp_path: Path) -> None:
                     assert np.allclose(tracker.vector, whole, atol=1e-5)
                 row += 1
                 if time < len(episode.actions):
-                    tracker.took(int(episode.actions[time]))
+                    tracker.took(space.encode(episode.actions[time]))
 
 
 def test_a_window_tells_the_mode_and_control_needs_it(

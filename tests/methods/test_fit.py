@@ -132,7 +132,8 @@ def test_a_latent_that_is_read_once_comes_from_the_first_steps_only(data: Datase
 def test_the_latent_does_not_tell_who_acted(agent: Agent, starts: Dataset, margin: Margins) -> None:
     assert isinstance(agent.context, RefinedContext)
     segments = starts.segments(1)
-    latent, _ = agent.context.encoder.encode(segments.observations, segments.actions)
+    taken = agent.spaces.actions.encode(segments.actions)
+    latent, _ = agent.context.encoder.encode(segments.observations, taken)
     names = np.array(starts.metadata.behaviours)
     behaviour = names[starts.episode_index.behaviour][segments.episode]
     for instance in range(2):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import sept_offline as so
+from sept_offline.actions import Finite
 from sept_offline.agent import Control, HistoryContext
 from sept_offline.agent.networks import MLP, Standardiser
 from sept_offline.data import Dataset
@@ -22,7 +23,8 @@ def test_offline_and_online_features_are_the_same_bits(tmp_path: Path) -> None:
     with so.load_dataset(path) as data:
         steps = data.steps()
         context = HistoryContext(3, data.num_actions, Standardiser.fit(steps.observations))
-        offline = histories(steps, context)
+        space = Finite.of(data.num_actions)
+        offline = histories(steps, context, space)
         width = data.observation_dim + context.dim
         network = MLP([(np.zeros((data.num_actions, width)), np.zeros(data.num_actions))])
         control = Control(context.scaler, network)
@@ -34,7 +36,7 @@ def test_offline_and_online_features_are_the_same_bits(tmp_path: Path) -> None:
                 assert np.array_equal(tracker.vector, offline[row])
                 row += 1
                 if time < len(episode.actions):
-                    tracker.took(int(episode.actions[time]))
+                    tracker.took(space.encode(episode.actions[time]))
         assert row == len(offline)
         check_by_hand(data, context, offline)
 

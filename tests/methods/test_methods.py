@@ -12,7 +12,7 @@ import pytest
 
 import sept_offline as so
 from sept_offline.agent import Agent, RefinedContext, SegmentContext
-from sept_offline.agent.encoder import LstmEncoder
+from sept_offline.agent.encoders import LstmEncoder
 from sept_offline.agent.networks import Standardiser
 from sept_offline.methods import METHODS
 from sept_offline.methods.preset import preset_values
@@ -165,8 +165,8 @@ def probe_of(name: str, path: Path, seed: int, **probe: Any) -> tuple[float, Age
     settings = merge(SMALL, {"latent": {"updates": 400}, "probe": {"steps": 100, **probe}})
     agent = so.fit(path, name, settings, seed=seed)
     assert isinstance(agent.context, RefinedContext) and agent.context.probe is not None
-    first = agent.context.probe.probabilities(np.array([1.0, 0.0], dtype=np.float32), 0)
-    return float(first[1]), agent
+    first = agent.context.probe.policy(np.array([1.0, 0.0], dtype=np.float32), 0)
+    return float(np.exp(first.log_probability(np.array(1)))), agent
 
 
 def test_maxent_wants_the_opposite_of_the_elbo(

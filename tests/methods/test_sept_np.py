@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import sept_offline as so
+from sept_offline.actions import Finite
 from sept_offline.agent import Control, UnprobedContext
 from sept_offline.agent.networks import MLP, Standardiser
 from sept_offline.data import Segments
@@ -35,7 +36,7 @@ def logged(actions: np.ndarray, chances: float) -> tuple[Segments, Behaviour]:
         episode=np.arange(count),
         skipped=0,
     )
-    return segments, Behaviour(mu, estimated=False)
+    return segments, Behaviour(Finite.of(mu.shape[-1]), mu, estimated=False)
 
 
 def always(action: int) -> Control:
@@ -123,7 +124,8 @@ def test_the_papers_vae_serves_it_too(tmp_path: Path, training_seed: int, margin
     margin("nats gained", last["log_likelihood"] - first["log_likelihood"], above=8)
     margin("nats encoded", last["kl"], above=1)
     # Even an untrained encoder tells whole segments apart; here only that they arrive in episodes.
-    known, _ = agent.context.encoder.encode(segments.observations, segments.actions)
+    taken = agent.spaces.actions.encode(segments.actions)
+    known, _ = agent.context.encoder.encode(segments.observations, taken)
     played = so.evaluate(agent, two_step(probing=2), episodes_per_instance=4).episodes
     told = vote(known, segments.instance, np.array([episode.latent for episode in played]))
     modes = np.array([int(episode.instance.removeprefix("test-")) % 2 for episode in played])

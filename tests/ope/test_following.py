@@ -10,6 +10,7 @@ import pytest
 from builders import ACTIONS, DIM, STEPS, make_agent
 
 import sept_offline as so
+from sept_offline.actions import Categorical
 from sept_offline.agent import Agent, SegmentContext
 from sept_offline.data import Dataset, DatasetWriter
 from sept_offline.errors import AgentError
@@ -105,9 +106,11 @@ def test_a_probe_says_its_probabilities_and_the_latent_is_that_of_the_logged_seg
     found = followed_by(agent, data)
     for row, time in zip(steps.row, steps.time, strict=True):
         if time < STEPS:
-            expected = context.probe.probabilities(steps.observations[row], int(time))
-            np.testing.assert_array_equal(found.probabilities[row], expected)
-    mean, _ = context.encoder.encode(segments.observations, segments.actions)
+            expected = context.probe.policy(steps.observations[row], int(time))
+            assert isinstance(expected, Categorical)
+            np.testing.assert_array_equal(found.probabilities[row], expected.probabilities)
+    taken = agent.spaces.actions.encode(segments.actions)
+    mean, _ = context.encoder.encode(segments.observations, taken)
     latent = context.latent_scaler(mean)
     for episode, vector in zip(segments.episode, latent, strict=True):
         rows = steps.row[(steps.episode == episode) & (steps.time >= STEPS)]
@@ -144,7 +147,9 @@ def test_a_history_is_the_logged_one(tmp_path: Path) -> None:
     at = int(steps.row[row])
     past = steps.observations[[at - 1, at - 2]][None]
     expected = agent.context.features(  # type: ignore[attr-defined]
-        past, steps.actions[[row - 1, row - 2]][None], np.ones((1, 2), dtype=bool)
+        past,
+        agent.spaces.actions.encode(steps.actions[[row - 1, row - 2]][None]),
+        np.ones((1, 2), dtype=bool),
     )
     np.testing.assert_array_equal(found.contexts[at], expected[0])
 

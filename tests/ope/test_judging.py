@@ -12,6 +12,7 @@ import pytest
 from commands import refused, run, run_json
 
 import sept_offline as so
+from sept_offline.actions import Finite
 from sept_offline.agent import Agent, Control, HiddenContext, NoContext, Spaces, save_agent
 from sept_offline.agent.networks import MLP, Standardiser
 from sept_offline.data import Dataset, DatasetWriter
@@ -39,7 +40,7 @@ def data(path: Path) -> Dataset:
 
 
 def spaces() -> Spaces:
-    return Spaces(("face", "time"), ("other", "same"), np.full(2, -1.0), np.full(2, 1.0))
+    return Spaces(("face", "time"), Finite(("other", "same")), np.full(2, -1.0), np.full(2, 1.0))
 
 
 def stubborn(action: int) -> Agent:
@@ -316,7 +317,7 @@ def test_fitted_episodes_are_known_again_in_longer_logs(tmp_path: Path, data: Da
 
 def never_logged() -> Agent:
     control = Control(Standardiser.identity(2), MLP([(np.zeros((3, 2)), np.eye(3)[2])]))
-    three = Spaces(("x", "y"), ("a", "b", "c"), np.full(2, -9.0), np.full(2, 9.0))
+    three = Spaces(("x", "y"), Finite(("a", "b", "c")), np.full(2, -9.0), np.full(2, 9.0))
     return Agent("third", "", three, NoContext(), control, record=FAR)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...actions import Policy
 from ...errors import AgentError
 from ..fields import count, field
 from ..gradient import td_step
@@ -46,8 +47,8 @@ class AdaptedContext:
             raise AgentError("Only a single value network can take a gradient step.")
         return _Adapting(self, control, control.network)
 
-    def check(self, observation_dim: int, num_actions: int) -> None:
-        """Nothing in it depends on the spaces."""
+    def check(self, observation_dim: int, action_width: int) -> None:
+        """Nothing in it depends on these sizes."""
 
     def to_arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
         """No arrays: the adapted network is the agent's control."""
@@ -78,7 +79,7 @@ class _Adapting(Tracker):
         self._actions: list[int] = []
         self._rewards: list[float] = []
 
-    def step(self, observation: Array, reward: float | None = None) -> int | None:
+    def step(self, observation: Array, reward: float | None = None) -> Policy | None:
         """Control always acts: as fitted at first, adapted from step T on."""
         self._states[len(self._actions)] = self._before.scaler(observation)
         if reward is not None:
@@ -87,9 +88,9 @@ class _Adapting(Tracker):
             self._adapt()
         return None
 
-    def took(self, action: int) -> None:
+    def took(self, taken: Array) -> None:
         """One more step to learn from."""
-        self._actions.append(action)
+        self._actions.append(int(taken.argmax()))
 
     def _adapt(self) -> None:
         from ..control import Control

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from ...actions import Policy
 from ...errors import AgentError
 from ..networks import Array
 
@@ -26,8 +27,6 @@ class Tracker:
 
     control: Control | None = None
     """A control that replaces the agent's from now on, with the same inputs; or None."""
-    allowed: NDArray[np.bool_] | None = None
-    """`[num_actions]`, set before `step`: the allowed actions; None if all are."""
     latent: Array | None = None
     uncertainty: float | None = None
     novelty: float | None = None
@@ -36,15 +35,15 @@ class Tracker:
     def __init__(self, vector: Array, settled: bool = True) -> None:
         self.vector, self.settled = vector, settled
 
-    def step(self, observation: Array, reward: float | None = None) -> int | None:
-        """The tracker's action for `observation[d]`, or None if control is to act.
+    def step(self, observation: Array, reward: float | None = None) -> Policy | None:
+        """The policy that acts in `observation[d]`, over encoded actions; None if control acts.
 
         `reward` is the last step's, if "reward" is among the context's needs and there was one.
         """
         return None
 
-    def took(self, action: int) -> None:
-        """Called, until settled, with the action that control chose after `step` returned None."""
+    def took(self, taken: Array) -> None:
+        """Called, until settled, with the encoded action `[w]` of the step, whoever chose it."""
 
 
 class Context(Protocol):
@@ -66,8 +65,8 @@ class Context(Protocol):
         """
         ...
 
-    def check(self, observation_dim: int, num_actions: int) -> None:
-        """Raise unless the context's parts fit these spaces."""
+    def check(self, observation_dim: int, action_width: int) -> None:
+        """Raise unless the context's parts fit observations and encoded actions of these sizes."""
         ...
 
     def to_arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
@@ -80,9 +79,9 @@ class Context(Protocol):
 
 
 def check_sizes(name: str, sizes: tuple[int, int], expected: tuple[int, int]) -> None:
-    """Raise unless the part `name` has the expected numbers of columns and actions."""
+    """Raise unless the part `name` has the expected columns of observations and of actions."""
     if sizes != expected:
         raise AgentError(
-            f"The agent's {name} is for {sizes[0]} columns and {sizes[1]} actions, "
+            f"The agent's {name} is for {sizes[0]} columns and {sizes[1]} of actions, "
             f"its spaces have {expected[0]} and {expected[1]}."
         )

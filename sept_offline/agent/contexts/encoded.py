@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import AgentError
-from ..encoder import SegmentEncoder, encoder_from_arrays
+from ..encoders import SegmentEncoder, encoder_from_arrays
 from ..fields import field
 from ..networks import Array, Arrays, Standardiser
 from ..novelty import Novelty
@@ -38,13 +38,13 @@ class EncodedContext:
                 f"The latent has {self.dim} columns, but its scaler {latent_scaler.dim}."
             )
 
-    def check(self, observation_dim: int, num_actions: int) -> None:
+    def check(self, observation_dim: int, action_width: int) -> None:
         """Raise unless encoder and decoder fit these spaces and share a latent size."""
-        encoder, expected = self.encoder, (observation_dim, num_actions)
-        check_sizes("encoder", (encoder.observation_dim, encoder.num_actions), expected)
+        encoder, expected = self.encoder, (observation_dim, action_width)
+        check_sizes("encoder", (encoder.observation_dim, encoder.action_width), expected)
         if self.novelty is not None:
             decoder = self.novelty.decoder
-            check_sizes("decoder", (decoder.observation_dim, decoder.num_actions), expected)
+            check_sizes("decoder", (decoder.observation_dim, decoder.action_width), expected)
             if decoder.latent_dim != self.dim:
                 raise AgentError(
                     f"The decoder's latent has {decoder.latent_dim} columns, "
@@ -80,11 +80,11 @@ class Encoding(Tracker):
         self._time = 0
         steps, dim = context.encoder.steps, context.encoder.observation_dim
         self._observations = np.empty((1, steps + 1, dim), dtype=np.float32)
-        self._actions = np.empty((1, steps), dtype=np.int64)
+        self._taken = np.empty((1, steps, context.encoder.action_width), dtype=np.float32)
 
-    def took(self, action: int) -> None:
+    def took(self, taken: Array) -> None:
         """One more step, whoever chose it."""
-        self._actions[0, self._time] = action
+        self._taken[0, self._time] = taken
         self._time += 1
 
     def _complete(self, observation: Array) -> bool:
@@ -97,12 +97,12 @@ class Encoding(Tracker):
 
     def _infer(self) -> None:
         context = self._encoded
-        mean, log_var = context.encoder.encode(self._observations, self._actions)
+        mean, log_var = context.encoder.encode(self._observations, self._taken)
         self.latent = mean[0]
         self.uncertainty = context.uncertainty_scale * float(np.exp(0.5 * log_var[0]).mean())
         self.vector = context.latent_scaler(mean[0])
         if context.novelty is not None:
-            share = context.novelty.quantile(self._observations, self._actions, mean, log_var)
+            share = context.novelty.quantile(self._observations, self._taken, mean, log_var)
             self.novelty = float(share[0])
             self.flagged = self.novelty < context.novelty.flagged_below
         self.settled = True

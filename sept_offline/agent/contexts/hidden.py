@@ -49,8 +49,8 @@ class HiddenContext:
             raise AgentError(f"Hidden parameters must be finite, found {dict(given)}.")
         return Tracker(self.scaler(np.array(values, dtype=np.float32)))
 
-    def check(self, observation_dim: int, num_actions: int) -> None:
-        """Nothing in it depends on the spaces."""
+    def check(self, observation_dim: int, action_width: int) -> None:
+        """Nothing in it depends on these sizes."""
 
     def to_arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
         """The scaler."""

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...actions import Policy
 from ...errors import AgentError
 from ...limits import MOST_ACTIONS
-from ..encoder import one_hot
 from ..fields import count
 from ..networks import Array, Arrays, Standardiser
 from .base import EMPTY, Tracker, check_sizes
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 class HistoryContext:
     """The last `steps` observations and actions before the present one: `history`.
 
-    From the newest to the oldest, each is the standardised observation, the one-hot action taken in
-    it and a 1; all zeros where the episode had not begun. `dim` is steps · (d + num_actions + 1).
+    From the newest to the oldest, each is the standardised observation, the encoded action taken in
+    it and a 1; all zeros where the episode had not begun. `dim` is steps · (d + w + 1).
     """
 
     kind = "history"
@@ -31,21 +31,20 @@ class HistoryContext:
     learns = False
     probe_steps = 0
 
-    def __init__(self, steps: int, num_actions: int, scaler: Standardiser) -> None:
+    def __init__(self, steps: int, action_width: int, scaler: Standardiser) -> None:
         if steps < 1:
             raise AgentError(f"A history needs at least 1 step, found {steps}.")
-        self.steps, self.num_actions, self.scaler = steps, num_actions, scaler
-        self.dim = steps * (scaler.dim + num_actions + 1)
+        self.steps, self.action_width, self.scaler = steps, action_width, scaler
+        self.dim = steps * (scaler.dim + action_width + 1)
 
     def features(
-        self, observations: NDArray[Any], actions: NDArray[Any], seen: NDArray[np.bool_]
+        self, observations: NDArray[Any], taken: NDArray[Any], seen: NDArray[np.bool_]
     ) -> Array:
-        """`[n, dim]` of `observations[n, steps, d]`, `actions[n, steps]`, newest first.
+        """`[n, dim]` of `observations[n, steps, d]`, `taken[n, steps, w]`, newest first.
 
         `seen[n, steps]` says which of them there were; the others may hold anything.
         """
         there = seen[..., None]
-        taken = one_hot(actions, self.num_actions)
         columns = np.concatenate([self.scaler(observations), taken, there], axis=2)
         whole = np.where(there, columns, np.float32(0)).astype(np.float32)
         return whole.reshape(len(whole), self.dim)
@@ -54,17 +53,19 @@ class HistoryContext:
         """A tracker with an empty history."""
         return _Remembering(self)
 
-    def check(self, observation_dim: int, num_actions: int) -> None:
+    def check(self, observation_dim: int, action_width: int) -> None:
         """Raise unless the history fits these spaces."""
-        check_sizes("history", (self.scaler.dim, self.num_actions), (observation_dim, num_actions))
+        check_sizes(
+            "history", (self.scaler.dim, self.action_width), (observation_dim, action_width)
+        )
 
     def to_arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
         """The scaler."""
         return self.scaler.to_arrays(f"{prefix}.scaler")
 
     def describe(self) -> dict[str, Any]:
-        """Its kind, length and number of actions."""
-        return {"kind": self.kind, "steps": self.steps, "num_actions": self.num_actions}
+        """Its kind, length and columns of an encoded action."""
+        return {"kind": self.kind, "steps": self.steps, "num_actions": self.action_width}
 
     @classmethod
     def from_arrays(cls, arrays: Arrays, description: Any, prefix: str) -> HistoryContext:
@@ -83,20 +84,20 @@ class _Remembering(Tracker):
         super().__init__(np.zeros(context.dim, dtype=np.float32), settled=False)
         self._context = context
         self._observations = np.zeros((1, context.steps, context.scaler.dim), dtype=np.float32)
-        self._actions = np.zeros((1, context.steps), dtype=np.int64)
+        self._taken = np.zeros((1, context.steps, context.action_width), dtype=np.float32)
         self._seen = np.zeros((1, context.steps), dtype=bool)
         self._present: Array = EMPTY
 
-    def step(self, observation: Array, reward: float | None = None) -> int | None:
+    def step(self, observation: Array, reward: float | None = None) -> Policy | None:
         """Control acts, with the steps before `observation[d]` as context."""
         self._present = observation
-        features = self._context.features(self._observations, self._actions, self._seen)
+        features = self._context.features(self._observations, self._taken, self._seen)
         self.vector = features[0]
         return None
 
-    def took(self, action: int) -> None:
+    def took(self, taken: Array) -> None:
         """Add the current step to the history and drop the oldest."""
-        newest = ((self._observations, self._present), (self._actions, action), (self._seen, True))
+        newest = ((self._observations, self._present), (self._taken, taken), (self._seen, True))
         for past, value in newest:
             past[0, 1:] = past[0, :-1].copy()
             past[0, 0] = value

@@ -37,7 +37,7 @@ class NoContext:
         tracker.uncertainty = self.uncertainty
         return tracker
 
-    def check(self, observation_dim: int, num_actions: int) -> None:
+    def check(self, observation_dim: int, action_width: int) -> None:
         """Always fits."""
 
     def to_arrays(self, prefix: str) -> dict[str, NDArray[Any]]:

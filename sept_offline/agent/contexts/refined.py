@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...actions import Policy
 from ...errors import AgentError
 from ...limits import LONGEST_REFINED
-from ...seeding import generator
-from ..encoder import TransitionEncoder, posterior
+from ..encoders import TransitionEncoder, posterior
 from ..fields import count, field
 from ..networks import Array, Arrays, Standardiser
 from ..novelty import Novelty
-from ..probes import Probe, draw, probe_from_arrays
+from ..probes import Probe, probe_from_arrays
 from .base import Tracker, check_sizes
 from .encoded import EncodedContext, encoded_parts
 
@@ -58,14 +58,14 @@ class RefinedContext(EncodedContext):
 
     def begin(self, seed: int, hidden: Hidden | None, control: Control) -> Tracker:
         """A tracker that starts from the prior."""
-        return _Refining(self, seed)
+        return _Refining(self)
 
-    def check(self, observation_dim: int, num_actions: int) -> None:
+    def check(self, observation_dim: int, action_width: int) -> None:
         """Raise unless probe, encoder and decoder fit these spaces."""
-        super().check(observation_dim, num_actions)
+        super().check(observation_dim, action_width)
         if self.probe is not None:
-            sizes = (observation_dim, self.probe.num_actions)
-            check_sizes("probe", sizes, (observation_dim, num_actions))
+            sizes = (observation_dim, self.probe.action_width)
+            check_sizes("probe", sizes, (observation_dim, action_width))
 
     def to_arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
         """All parts' weights."""
@@ -98,22 +98,21 @@ class RefinedContext(EncodedContext):
 class _Refining(Tracker):
     """Adds up the evidence of every step; the probe acts first, if there is one."""
 
-    def __init__(self, context: RefinedContext, seed: int) -> None:
+    def __init__(self, context: RefinedContext) -> None:
         size = context.dim
         prior = context.latent_scaler(np.zeros(size, dtype=np.float32))
         super().__init__(prior, settled=False)
         self._context, self._time = context, 0
         self._weighted = np.zeros(size, dtype=np.float32)
         self._precision = np.zeros(size, dtype=np.float32)
-        self._rng = generator(seed, "agent", "probe") if context.probe is not None else None
-        steps = context.encoder.steps
-        self._observations = np.empty((1, steps + 1, context.encoder.observation_dim), np.float32)
-        self._actions = np.empty((1, steps), dtype=np.int64)
-        self._before: Array = np.zeros(context.encoder.observation_dim, dtype=np.float32)
-        self._action = 0
+        encoder = context.encoder
+        self._observations = np.empty((1, encoder.steps + 1, encoder.observation_dim), np.float32)
+        self._taken = np.empty((1, encoder.steps, encoder.action_width), dtype=np.float32)
+        self._before: Array = np.zeros(encoder.observation_dim, dtype=np.float32)
+        self._last: Array = self._taken[0, 0]
 
-    def step(self, observation: Array, reward: float | None = None) -> int | None:
-        """The probe's action while it lasts; control acts otherwise."""
+    def step(self, observation: Array, reward: float | None = None) -> Policy | None:
+        """The probe while it lasts; control acts otherwise."""
         context = self._context
         if self._time:
             self._add(observation)
@@ -123,23 +122,21 @@ class _Refining(Tracker):
                 self._measure_novelty()
         self._before[:] = observation
         self.settled = self._time >= context.refine_steps
-        if context.probe is None or self._rng is None or self._time >= context.probe_steps:
+        if context.probe is None or self._time >= context.probe_steps:
             return None
-        action = draw(context.probe, observation, self._time, self.allowed, self._rng)
-        self.took(action)
-        return action
+        return context.probe.policy(observation, self._time)
 
-    def took(self, action: int) -> None:
+    def took(self, taken: Array) -> None:
         """One more step, whoever chose it."""
         if self._time < self._context.encoder.steps:
-            self._actions[0, self._time] = action
-        self._action = action
+            self._taken[0, self._time] = taken
+        self._last = taken
         self._time += 1
 
     def _add(self, observation: Array) -> None:
         """Add the evidence of the step that ends in `observation[d]`."""
         context = self._context
-        found = context.encoder.evidence_of_one(self._before, self._action, observation)
+        found = context.encoder.evidence_of_one(self._before, self._last, observation)
         self._weighted += found[0]
         self._precision += found[1]
         self.latent, log_var = posterior(self._weighted, self._precision)
@@ -151,6 +148,6 @@ class _Refining(Tracker):
         if context.novelty is None:
             return
         mean, log_var = posterior(self._weighted[None], self._precision[None])
-        share = context.novelty.quantile(self._observations, self._actions, mean, log_var)
+        share = context.novelty.quantile(self._observations, self._taken, mean, log_var)
         self.novelty = float(share[0])
         self.flagged = self.novelty < context.novelty.flagged_below

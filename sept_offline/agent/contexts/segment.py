@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
-from ...seeding import generator
-from ..encoder import SegmentEncoder
+from ...actions import Policy
+from ..encoders import SegmentEncoder
 from ..fields import field
 from ..networks import Array, Arrays, Standardiser
 from ..novelty import Novelty
-from ..probes import Probe, draw, probe_from_arrays
+from ..probes import Probe, probe_from_arrays
 from .base import EMPTY, Tracker, check_sizes
 from .encoded import EncodedContext, Encoding, encoded_parts
 
@@ -38,13 +38,13 @@ class SegmentContext(EncodedContext):
 
     def begin(self, seed: int, hidden: Hidden | None, control: Control) -> Tracker:
         """A tracker that probes first."""
-        return _Probing(self, seed)
+        return _Probing(self)
 
-    def check(self, observation_dim: int, num_actions: int) -> None:
+    def check(self, observation_dim: int, action_width: int) -> None:
         """Raise unless probe, encoder and decoder fit these spaces and share a latent size."""
-        super().check(observation_dim, num_actions)
-        sizes = (observation_dim, self.probe.num_actions)
-        check_sizes("probe", sizes, (observation_dim, num_actions))
+        super().check(observation_dim, action_width)
+        sizes = (observation_dim, self.probe.action_width)
+        check_sizes("probe", sizes, (observation_dim, action_width))
 
     def to_arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
         """All parts' weights."""
@@ -65,15 +65,12 @@ class SegmentContext(EncodedContext):
 class _Probing(Encoding):
     """The probe acts for T steps."""
 
-    def __init__(self, context: SegmentContext, seed: int) -> None:
+    def __init__(self, context: SegmentContext) -> None:
         super().__init__(context, EMPTY)
         self._probe = context.probe
-        self._rng = generator(seed, "agent", "probe")
 
-    def step(self, observation: Array, reward: float | None = None) -> int | None:
-        """A sampled action while the probe lasts."""
+    def step(self, observation: Array, reward: float | None = None) -> Policy | None:
+        """The probe while it lasts."""
         if self._complete(observation):
             return None
-        action = draw(self._probe, observation, self._time, self.allowed, self._rng)
-        self.took(action)
-        return action
+        return self._probe.policy(observation, self._time)

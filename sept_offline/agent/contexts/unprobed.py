@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...actions import Policy
 from ...errors import AgentError
-from ..encoder import SegmentEncoder
+from ..encoders import SegmentEncoder
 from ..networks import Array, Arrays, Standardiser, take
 from ..novelty import Novelty
 from .base import Tracker
@@ -69,7 +70,7 @@ class _Watching(Encoding):
     def __init__(self, context: UnprobedContext) -> None:
         super().__init__(context, context.start)
 
-    def step(self, observation: Array, reward: float | None = None) -> int | None:
+    def step(self, observation: Array, reward: float | None = None) -> Policy | None:
         """Control always acts."""
         self._complete(observation)
         return None

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...actions import Policy
 from ...errors import AgentError
-from ..encoder import SegmentEncoder, encoder_from_arrays
+from ..encoders import SegmentEncoder, encoder_from_arrays
 from ..fields import field
 from ..networks import Array, Arrays, Standardiser
 from .base import Tracker, check_sizes
@@ -51,10 +52,10 @@ class WindowContext:
         """A tracker with an empty window."""
         return _Sliding(self)
 
-    def check(self, observation_dim: int, num_actions: int) -> None:
+    def check(self, observation_dim: int, action_width: int) -> None:
         """Raise unless the encoder fits these spaces."""
-        sizes = (self.encoder.observation_dim, self.encoder.num_actions)
-        check_sizes("encoder", sizes, (observation_dim, num_actions))
+        sizes = (self.encoder.observation_dim, self.encoder.action_width)
+        check_sizes("encoder", sizes, (observation_dim, action_width))
 
     def to_arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
         """Encoder and scaler."""
@@ -86,10 +87,10 @@ class _Sliding(Tracker):
         self._context, self._time = context, 0
         encoder = context.encoder
         self._observations = np.zeros((1, encoder.steps + 1, encoder.observation_dim), np.float32)
-        self._actions = np.zeros((1, encoder.steps), dtype=np.int64)
+        self._taken = np.zeros((1, encoder.steps, encoder.action_width), dtype=np.float32)
         self._largest = np.full(encoder.latent_dim, UNKNOWN)
 
-    def step(self, observation: Array, reward: float | None = None) -> int | None:
+    def step(self, observation: Array, reward: float | None = None) -> Policy | None:
         """Control acts, with the latent of the window that ends in `observation[d]`."""
         self._observations[0, :-1] = self._observations[0, 1:].copy()
         self._observations[0, -1] = observation
@@ -97,14 +98,14 @@ class _Sliding(Tracker):
             self._infer()
         return None
 
-    def took(self, action: int) -> None:
+    def took(self, taken: Array) -> None:
         """Add the newest step to the window."""
-        self._actions[0, :-1] = self._actions[0, 1:].copy()
-        self._actions[0, -1] = action
+        self._taken[0, :-1] = self._taken[0, 1:].copy()
+        self._taken[0, -1] = taken
         self._time += 1
 
     def _infer(self) -> None:
-        mean, log_var = self._context.encoder.encode(self._observations, self._actions)
+        mean, log_var = self._context.encoder.encode(self._observations, self._taken)
         deviation = np.exp(np.float32(0.5) * log_var[0])
         self._largest = np.maximum(self._largest, deviation)
         self.latent, self.uncertainty = mean[0], float(deviation.mean())
