@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -39,12 +40,10 @@ class RefinedReplay(Replay):
             raise TrainingError("A belief needs contexts to start from.")
         before = self._contexts.index_select(0, context)
         after = before + self._evidence.index_select(0, index)
-        return Batch(
-            torch.cat([plain.inputs, self._standardised(before)], dim=1),
-            plain.actions,
-            plain.rewards,
-            torch.cat([plain.next_inputs, self._standardised(after)], dim=1),
-            plain.terminals,
+        return replace(
+            plain,
+            inputs=torch.cat([plain.inputs, self._standardised(before)], dim=1),
+            next_inputs=torch.cat([plain.next_inputs, self._standardised(after)], dim=1),
         )
 
     def _standardised(self, sums: torch.Tensor) -> torch.Tensor:
