@@ -413,17 +413,19 @@ class TruncatedNormal(Policy):
 
     def draw(self, uniforms: Floats) -> NDArray[np.float32]:
         """See Policy."""
-        lower, upper = self._edges()
-        places = lower + uniforms[..., 1:] * (upper - lower)
+        side, lower, upper = self._edges()
+        places = lower + np.where(side < 0, 1 - uniforms[..., 1:], uniforms[..., 1:]) * (
+            upper - lower
+        )
         low, high = self._ends()
-        normal = self.mean + self.deviation * _quantile(places)
+        normal = self.mean + side * self.deviation * _quantile(places)
         flat = low + uniforms[..., 1:] * (high - low)
         actions = np.where(uniforms[..., :1] < self.spread, flat, normal)
         return np.clip(actions, low, high).astype(np.float32)
 
     def log_probability(self, actions: NDArray[Any]) -> Floats:
         """See Policy."""
-        lower, upper = self._edges()
+        _, lower, upper = self._edges()
         away = (np.asarray(actions, dtype=np.float64) - self.mean) / self.deviation
         mass = np.maximum(upper - lower, SMALLEST)
         each = -0.5 * away**2 - np.log(self.deviation * mass * math.sqrt(2 * math.pi))
@@ -448,7 +450,7 @@ class TruncatedNormal(Policy):
         return TruncatedNormal(self.space, self.mean[rows], own, self.spread, ends)
 
     def within(self, allowed: NDArray[Any]) -> TruncatedNormal:
-        """See Policy; what is more than some eight deviations away is the nearest bound."""
+        """See Policy; bounds more than some 37 deviations away leave the nearest one."""
         return TruncatedNormal(self.space, self.mean, self.deviation, self.spread, allowed)
 
     def _ends(self) -> tuple[Floats, Floats]:
@@ -458,14 +460,20 @@ class TruncatedNormal(Policy):
         ends = np.asarray(self.bounds, dtype=np.float64)
         return ends[..., 0, :], ends[..., 1, :]
 
-    def _edges(self) -> tuple[Floats, Floats]:
-        """The normal distribution's mass below each bound, [..., k] each."""
-        low, high = self._ends()
-        below: tuple[Floats, Floats] = (
-            _mass((low - self.mean) / self.deviation),
-            _mass((high - self.mean) / self.deviation),
+    def _edges(self) -> tuple[Floats, Floats, Floats]:
+        """A side, and the normal distribution's mass below each bound, [..., k] each.
+
+        Where both bounds lie above the mean the side is −1 and the masses are those of the mirrored
+        distribution: close to 1 a mass says nothing about how far up a bound is.
+        """
+        low, high = ((end - self.mean) / self.deviation for end in self._ends())
+        side = np.where(low > 0, -1.0, 1.0)
+        mirrored = side < 0
+        return (
+            side,
+            _mass(np.where(mirrored, -high, low)),
+            _mass(np.where(mirrored, -low, high)),
         )
-        return below
 
 
 def space_from(description: Any) -> ActionSpace:
@@ -502,8 +510,8 @@ def _mass(values: NDArray[Any]) -> Floats:
 
 
 def _quantile(places: Floats) -> Floats:
-    """The inverse of `_mass`, at most some eight standard deviations away."""
-    inside = np.clip(places, 1e-16, 1 - 1e-16)
+    """The inverse of `_mass`, from −37 to 8 standard deviations."""
+    inside = np.clip(places, SMALLEST, 1 - 1e-16)
     return np.asarray(_inverse(inside), dtype=np.float64)
 
 

@@ -107,3 +107,26 @@ def test_rows_do_not_depend_on_each_other() -> None:
     for row in range(6):
         alone = policy.take(np.array([row])).draw(uniforms[[row]])
         assert np.array_equal(alone[0], together[row])
+
+
+def test_a_policy_within_bounds_agrees_with_scipy_even_far_from_its_mean() -> None:
+    box = Box.of([-1.0], [1.0])
+    narrow = TruncatedNormal(box, np.array([0.2]), np.array([0.05]))
+    uniforms = np.random.default_rng(0).random((200, 2))
+    for low, high in ((-0.1, 0.3), (0.7, 0.71), (0.9, 1.0), (-1.0, -0.9), (-0.4, -0.3), (0.1, 0.1)):
+        inside = narrow.within(np.array([[low], [high]]))
+        drawn = inside.draw(uniforms)[:, 0].astype(np.float64)
+        ends = (low - 0.2) / 0.05, (high - 0.2) / 0.05
+        expected = stats.truncnorm.ppf(uniforms[:, 1], *ends, loc=0.2, scale=0.05)
+        if low == high:
+            expected = np.full(200, low)
+        np.testing.assert_allclose(drawn, expected, atol=2e-7)
+        if low < high:
+            density = stats.truncnorm.logpdf(np.clip(drawn, low, high), *ends, loc=0.2, scale=0.05)
+            np.testing.assert_allclose(inside.log_probability(drawn[:, None]), density, atol=1e-5)
+
+
+def test_probabilities_keep_their_proportions_within_a_mask() -> None:
+    policy = Categorical(np.array([[0.5, 0.3, 0.2], [1.0, 0.0, 0.0]]))
+    within = policy.within(np.array([[True, False, True], [False, True, True]]))
+    np.testing.assert_allclose(within.probabilities, [[5 / 7, 0, 2 / 7], [0, 0.5, 0.5]])

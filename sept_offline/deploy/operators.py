@@ -38,7 +38,7 @@ def layers(graph: Graph, x: str, network: MLP) -> str:
         x = graph.op("Relu" if network.activation == "relu" else "Tanh", x)
         if norm is not None and not network.norm_first:
             x = _normalised(graph, x, *map(graph.constant, norm))
-    return x
+    return graph.op("Tanh", x) if network.squashed else x
 
 
 def _normalised(graph: Graph, x: str, gamma: str, beta: str) -> str:
@@ -46,7 +46,7 @@ def _normalised(graph: Graph, x: str, gamma: str, beta: str) -> str:
 
 
 def network(graph: Graph, x: str, whole: object) -> str:
-    """Action values of control's network, of any kind."""
+    """The outputs of control's network, of any kind."""
     if isinstance(whole, MLP):
         return layers(graph, x, whole)
     if isinstance(whole, Ensemble):
