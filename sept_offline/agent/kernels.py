@@ -30,14 +30,17 @@ def pack(
     layers: Sequence[tuple[Array, Array]],
     norms: Sequence[tuple[Array, Array] | None],
     norm_first: bool,
-) -> tuple[Array, NDArray[np.int64]]:
+    dtype: Any = np.float32,
+) -> tuple[NDArray[Any], NDArray[np.int64]]:
     """The weights as `forward` reads them, and a plan `[layers, 3]` of (inputs, outputs, norm).
+
+    `forward` computes in their `dtype`.
 
     A layer lies as: weights `[in, out]` (a narrow one `[out, in]`), bias, sums of the weights over
     inputs, gamma, beta. Where a norm comes last, its gamma and beta are in the next layer's weights
     and bias already, and the sums let that layer take the norm's mean off afterwards.
     """
-    parts: list[Array] = []
+    parts: list[NDArray[Any]] = []
     plan = np.zeros((len(layers), 3), dtype=np.int64)
     below: tuple[Array, Array] | None = None
     for index, (weight, bias) in enumerate(layers):
@@ -52,22 +55,22 @@ def pack(
         gamma, beta = (np.ones(size), np.zeros(size)) if norm is None else norm
         laid = transposed.T if size < NARROW else transposed
         pieces = (laid.ravel(), offset, transposed.sum(axis=0), gamma, beta)
-        parts.extend(np.asarray(piece, dtype=np.float32) for piece in pieces)
+        parts.extend(np.asarray(piece, dtype=dtype) for piece in pieces)
         plan[index] = (weight.shape[1], size, kind)
         below = norm if kind == NORM_LAST else None
     return np.concatenate(parts), plan
 
 
 @numba.njit(**OPTIONS)  # type: ignore[untyped-decorator]  # numba has no types
-def _by_inputs(value: Array, weights: Array, outputs: int) -> Array:
+def _by_inputs(value: NDArray[Any], weights: NDArray[Any], outputs: int) -> NDArray[Any]:
     """Σ_i value[i] · weights[i, :], where a value is not zero; `weights` lie as `[in, out]`."""
-    sums = np.zeros(outputs, dtype=np.float32)
+    sums = np.zeros(outputs, dtype=weights.dtype)
     active = np.empty(len(value), dtype=np.int64)
     count = 0
     for i in range(len(value)):
         # no branch: the signs of a hidden layer cannot be predicted
         active[count] = i
-        count += value[i] != np.float32(0)
+        count += value[i] != 0
     # four rows at a time, so that the sums are read and written a fourth as often
     whole = count - count % 4
     for k in range(0, whole, 4):
@@ -88,13 +91,13 @@ def _by_inputs(value: Array, weights: Array, outputs: int) -> Array:
 
 
 @numba.njit(**OPTIONS)  # type: ignore[untyped-decorator]  # numba has no types
-def _by_outputs(value: Array, weights: Array, outputs: int) -> Array:
+def _by_outputs(value: NDArray[Any], weights: NDArray[Any], outputs: int) -> NDArray[Any]:
     """The same as one product per output; `weights` lie as `[out, in]`."""
-    sums = np.empty(outputs, dtype=np.float32)
+    sums = np.empty(outputs, dtype=weights.dtype)
     inputs = len(value)
     for j in range(outputs):
         row = weights[j * inputs : (j + 1) * inputs]
-        total = np.float32(0)
+        total = weights.dtype.type(0)
         for i in range(inputs):
             total += value[i] * row[i]
         sums[j] = total
@@ -102,26 +105,28 @@ def _by_outputs(value: Array, weights: Array, outputs: int) -> Array:
 
 
 @numba.njit(**OPTIONS)  # type: ignore[untyped-decorator]  # numba has no types
-def _moments(value: Array, epsilon: np.float32) -> tuple[np.float32, np.float32]:
+def _moments(value: NDArray[Any]) -> tuple[Any, Any]:
     """The mean of a row, and one over its standard deviation."""
-    total = np.float32(0)
+    kind = value.dtype.type
+    total = kind(0)
     for j in range(len(value)):
         total += value[j]
-    mean = total / np.float32(len(value))
-    squares = np.float32(0)
+    mean = total / kind(len(value))
+    squares = kind(0)
     for j in range(len(value)):
         squares += (value[j] - mean) ** 2
-    inverse = np.float32(1) / np.sqrt(squares / np.float32(len(value)) + epsilon)
+    inverse = kind(1) / np.sqrt(squares / kind(len(value)) + kind(1e-5))
     return mean, inverse
 
 
 @numba.njit(**OPTIONS)  # type: ignore[untyped-decorator]  # numba has no types
-def forward(x: Array, weights: Array, plan: NDArray[np.int64], relu: bool, squashed: bool) -> Array:
+def forward(
+    x: NDArray[Any], weights: NDArray[Any], plan: NDArray[np.int64], relu: bool, squashed: bool
+) -> NDArray[Any]:
     """The outputs of one row `x[in]`."""
-    epsilon = np.float32(1e-5)
-    zero = np.float32(0)
+    zero, one = weights.dtype.type(0), weights.dtype.type(1)
     value = x
-    scale, shift = np.float32(1), zero
+    scale, shift = one, zero
     start = 0
     for layer in range(len(plan)):
         inputs, outputs, norm = plan[layer]
@@ -137,18 +142,18 @@ def forward(x: Array, weights: Array, plan: NDArray[np.int64], relu: bool, squas
         start += 4 * outputs
         for j in range(outputs):
             sums[j] = scale * sums[j] - shift * totals[j] + bias[j]
-        scale, shift = np.float32(1), zero
+        scale, shift = one, zero
         value = sums
         if layer == len(plan) - 1:
             break
         if norm == NORM_FIRST:
-            mean, inverse = _moments(value, epsilon)
+            mean, inverse = _moments(value)
             for j in range(outputs):
                 value[j] = (value[j] - mean) * inverse * gamma[j] + beta[j]
         for j in range(outputs):
             value[j] = max(value[j], zero) if relu else np.tanh(value[j])
         if norm == NORM_LAST:
-            mean, scale = _moments(value, epsilon)
+            mean, scale = _moments(value)
             shift = mean * scale
     if squashed:
         for j in range(len(value)):

@@ -72,7 +72,7 @@ def _control(name: str, control: Control, dim: int, context_dim: int, space: Act
         inputs = graph.op("Concat", inputs, context, axis=1)
     output = network(graph, inputs, control.network)
     if isinstance(space, Box):
-        scaled = graph.op("Mul", graph.cast(output, F64), graph.constant(space.half, F64))
+        scaled = graph.op("Mul", output, graph.constant(space.half, F64))
         action = graph.cast(graph.op("Add", scaled, graph.constant(space.centre, F64)), F32)
         graph.output(
             "action", _within(graph, action, *_bounds(graph, space)), F32, "n", space.width

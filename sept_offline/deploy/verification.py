@@ -52,7 +52,7 @@ class Recording:
 class Verified:
     """The numbers of observations compared and of ties between two actions.
 
-    `apart`: the largest difference of two actions in a box; 0 for a finite set.
+    `apart`: the largest difference of two actions in a box, in halves of the range; else 0.
     """
 
     observations: int
@@ -144,9 +144,9 @@ def verify(agent: Agent, exported: Any, recordings: Iterable[Recording]) -> Veri
                 actions = ours.act(row, **options), theirs.act(row, **options)
                 observations += 1
                 if isinstance(space, Box):
-                    found = np.abs(actions[0].astype(np.float64) - actions[1])
+                    found = np.abs(actions[0].astype(np.float64) - actions[1]) / space.half
                     apart = max(apart, float(found.max()))
-                    same = bool((found <= ROUNDING * space.half).all())
+                    same = bool(found.max() <= ROUNDING)
                 else:
                     same = actions[0] == actions[1]
                 if not same:
