@@ -27,6 +27,7 @@ from numpy.typing import NDArray  # noqa: E402
 import sept_offline as so  # noqa: E402
 from sept_offline.agent import Agent  # noqa: E402
 from sept_offline.agent.networks import Standardiser  # noqa: E402
+from sept_offline.agent.probes import NetworkProbe  # noqa: E402
 from sept_offline.data import Dataset, Segments  # noqa: E402
 from sept_offline.evaluation import evaluate  # noqa: E402
 from sept_offline.latent.identification import linear, vote  # noqa: E402
@@ -41,12 +42,11 @@ from sept_offline.methods.sept import (  # noqa: E402
 )
 from sept_offline.methods.shared import control_stage, spaces_of  # noqa: E402
 from sept_offline.probe import (  # noqa: E402
-    ProbePolicy,
     ProbeStage,
     logged_or_estimated,
     segment_rewards,
 )
-from sept_offline.probe.weights import balance, log_behaviour  # noqa: E402
+from sept_offline.probe.weights import balance  # noqa: E402
 from sept_offline.seeding import generator, integer  # noqa: E402
 from sept_offline.settings import FitConfig, Reward  # noqa: E402
 from sept_offline.stage import Stage  # noqa: E402
@@ -162,7 +162,7 @@ class Exchange:
         assert known.probe is not None
         behaviour = logged_or_estimated(segments, self.data.action_space, self.seed)
         ratio = log_probe(known.probe, segments)
-        ratio -= log_behaviour(behaviour.probabilities, segments.actions)
+        ratio -= behaviour.along(segments).sum(axis=1)
         weights = np.exp(ratio - ratio.max()) * balance(segments.instance)
         rng = generator(self.seed, "named")
         z, _ = known.latent.encode(segments)
@@ -177,11 +177,14 @@ class Exchange:
         return f"{(near == truth).mean():.2f}", f"{(straight == truth).mean():.2f}"
 
 
-def log_probe(probe: ProbePolicy, segments: Segments) -> NDArray[np.float64]:
+def log_probe(probe: NetworkProbe, segments: Segments) -> NDArray[np.float64]:
     """Σ_t log π(a_t|s_t), `[N]`."""
     count, length = segments.actions.shape
-    chances = probe.probabilities(segments.observations[:, :length].reshape(count * length, -1))
-    return log_behaviour(chances.reshape(count, length, -1), segments.actions)
+    seen = segments.observations[:, :length].reshape(count * length, -1)
+    scores = probe.network(probe.scaler(seen)).astype(np.float64)
+    chances = scores - np.logaddexp.reduce(scores, axis=1, keepdims=True)
+    taken = chances[np.arange(len(chances)), segments.actions.reshape(-1)]
+    return np.asarray(taken.reshape(count, length).sum(axis=1))
 
 
 def judged(agent: Agent, split: str, seed: int) -> tuple[str, str]:

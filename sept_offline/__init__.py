@@ -13,6 +13,7 @@ __version__ = "0.1.0"
 
 _PUBLIC = {
     "Agent": "sept_offline.agent",
+    "Box": "sept_offline.actions",
     "Dataset": "sept_offline.data",
     "DatasetWriter": "sept_offline.data",
     "Episode": "sept_offline.data",
@@ -52,6 +53,7 @@ _PUBLIC = {
 __all__ = sorted(_PUBLIC)
 
 if TYPE_CHECKING:
+    from sept_offline.actions import Box as Box
     from sept_offline.agent import Agent as Agent
     from sept_offline.agent import load_agent as load_agent
     from sept_offline.agent import save_agent as save_agent

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import NormalDist
@@ -27,6 +27,21 @@ from .errors import AgentError, ConfigError
 Floats = NDArray[np.float64]
 SMALLEST = 1e-300
 """The least probability whose logarithm is taken."""
+SUM_TOLERANCE = 1e-5
+"""Tolerance for sums of probabilities: the rounding of a float32 softmax."""
+
+
+@dataclass(frozen=True)
+class PropensityFault:
+    """One way in which logged propensities can be wrong, and the steps that are."""
+
+    kind: str
+    bad: NDArray[np.bool_]
+    """[N]"""
+    message: str
+    """What is wrong, as `validate` says it."""
+    expected: str
+    """What a writer should pass instead."""
 
 
 class Policy(ABC):
@@ -85,6 +100,11 @@ class ActionSpace(ABC):
 
     @property
     @abstractmethod
+    def log_volume(self) -> float:
+        """The logarithm of A or of the box's volume: a uniform policy's, negated."""
+
+    @property
+    @abstractmethod
     def expected(self) -> str:
         """What a valid action is, for error messages."""
 
@@ -96,6 +116,15 @@ class ActionSpace(ABC):
     def encode(self, actions: NDArray[Any] | int) -> NDArray[np.float32]:
         """`actions[..., *shape]` as inputs of a network, `[..., width]`."""
 
+    @property
+    @abstractmethod
+    def levels(self) -> int:
+        """The values that `level` takes."""
+
+    @abstractmethod
+    def level(self, actions: NDArray[Any]) -> NDArray[np.int64]:
+        """`[..., c]`, valid actions by whole numbers, for counts: one, or one per component."""
+
     @abstractmethod
     def uniform(self, *rows: int) -> Policy:
         """The uniform policy, for `rows`."""
@@ -103,6 +132,20 @@ class ActionSpace(ABC):
     @abstractmethod
     def log_propensity(self, propensities: NDArray[Any], actions: NDArray[Any]) -> Floats:
         """`[...]`: what `propensities[..., *propensity_shape]` say of the actions taken."""
+
+    @abstractmethod
+    def unknown(self, propensities: NDArray[Any]) -> NDArray[np.bool_]:
+        """`[...]`: where nothing is known: all of `propensities[..., *propensity_shape]` is NaN."""
+
+    @abstractmethod
+    def partly_known(self, propensities: NDArray[Any], actions: NDArray[Any]) -> NDArray[np.bool_]:
+        """`[N]`: where only the logged action's propensity is known, of several."""
+
+    @abstractmethod
+    def propensity_faults(
+        self, propensities: NDArray[Any], actions: NDArray[Any]
+    ) -> Iterator[PropensityFault]:
+        """What is wrong with `propensities[N, *propensity_shape]` of valid `actions[N, *shape]`."""
 
     @abstractmethod
     def decoded(self, policy: Policy) -> Policy:
@@ -162,6 +205,11 @@ class Finite(ActionSpace):
         return 1
 
     @property
+    def log_volume(self) -> float:
+        """See ActionSpace."""
+        return math.log(self.width)
+
+    @property
     def expected(self) -> str:
         """See ActionSpace."""
         return f"0 … {self.width - 1}"
@@ -178,6 +226,15 @@ class Finite(ActionSpace):
     def _rows(self) -> NDArray[np.float32]:
         return np.eye(self.width, dtype=np.float32)
 
+    @property
+    def levels(self) -> int:
+        """See ActionSpace."""
+        return self.width
+
+    def level(self, actions: NDArray[Any]) -> NDArray[np.int64]:
+        """The action itself, [..., 1]."""
+        return np.asarray(actions)[..., None]
+
     def uniform(self, *rows: int) -> Categorical:
         """See ActionSpace."""
         return Categorical(np.full((*rows, self.width), 1.0 / self.width))
@@ -186,6 +243,47 @@ class Finite(ActionSpace):
         """See ActionSpace."""
         chosen = np.take_along_axis(propensities, np.asarray(actions)[..., None], axis=-1)
         return np.asarray(np.log(np.maximum(chosen[..., 0], SMALLEST)))
+
+    def unknown(self, propensities: NDArray[Any]) -> NDArray[np.bool_]:
+        """See ActionSpace."""
+        return np.asarray(np.isnan(propensities).all(axis=-1))
+
+    def partly_known(self, propensities: NDArray[Any], actions: NDArray[Any]) -> NDArray[np.bool_]:
+        """See ActionSpace."""
+        known = ~np.isnan(propensities)
+        logged = known[np.arange(len(actions)), actions]
+        return np.asarray(logged & (known.sum(axis=1) == 1) & (self.width > 1))
+
+    def propensity_faults(
+        self, propensities: NDArray[Any], actions: NDArray[Any]
+    ) -> Iterator[PropensityFault]:
+        """See ActionSpace; a row may be NaN as a whole, or in all but the logged action."""
+        missing = np.isnan(propensities)
+        known, alone = ~missing.any(axis=1), self.partly_known(propensities, actions)
+        logged = propensities[np.arange(len(actions)), actions]
+        total = np.where(known[:, None], propensities, 1).sum(axis=1)
+        wrong_sum = known & ~(np.abs(total - 1) <= SUM_TOLERANCE)
+        below = (propensities < 0).any(axis=1)
+        mixed = missing.any(axis=1) & ~missing.all(axis=1) & ~alone
+        sums = "probabilities that sum to 1"
+        for kind, bad, message, expected in (
+            ("NaN", mixed, "some probabilities of a step are NaN", sums),
+            ("infinite", np.isinf(propensities).any(axis=1), "probabilities hold inf", sums),
+            ("propensity sum", wrong_sum, "the probabilities of a step do not sum to 1", sums),
+            (
+                "propensity range",
+                (known & below) | (alone & ~((logged >= 0) & (logged <= 1))),
+                "a probability is below 0 or above 1",
+                "probabilities of at least 0 and at most 1",
+            ),
+            (
+                "impossible action",
+                (known | alone) & (logged <= 0),
+                "the logged action has probability 0",
+                "a probability above 0 for the logged action",
+            ),
+        ):
+            yield PropensityFault(kind, bad, message, expected)
 
     def decoded(self, policy: Policy) -> Policy:
         """See ActionSpace; a categorical policy has no units."""
@@ -258,7 +356,8 @@ class Box(ActionSpace):
                 "expected two vectors of the same length."
             )
         # as float32 holds them: actions are float32, and those on a bound must lie inside
-        bounds = (tuple(map(float, bound.astype(np.float32))) for bound in (lowest, highest))
+        with np.errstate(over="ignore"):
+            bounds = [tuple(map(float, bound.astype(np.float32))) for bound in (lowest, highest)]
         return cls(_named(names, len(lowest), "components of an action"), *bounds)
 
     @property
@@ -275,6 +374,11 @@ class Box(ActionSpace):
     def draws(self) -> int:
         """See ActionSpace; the first one chooses between the uniform and the normal part."""
         return self.width + 1
+
+    @property
+    def log_volume(self) -> float:
+        """See ActionSpace."""
+        return float(np.log(2 * self.half).sum())
 
     @property
     def expected(self) -> str:
@@ -312,6 +416,16 @@ class Box(ActionSpace):
         actions = np.asarray(encoded * self.half + self.centre, dtype=np.float32)
         return np.clip(actions, *self.bounds)
 
+    @property
+    def levels(self) -> int:
+        """See ActionSpace."""
+        return 5
+
+    def level(self, actions: NDArray[Any]) -> NDArray[np.int64]:
+        """In which fifth of its range each component lies, [..., k]."""
+        place = (actions - np.array(self.low)) / (2 * self.half) * self.levels
+        return np.asarray(np.clip(place.astype(np.int64), 0, self.levels - 1))
+
     def uniform(self, *rows: int) -> TruncatedNormal:
         """See ActionSpace."""
         mean = np.broadcast_to(self.centre, (*rows, self.width))
@@ -320,6 +434,24 @@ class Box(ActionSpace):
     def log_propensity(self, propensities: NDArray[Any], actions: NDArray[Any]) -> Floats:
         """See ActionSpace."""
         return np.asarray(propensities, dtype=np.float64)
+
+    def unknown(self, propensities: NDArray[Any]) -> NDArray[np.bool_]:
+        """See ActionSpace."""
+        return np.asarray(np.isnan(propensities))
+
+    def partly_known(self, propensities: NDArray[Any], actions: NDArray[Any]) -> NDArray[np.bool_]:
+        """See ActionSpace; there is one density only."""
+        return np.zeros(len(actions), dtype=np.bool_)
+
+    def propensity_faults(
+        self, propensities: NDArray[Any], actions: NDArray[Any]
+    ) -> Iterator[PropensityFault]:
+        """See ActionSpace."""
+        for kind, bad, message in (
+            ("infinite", np.isposinf(propensities), "a log-density is infinite"),
+            ("impossible action", np.isneginf(propensities), "the logged action has density 0"),
+        ):
+            yield PropensityFault(kind, bad, message, "finite log-densities")
 
     def decoded(self, policy: Policy) -> Policy:
         """See ActionSpace."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -16,6 +17,9 @@ from sept_offline.cli.console import (
     working,
 )
 from sept_offline.cli.options import json_option, quiet_option
+
+if TYPE_CHECKING:
+    from sept_offline.data import InstanceSummary, Summary
 
 COLUMNS = 6
 """Columns with one row per step: observations, actions, rewards, propensities, two end flags."""
@@ -52,7 +56,7 @@ def inspect(dataset: str, probe_steps: int | None, as_json: bool, quiet: bool) -
                 row.return_mean,
                 row.length_mean,
                 f"{row.terminated:.0%}",
-                " ".join(f"{share:.2f}" for share in row.action_frequencies),
+                _actions(row),
                 f"{row.coverage:.0%}",
                 row.effective_sample_size,
             ]
@@ -65,11 +69,24 @@ def inspect(dataset: str, probe_steps: int | None, as_json: bool, quiet: bool) -
         f"episodes by behaviour: {named}"
     )
     click.echo(
-        "ended: share that terminated; cover: initial action sequences of "
-        f"{summary.probe_steps} steps seen; ESS: effective sample size of a uniform probe"
+        f"ended: share that terminated; cover: {_cover(summary)}; ESS: effective sample size of a "
+        "uniform probe"
     )
     for warning in summary.warnings:
         click.echo(f"Warning: {warning}")
+
+
+def _actions(row: InstanceSummary) -> str:
+    """The share of each action, or the mean and deviation of each component."""
+    shares = [f"{share:.2f}" for share in row.action_frequencies]
+    spreads = zip(row.action_means, row.action_deviations, strict=True)
+    return " ".join([*shares, *(f"{mean:.2f}±{deviation:.2f}" for mean, deviation in spreads)])
+
+
+def _cover(summary: Summary) -> str:
+    if summary.num_actions is None:
+        return f"range of the actions seen in the first {summary.probe_steps} steps"
+    return f"initial action sequences of {summary.probe_steps} steps seen"
 
 
 @click.command()

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from sept_offline.actions import Finite
 from sept_offline.collect.jobs import (
     Job,
     Made,
@@ -324,7 +325,7 @@ def _collect_parts(collection: Collection, place: Place, resume: bool, restart: 
     used = tuple(dict.fromkeys(episode.behaviour for episode in collection.planned))
     record = collection.record
     header = Header(
-        num_actions=num_actions,
+        action_space=Finite.of(num_actions),
         observation_dim=observation_dim,
         instances=tuple(collection.instances),
         metadata=Metadata(

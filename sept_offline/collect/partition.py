@@ -64,7 +64,7 @@ def save_part(
     episodes = [
         check_episode(
             place=f"episode {target.first + position} of {header.instances[instance[position]]!r}",
-            num_actions=header.num_actions,
+            space=header.action_space,
             dim=header.observation_dim,
             observations=one.observations,
             actions=one.actions,

@@ -10,12 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sept_offline.actions import ActionSpace
 from sept_offline.data.records import HiddenTable
 from sept_offline.data.source import canonical_json
 from sept_offline.errors import DataError
-
-SUM_TOLERANCE = 1e-5
-"""Tolerance for sums of probabilities: the rounding of a float32 softmax."""
 
 
 @dataclass(frozen=True)
@@ -23,14 +21,15 @@ class CheckedEpisode:
     """An episode's columns in canonical types."""
 
     columns: Mapping[str, NDArray[Any]]
-    """observations [T+1, d]; actions, rewards and both end flags [T]; propensities [T, A]"""
+    """observations [T+1, d], actions [T, *shape], rewards and both end flags [T], propensities
+    [T, *propensity_shape]"""
     knows_propensities: bool
 
 
 def check_episode(
     *,
     place: str,
-    num_actions: int,
+    space: ActionSpace,
     dim: int | None,
     observations: ArrayLike,
     actions: ArrayLike,
@@ -41,20 +40,8 @@ def check_episode(
     seed: int,
 ) -> CheckedEpisode:
     """The episode in canonical types, or a DataError that names the field and the step."""
-    act = np.asarray(actions)
-    if act.ndim != 1 or not np.issubdtype(act.dtype, np.integer):
-        raise DataError(
-            f"actions of {place}: expected a vector of integers, found {act.dtype} {act.shape}."
-        )
+    act = _actions(actions, space, place)
     steps = len(act)
-    if steps < 1:
-        raise DataError(f"actions of {place}: the episode has no steps; drop it.")
-    outside = (act < 0) | (act >= num_actions)
-    if outside.any():
-        step = int(np.argmax(outside))
-        raise DataError(
-            f"actions of {place}, step {step}: expected 0 … {num_actions - 1}, found {act[step]}."
-        )
     obs = _numbers(observations, "observations", place, np.float32)
     if obs.ndim != 2 or len(obs) != steps + 1 or (dim is not None and obs.shape[1] != dim):
         hint = ""
@@ -78,19 +65,43 @@ def check_episode(
         )
     if not 0 <= int(seed) < 1 << 63:
         raise DataError(f"seed of {place}: expected 0 ≤ seed < 2**63, found {seed}.")
-    probabilities = _propensities(propensities, act, num_actions, place)
+    logged = _propensities(propensities, act, space, place)
     last = np.arange(steps) == steps - 1
     return CheckedEpisode(
         columns={
             "observations": obs,
-            "actions": act.astype(np.int64),
+            "actions": act,
             "rewards": reward,
             "terminations": last & bool(terminated),
             "truncations": last & (bool(truncated) and not terminated),
-            "propensities": probabilities,
+            "propensities": logged,
         },
-        knows_propensities=not bool(np.isnan(probabilities).all()),
+        knows_propensities=not bool(np.isnan(logged).all()),
     )
+
+
+def _actions(values: ArrayLike, space: ActionSpace, place: str) -> NDArray[Any]:
+    """[T, *shape] in the space's type."""
+    array = np.asarray(values)
+    if not space.shape and (array.ndim != 1 or not np.issubdtype(array.dtype, np.integer)):
+        raise DataError(
+            f"actions of {place}: expected a vector of integers, found {array.dtype} {array.shape}."
+        )
+    if len(array.shape) < 1 or not len(array):
+        raise DataError(f"actions of {place}: the episode has no steps; drop it.")
+    if array.shape[1:] != space.shape:
+        shape = (len(array), *space.shape)
+        raise DataError(f"actions of {place}: expected shape {shape}, found {array.shape}.")
+    if space.shape:
+        array = _numbers(array, "actions", place, np.float32)
+    outside = space.outside(array)
+    if outside.any():
+        step = int(np.argmax(outside))
+        raise DataError(
+            f"actions of {place}, step {step}: expected {space.expected}, found "
+            f"{array[step].tolist()}."
+        )
+    return array.astype(space.dtype)
 
 
 def _numbers(values: ArrayLike, name: str, place: str, dtype: type[np.floating[Any]]) -> Any:
@@ -109,42 +120,25 @@ def _numbers(values: ArrayLike, name: str, place: str, dtype: type[np.floating[A
 
 
 def _propensities(
-    values: ArrayLike | None, actions: NDArray[Any], num_actions: int, place: str
+    values: ArrayLike | None, actions: NDArray[Any], space: ActionSpace, place: str
 ) -> NDArray[np.float64]:
-    shape = (len(actions), num_actions)
+    shape = (len(actions), *space.propensity_shape)
     if values is None:
         return np.full(shape, np.nan)
     array = np.asarray(values, dtype=np.float64)
     if array.shape != shape:
         raise DataError(f"propensities of {place}: expected shape {shape}, found {array.shape}.")
-    missing = np.isnan(array)
-    unknown = missing.all(axis=1)
-    logged = array[np.arange(len(actions)), actions]
-    alone = only_logged(array, actions)
-    with np.errstate(invalid="ignore"):
-        whole = np.abs(array.sum(axis=1) - 1) <= SUM_TOLERANCE
-        for bad, expected in (
-            (~(whole | (alone & (logged <= 1))), "probabilities that sum to 1"),
-            (~((array >= 0) | missing).all(axis=1), "probabilities of at least 0"),
-            (~(logged > 0), "a probability above 0 for the logged action"),
-        ):
-            bad = bad & ~unknown
-            if bad.any():
-                step = int(np.argmax(bad))
-                raise DataError(
-                    f"propensities of {place}, step {step}: expected {expected} (NaN where "
-                    "unknown: in the whole row, or for all but the logged action), found "
-                    f"{array[step].tolist()} for action {actions[step]}."
-                )
+    for fault in space.propensity_faults(array, actions):
+        if fault.bad.any():
+            step = int(np.argmax(fault.bad))
+            rule = "in the whole row, or for all but the logged action"
+            unknown = f"NaN where unknown: {rule}" if space.propensity_shape else "NaN if unknown"
+            raise DataError(
+                f"propensities of {place}, step {step}: expected {fault.expected} ({unknown}), "
+                f"found {array[step].tolist()} for action {actions[step].tolist()}."
+            )
     # One NaN and not another: a payload would show in the content hash.
     return np.where(np.isnan(array), np.nan, array)
-
-
-def only_logged(propensities: NDArray[Any], actions: NDArray[Any]) -> NDArray[np.bool_]:
-    """[T], where the logged action's probability is known and no other's; of [T, A] and [T]."""
-    known = ~np.isnan(propensities)
-    logged = known[np.arange(len(actions)), actions]
-    return np.asarray(logged & (known.sum(axis=1) == 1) & (propensities.shape[1] > 1))
 
 
 def hidden_table(

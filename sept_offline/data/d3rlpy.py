@@ -22,25 +22,28 @@ def to_d3rlpy(data: Dataset) -> d3rlpy.dataset.ReplayBuffer:
     import d3rlpy
     from d3rlpy.dataset import InfiniteBuffer, ReplayBuffer
 
+    space = data.action_space
     episodes = []
     for episode in data.episodes():
         observations, actions = episode.observations[:-1], episode.actions
         rewards = episode.rewards.astype(np.float32)
         if not episode.terminated:
             observations = episode.observations
-            actions, rewards = np.append(actions, 0), np.append(rewards, np.float32(0))
+            actions = np.concatenate([actions, space.empty(1)])
+            rewards = np.append(rewards, np.float32(0))
         episodes.append(
             d3rlpy.dataset.Episode(
                 observations=observations,
-                actions=actions.reshape(-1, 1),
+                actions=actions.reshape(len(actions), -1),
                 rewards=rewards.reshape(-1, 1),
                 terminated=episode.terminated,
             )
         )
+    kinds = d3rlpy.ActionSpace
     # Passed explicitly: d3rlpy would not know actions that were never logged.
     return ReplayBuffer(
         InfiniteBuffer(),
         episodes=episodes,
-        action_space=d3rlpy.ActionSpace.DISCRETE,
-        action_size=data.num_actions,
+        action_space=kinds.CONTINUOUS if space.shape else kinds.DISCRETE,
+        action_size=space.width,
     )

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
-from sept_offline.actions import ActionSpace, Finite
+from sept_offline.actions import ActionSpace
 from sept_offline.data.filesystems import Folder, Place, Remote, place_kind
 from sept_offline.data.hashing import content_hash
 from sept_offline.data.hdf5 import Hdf5Source, hdf5_bytes_intact, read_hdf5_hidden
@@ -129,12 +129,18 @@ class Dataset:
     @property
     def action_space(self) -> ActionSpace:
         """Which actions there are: a finite set, or a box."""
-        return Finite.of(self.num_actions, self.metadata.action_names)
+        return self._source.header.action_space
 
     @property
     def num_actions(self) -> int:
-        """How many actions there are; they are numbered from 0."""
-        return self._source.header.num_actions
+        """How many actions there are, if they are numbered; an error if they are vectors."""
+        space = self.action_space
+        if space.shape:
+            raise DataError(
+                f"{self.path} has actions that are vectors, {space.expected}; this works for "
+                "numbered actions only."
+            )
+        return space.width
 
     @property
     def observation_dim(self) -> int:

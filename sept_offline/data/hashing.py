@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from sept_offline.data.records import HiddenTable
-from sept_offline.data.source import DTYPES, INDEX_FIELDS, Source, blocks, canonical_json
+from sept_offline.data.source import INDEX_FIELDS, Source, blocks, canonical_json
 
 NOT_CONTENT = ("content_hash", "versions", "plan")
 
@@ -24,7 +24,7 @@ def content_hash(
     `progress(column, rows)` is called after every block.
     """
     parts: dict[str, str] = {}
-    for name, dtype in DTYPES.items():
+    for name, (dtype, _) in source.header.columns.items():
         if name not in source.columns:
             continue
         digest = hashlib.sha256()

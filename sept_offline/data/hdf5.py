@@ -94,7 +94,7 @@ class Hdf5Source:
     def take(self, name: str, rows: NDArray[np.int64]) -> NDArray[Any]:
         """The given ascending rows of a column; rows in one or adjacent chunks are read at once."""
         column = self._columns[name]
-        out = np.empty((len(rows), *column.shape[1:]), dtype=DTYPES[name])
+        out = np.empty((len(rows), *column.shape[1:]), dtype=self.header.columns[name][0])
         chunk = column.chunks[0] if column.chunks else 1
         try:
             for first, last in _slabs(rows, chunk):
@@ -172,7 +172,7 @@ def write_hdf5(
         ) as file,
     ):
         file.create_dataset("header", data=np.bytes_(header.to_json().encode()), track_times=False)
-        for name, dtype in DTYPES.items():
+        for name, (dtype, _) in header.columns.items():
             if name not in source.columns:
                 continue
             shape = source.columns[name][1]

@@ -31,12 +31,13 @@ def merge(
 ) -> Dataset:
     """Write the episodes of several datasets of one system to `target` (.h5 or .parquet).
 
-    The datasets must have the same number of actions and observed columns, and must not contradict
-    each other in the family, in names, or in an instance's hidden parameters. An id that two
-    datasets share is one instance; with `separate` every id gets its file's name as a prefix, and
-    none is shared. Probabilities and hidden parameters that a dataset does not know stay unknown.
-    The probe length is the shortest that any of them names; of other metadata, what all agree on is
-    kept. Episodes are read one by one; the same sources in the same order give the same bytes.
+    The datasets must have the same action space and number of observed columns, and must not
+    contradict each other in the family, in names, or in an instance's hidden parameters. An id that
+    two datasets share is one instance; with `separate` every id gets its file's name as a prefix,
+    and none is shared. Probabilities and hidden parameters that a dataset does not know stay
+    unknown. The probe length is the shortest that any of them names; of other metadata, what all
+    agree on is kept. Episodes are read one by one; the same sources in the same order give the same
+    bytes.
     """
     target = Path(target)
     kind_of(target)
@@ -62,16 +63,23 @@ def _check_alike(every: Sequence[Dataset]) -> None:
     """Refuse datasets of different systems, and say in what they differ."""
     first = every[0]
     for other in every[1:]:
-        for what in ("num_actions", "observation_dim"):
-            mine, theirs = getattr(first, what), getattr(other, what)
-            if mine != theirs:
-                raise _contradiction(first, other, what, mine, theirs)
+        mine, theirs = first.observation_dim, other.observation_dim
+        if mine != theirs:
+            raise _contradiction(first, other, "observation_dim", mine, theirs)
+        if _unnamed(first) != _unnamed(other):
+            actions, others = first.action_space.expected, other.action_space.expected
+            raise _contradiction(first, other, "the action space", actions, others)
     for what in ("family", "observation_names", "action_names"):
         known = [data for data in every if getattr(data.metadata, what) is not None]
         for other in known[1:]:
             mine, theirs = getattr(known[0].metadata, what), getattr(other.metadata, what)
             if mine != theirs:
                 raise _contradiction(known[0], other, what, mine, theirs)
+
+
+def _unnamed(data: Dataset) -> dict[str, Any]:
+    """The action space without its names, which a dataset need not know."""
+    return {**data.action_space.describe(), "names": data.action_space.width}
 
 
 def _contradiction(
@@ -151,7 +159,7 @@ def _write(
     progress.start("merging", float(total), "episodes")
     with DatasetWriter(
         target,
-        num_actions=every[0].num_actions,
+        action_space=every[0].action_space,
         observation_dim=every[0].observation_dim,
         family=named("family"),
         family_arguments=_agreed([meta.family_arguments for meta in metas]),

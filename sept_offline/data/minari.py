@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sept_offline.actions import ActionSpace, Box, Finite
 from sept_offline.data.dataset import Dataset, load_dataset
 from sept_offline.data.writer import DatasetWriter
-from sept_offline.errors import DataError
+from sept_offline.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     import minari
@@ -30,11 +31,16 @@ def to_minari(data: Dataset, dataset_id: str, **options: Any) -> minari.MinariDa
     """Write the episodes of `data` into Minari's local store under `dataset_id`.
 
     `options` go to `minari.create_dataset_from_buffers`. Every info has T+1 rows, as Minari wants;
-    the last row of the probabilities, which belongs to no step, is NaN. Hidden parameters stay.
+    the last row of the probabilities (of a box: `log_densities`), which belongs to no step, is NaN.
+    Hidden parameters stay.
     """
     minari = _minari()
     import gymnasium
     from minari.data_collector import EpisodeBuffer
+
+    space = data.action_space
+    spaces = gymnasium.spaces
+    actions = spaces.Box(*space.bounds) if isinstance(space, Box) else spaces.Discrete(space.width)
 
     def buffers() -> Iterator[Any]:
         for episode in data.episodes():
@@ -44,8 +50,8 @@ def to_minari(data: Dataset, dataset_id: str, **options: Any) -> minari.MinariDa
                 "behaviour": [episode.behaviour] * (steps + 1),
             }
             if episode.propensities is not None:
-                unknown = np.full((1, data.num_actions), np.nan)
-                infos["propensities"] = np.concatenate([episode.propensities, unknown])
+                unknown = np.full((1, *space.propensity_shape), np.nan)
+                infos[_logged_name(space)] = np.concatenate([episode.propensities, unknown])
             last = np.arange(steps) == steps - 1
             yield EpisodeBuffer(
                 seed=episode.seed,
@@ -60,8 +66,8 @@ def to_minari(data: Dataset, dataset_id: str, **options: Any) -> minari.MinariDa
     family = data.metadata.family
     settings = {
         "description": f"{family or 'Logged'} episodes; content hash {data.content_hash}",
-        "observation_space": gymnasium.spaces.Box(-np.inf, np.inf, (data.observation_dim,)),
-        "action_space": gymnasium.spaces.Discrete(data.num_actions),
+        "observation_space": spaces.Box(-np.inf, np.inf, (data.observation_dim,)),
+        "action_space": actions,
         **options,
     }
     return minari.create_dataset_from_buffers(dataset_id, buffers(), **settings)
@@ -77,15 +83,14 @@ def from_minari(dataset: str | minari.MinariDataset, path: str | Path | None = N
     import gymnasium
 
     found = minari.load_dataset(dataset) if isinstance(dataset, str) else dataset
-    actions, observations = found.action_space, found.observation_space
-    if not isinstance(actions, gymnasium.spaces.Discrete):
-        raise DataError(f"The actions of {found.id} are {actions}, expected Discrete(n).")
+    observations = found.observation_space
+    space = _action_space(found)
     if not isinstance(observations, gymnasium.spaces.Box) or len(observations.shape) != 1:
         raise DataError(f"The observations of {found.id} are {observations}, expected vectors.")
     target = Path(path) if path is not None else Path(found.id.replace("/", "-") + ".h5")
     with DatasetWriter(
         target,
-        num_actions=int(actions.n),
+        action_space=space,
         observation_dim=observations.shape[0],
         extra={"minari": found.id},
     ) as writer:
@@ -93,11 +98,12 @@ def from_minari(dataset: str | minari.MinariDataset, path: str | Path | None = N
         for episode, about in zip(found.iterate_episodes(), seeds, strict=True):
             steps = len(episode.rewards)
             infos = episode.infos or {}
-            propensities = infos.get("propensities")
+            propensities = infos.get(_logged_name(space))
+            actions = np.asarray(episode.actions)
             writer.append(
                 instance=_word(infos.get("instance"), found.id),
                 observations=episode.observations,
-                actions=np.asarray(episode.actions) - int(actions.start),
+                actions=actions if space.shape else actions - int(found.action_space.start),
                 rewards=episode.rewards,
                 terminated=bool(episode.terminations[-1]),
                 truncated=bool(episode.truncations[-1]),
@@ -106,6 +112,28 @@ def from_minari(dataset: str | minari.MinariDataset, path: str | Path | None = N
                 seed=int(about.get("seed") or 0),
             )
     return load_dataset(target)
+
+
+def _action_space(found: Any) -> ActionSpace:
+    """The action space of a Minari dataset, or a DataError."""
+    import gymnasium
+
+    actions = found.action_space
+    if isinstance(actions, gymnasium.spaces.Discrete):
+        return Finite.of(int(actions.n))
+    if not isinstance(actions, gymnasium.spaces.Box) or len(actions.shape) != 1:
+        raise DataError(
+            f"The actions of {found.id} are {actions}, expected Discrete(n), or a Box of vectors."
+        )
+    try:
+        return Box.of(actions.low, actions.high)
+    except ConfigError as error:
+        raise DataError(f"The actions of {found.id} are {actions}: {error}") from error
+
+
+def _logged_name(space: ActionSpace) -> str:
+    """The name among the infos of what the behaviour logged."""
+    return "propensities" if space.propensity_shape else "log_densities"
 
 
 def _word(values: Any, default: str) -> str:

@@ -15,6 +15,7 @@ import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from sept_offline.actions import Finite
 from sept_offline.data.filesystems import Folder, Place, filesystem, place_kind
 from sept_offline.data.manifest import (
     Manifest,
@@ -34,7 +35,6 @@ INDEX_KEY = b"sept_offline.index"
 HIDDEN_KEY = b"sept_offline.privileged"
 DIGEST_KEY = b"sept_offline.file_sha256"
 OPEN_FILES = 16
-VECTORS = ("observations", "propensities")
 
 
 class ParquetSource:
@@ -124,7 +124,7 @@ class ParquetSource:
         by_row = np.arange(len(rows)) if ascending else np.argsort(rows, kind="stable")
         ordered = rows[by_row]
         width = self.columns[name][1][1:]
-        out = np.empty((len(rows), *width), dtype=DTYPES[name])
+        out = np.empty((len(rows), *width), dtype=self.header.columns[name][0])
         group = np.searchsorted(self._starts, ordered, side="right") - 1
         edges = [0, *(np.flatnonzero(np.diff(group)) + 1).tolist(), len(rows)]
         for first, last in itertools.pairwise(edges):
@@ -244,6 +244,11 @@ class ParquetSource:
 
     def _guess_header(self, instances: list[str], behaviours: list[str]) -> Header:
         """Metadata derived from the columns of a file without our header."""
+        if pa.types.is_nested(self._schema.field("actions").type):
+            raise DataError(
+                f"{self.path} has vectors of actions and no header with their bounds; convert it "
+                "with sept-offline import."
+            )
         if "propensities" in self._schema.names:
             num_actions = self._width("propensities")
         else:
@@ -251,7 +256,7 @@ class ParquetSource:
             actions = [self._read("actions", group).drop_null() for group in groups]
             num_actions = 1 + max(int(a.to_numpy().max()) for a in actions if len(a))
         return Header(
-            num_actions=num_actions,
+            action_space=Finite.of(num_actions),
             observation_dim=self._width("observations"),
             instances=tuple(instances),
             metadata=Metadata(behaviours=tuple(behaviours)),
@@ -271,7 +276,7 @@ class ParquetSource:
     def _stored_type(self, name: str) -> tuple[np.dtype[Any], tuple[int, ...]]:
         kind = self._schema.field(name).type
         rows = self._rows if name == "observations" else self._rows - len(self.index)
-        if name in VECTORS:
+        if self.header.columns[name][1]:
             if not (pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind)):
                 return np.dtype(object), (rows,)
             return np.dtype(kind.value_type.to_pandas_dtype()), (rows, self._width(name))

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from sept_offline.actions import Finite
 from sept_offline.data.filesystems import Place, filesystem
 from sept_offline.data.manifest import hidden_json, pack_index
 from sept_offline.data.parquet import DIGEST_KEY, HEADER_KEY, HIDDEN_KEY, INDEX_KEY
@@ -37,7 +38,9 @@ def write_parquet(
     # In the schema, so that it survives when Arrow rewrites or partitions the rows; the index and
     # the digest are true of this file alone and stay out of it.
     schema = _schema(source, header).with_metadata(_entries(header, hidden))
-    numbers = ["observations.list.element", "rewards"]
+    # numbers of which hardly two are equal
+    numbers = ["observations", "rewards"]
+    numbers += [] if isinstance(header.action_space, Finite) else ["actions", "propensities"]
     with (
         path.open("wb", buffering=1 << 20) as raw,
         pa.PythonFile(raw, "w") as sink,
@@ -45,8 +48,8 @@ def write_parquet(
             sink,
             schema,
             compression=compression,
-            use_dictionary=[f.name for f in schema if f.name not in ("observations", "rewards")],
-            use_byte_stream_split=numbers,
+            use_dictionary=[field.name for field in schema if field.name not in numbers],
+            use_byte_stream_split=[_leaf(field) for field in schema if field.name in numbers],
             write_statistics=["episode", "time", "instance"],
             write_page_checksum=True,
         ) as writer,
@@ -65,6 +68,11 @@ def write_parquet(
     _write_digest(path)
 
 
+def _leaf(field: pa.Field) -> str:
+    """The name of a column's values in the file."""
+    return f"{field.name}.list.element" if pa.types.is_nested(field.type) else str(field.name)
+
+
 def _entries(header: Header, hidden: HiddenTable | None) -> dict[bytes, bytes]:
     entries = {HEADER_KEY: header.to_json().encode()}
     if hidden is not None:
@@ -79,14 +87,11 @@ def _schema(source: Source, header: Header) -> pa.Schema:
         ("instance", pa.dictionary(pa.int32(), pa.string())),
         ("behaviour", pa.dictionary(pa.int32(), pa.string())),
         ("seed", pa.int64()),
-        ("observations", pa.list_(pa.float32(), header.observation_dim)),
-        ("actions", pa.int64()),
-        ("rewards", pa.float64()),
-        ("terminations", pa.bool_()),
-        ("truncations", pa.bool_()),
     ]
-    if "propensities" in source.columns:
-        fields.append(("propensities", pa.list_(pa.float64(), header.num_actions)))
+    for name, (dtype, shape) in header.columns.items():
+        if name in source.columns:
+            kind = pa.from_numpy_dtype(dtype)
+            fields.append((name, pa.list_(kind, shape[0]) if shape else kind))
     return pa.schema(fields)
 
 
@@ -120,11 +125,13 @@ def _table(source: Source, header: Header, schema: pa.Schema, low: int, high: in
         values = source.take(name, steps)
         spread = np.zeros((len(rows), *values.shape[1:]), dtype=values.dtype)
         spread[~final] = values
+        absent = final
+        if name == "propensities":
+            absent = final | header.action_space.unknown(spread)
         if values.ndim == 1:
-            return pa.array(spread, mask=final)
-        unknown = final | np.isnan(spread).all(axis=1)
+            return pa.array(spread, mask=absent)
         return pa.FixedSizeListArray.from_arrays(
-            pa.array(spread.reshape(-1)), values.shape[1], mask=pa.array(unknown)
+            pa.array(spread.reshape(-1)), values.shape[1], mask=pa.array(absent)
         )
 
     def words(

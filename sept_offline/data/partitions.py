@@ -43,7 +43,7 @@ class _Episodes:
         self.index = index
         self.defects: Sequence[Problem] = ()
         self._columns = columns
-        self.columns = {name: (DTYPES[name], values.shape) for name, values in columns.items()}
+        self.columns = header.columns_of(index)
 
     def take(self, name: str, rows: NDArray[np.int64]) -> NDArray[Any]:
         """The given rows of a column."""

@@ -28,9 +28,12 @@ Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
 Int64 = NDArray[np.int64]
 Bool = NDArray[np.bool_]
+Actions = NDArray[Any]
+"""Of the action space's type: int64 numbers, or float32 vectors of a box."""
 
 FORMAT = "sept-offline"
-FORMAT_VERSION = 1
+FORMAT_VERSIONS: Mapping[str, int] = {"finite": 1, "box": 2}
+"""The version that a dataset is written in, by the kind of its action space."""
 
 
 @dataclass(frozen=True)
@@ -41,13 +44,14 @@ class Episode:
     """The id of the instance it was logged in."""
     observations: Float32
     """[T+1, d]"""
-    actions: Int64
-    """[T]"""
+    actions: Actions
+    """[T] numbers, or [T, k] vectors of a box"""
     rewards: Float64
     """[T]"""
     propensities: Float64 | None
     """[T, A], the behaviour's probability of every action; NaN where unknown: in a whole row or in
-    all of it but the logged action; None if all are"""
+    all of it but the logged action. For a box [T], the log-density of the logged action; NaN where
+    unknown. None if all are"""
     terminated: bool
     """Whether the task ended at the last step; no other step ends an episode."""
     truncated: bool
@@ -59,6 +63,11 @@ class Episode:
     index: int
     """The episode's number in the file, from 0."""
 
+    @property
+    def log_densities(self) -> Float64 | None:
+        """[T], the behaviour's log-density of each action of a box; None for numbered actions."""
+        return self.propensities if self.actions.ndim == 2 else None
+
 
 @dataclass(frozen=True)
 class Segments:
@@ -66,12 +75,12 @@ class Segments:
 
     observations: Float32
     """[N, n+1, d]"""
-    actions: Int64
-    """[N, n]"""
+    actions: Actions
+    """[N, n], or [N, n, k] of a box"""
     rewards: Float64
     """[N, n]"""
     propensities: Float64 | None
-    """[N, n, A], or None where nothing is known"""
+    """[N, n, A], or [N, n] log-densities of a box; None where nothing is known"""
     instance: Int64
     """[N], indices into `Dataset.instances`"""
     episode: Int64
@@ -86,12 +95,12 @@ class Steps:
 
     observations: Float32
     """[N+E, d]"""
-    actions: Int64
-    """[N]"""
+    actions: Actions
+    """[N], or [N, k] of a box"""
     rewards: Float64
     """[N]"""
     propensities: Float64 | None
-    """[N, A], or None where nothing is known"""
+    """[N, A], or [N] log-densities of a box; None where nothing is known"""
     terminations: Bool
     """[N]"""
     truncations: Bool
@@ -157,14 +166,14 @@ class Metadata:
     observation_names: tuple[str, ...] | None = None
     """[d]"""
     action_names: tuple[str, ...] | None = None
-    """[A]"""
+    """[A], or [k] of a box"""
     behaviours: tuple[str, ...] = ()
     root_seed: int | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
     """Versions of the libraries that wrote it; the content hash does not depend on them."""
     probe_steps: int | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
-    format_version: int = FORMAT_VERSION
+    format_version: int = FORMAT_VERSIONS["finite"]
     plan: str | None = None
     """Digest of what was asked of `collect`; the content hash does not depend on it."""
 

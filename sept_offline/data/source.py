@@ -5,17 +5,21 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sept_offline.actions import ActionSpace, Box, Finite, space_from
 from sept_offline.data.filesystems import Place
-from sept_offline.data.records import FORMAT, FORMAT_VERSION, EpisodeIndex, Metadata, Problem
-from sept_offline.errors import DataError
+from sept_offline.data.records import FORMAT, FORMAT_VERSIONS, EpisodeIndex, Metadata, Problem
+from sept_offline.errors import ConfigError, DataError
 from sept_offline.seals import parse_json
 
 MOST_STEPS = 1 << 40
+MOST_ACTIONS = 1 << 16
+"""Of a finite set: a damaged header must not make the library count further."""
 BLOCK_ROWS = 1 << 17
 """Rows in memory during a streaming pass: a few megabytes per column, for files of any size."""
 
@@ -27,7 +31,10 @@ DTYPES: Mapping[str, np.dtype[Any]] = {
     "truncations": np.dtype("?"),
     "propensities": np.dtype("<f8"),
 }
-"""The columns in canonical order, and their canonical types; only `propensities` may be absent."""
+"""The columns in canonical order, and their canonical types; only `propensities` may be absent.
+
+The actions of a box are of another type: `Header.columns` says which.
+"""
 
 INDEX_FIELDS = ("number", "offset", "length", "instance", "behaviour", "seed")
 
@@ -36,12 +43,33 @@ INDEX_FIELDS = ("number", "offset", "length", "instance", "behaviour", "seed")
 class Header:
     """The small part of a file, read whole when it is opened."""
 
-    num_actions: int
+    action_space: ActionSpace
     observation_dim: int
     instances: tuple[str, ...]
     metadata: Metadata
     content_hash: str | None
     """None in a Parquet directory that other tools wrote."""
+
+    @cached_property
+    def columns(self) -> Mapping[str, tuple[np.dtype[Any], tuple[int, ...]]]:
+        """The canonical type of every column, and the shape of one of its rows."""
+        space = self.action_space
+        shapes: dict[str, tuple[int, ...]] = {
+            "observations": (self.observation_dim,),
+            "actions": space.shape,
+            "propensities": space.propensity_shape,
+        }
+        types = {**DTYPES, "actions": np.dtype(space.dtype).newbyteorder("<")}
+        return {name: (dtype, shapes.get(name, ())) for name, dtype in types.items()}
+
+    def columns_of(self, index: EpisodeIndex) -> dict[str, tuple[np.dtype[Any], tuple[int, ...]]]:
+        """The type and shape of every column of the episodes of an index."""
+        steps = int(index.length.sum())
+        rows = {"observations": steps + len(index)}
+        return {
+            name: (dtype, (rows.get(name, steps), *shape))
+            for name, (dtype, shape) in self.columns.items()
+        }
 
     def to_json(self) -> str:
         """Canonical JSON: equal headers give equal bytes."""
@@ -51,16 +79,15 @@ class Header:
         return canonical_json(
             {
                 **planned,
+                **_space_entries(self.action_space, meta.action_names),
                 "format": FORMAT,
-                "format_version": meta.format_version,
+                "format_version": FORMAT_VERSIONS[self.action_space.kind],
                 "content_hash": self.content_hash,
-                "num_actions": self.num_actions,
                 "observation_dim": self.observation_dim,
                 "instances": list(self.instances),
                 "family": meta.family,
                 "family_arguments": dict(meta.family_arguments),
                 "observation_names": meta.observation_names,
-                "action_names": meta.action_names,
                 "behaviours": list(meta.behaviours),
                 "root_seed": meta.root_seed,
                 "versions": dict(meta.versions),
@@ -85,21 +112,23 @@ def parse_header(text: str | bytes, path: Place) -> Header:
                 "write it with sept_offline.DatasetWriter."
             )
         version = values["format_version"]
-        if version != FORMAT_VERSION:
+        if isinstance(version, bool) or version not in FORMAT_VERSIONS.values():
+            known = " and ".join(map(str, FORMAT_VERSIONS.values()))
             raise DataError(
-                f"{path} has format version {version!r}, but this library reads version "
-                f"{FORMAT_VERSION}; install the sept-offline that wrote it, or write it again."
+                f"{path} has format version {version!r:.80}, but this library reads versions "
+                f"{known}; install the sept-offline that wrote it, or write it again."
             )
+        space = _stored_space(values, version)
         _check_values(values)
         return Header(
-            num_actions=values["num_actions"],
+            action_space=space,
             observation_dim=values["observation_dim"],
             instances=tuple(values["instances"]),
             metadata=Metadata(
                 family=values["family"],
                 family_arguments=dict(values["family_arguments"]),
                 observation_names=names_or_none(values["observation_names"]),
-                action_names=names_or_none(values["action_names"]),
+                action_names=_action_names(values, space),
                 behaviours=tuple(str(name) for name in values["behaviours"]),
                 root_seed=values["root_seed"],
                 versions=dict(values["versions"]),
@@ -110,12 +139,50 @@ def parse_header(text: str | bytes, path: Place) -> Header:
             ),
             content_hash=values["content_hash"],
         )
-    except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
-        words = " ".join(str(error).split())
+    except (
+        KeyError,
+        TypeError,
+        ValueError,
+        OverflowError,
+        RecursionError,
+        ConfigError,
+    ) as error:
+        words = " ".join(str(error).split()).rstrip(".")
         raise DataError(
             f"The header of {path} is damaged ({type(error).__name__}: {words:.200}); "
             "restore the file from a copy or collect it again."
         ) from error
+
+
+def _space_entries(space: ActionSpace, names: tuple[str, ...] | None) -> dict[str, Any]:
+    """The entries of a header that say which actions there are."""
+    if isinstance(space, Finite):
+        return {"num_actions": space.width, "action_names": names}
+    return {"action_space": space.describe()}
+
+
+def _stored_space(values: Mapping[str, Any], version: int) -> ActionSpace:
+    """The action space of a header; an error says what is wrong with it."""
+    if version == FORMAT_VERSIONS["box"]:
+        space = space_from(values["action_space"])
+        if not isinstance(space, Box):
+            raise ValueError(f"the action space is {space.kind}, expected a box")
+        if space != Box.of(space.low, space.high, space.names):
+            raise ValueError("the bounds of the actions are not those that were written")
+        return space
+    count, names = values["num_actions"], values["action_names"]
+    if isinstance(count, bool) or not isinstance(count, int):
+        raise TypeError(f"num_actions is {count!r:.60}")
+    if not 1 <= count <= MOST_ACTIONS:
+        raise ValueError(f"num_actions is {count}")
+    if not isinstance(names, list | None) or not all(isinstance(word, str) for word in names or ()):
+        raise TypeError("action_names holds something that is not text")
+    return Finite.of(count, names if names and len(names) == count else None)
+
+
+def _action_names(values: Mapping[str, Any], space: ActionSpace) -> tuple[str, ...] | None:
+    """Those that were given; the default names of numbered actions are not stored."""
+    return names_or_none(values.get("action_names")) if isinstance(space, Finite) else space.names
 
 
 def _check_values(values: Mapping[str, Any]) -> None:
@@ -124,10 +191,9 @@ def _check_values(values: Mapping[str, Any]) -> None:
         value = values[name]
         if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
             raise TypeError(f"{name} is {value!r:.60}")
-    for name, least in (("num_actions", 1), ("observation_dim", 0)):
-        if not least <= values[name] < 2**31:
-            raise ValueError(f"{name} is {values[name]}")
-    for name in ("instances", "behaviours", "observation_names", "action_names"):
+    if not 0 <= values["observation_dim"] < 2**31:
+        raise ValueError(f"observation_dim is {values['observation_dim']}")
+    for name in ("instances", "behaviours", "observation_names"):
         if not all(isinstance(word, str) for word in values[name] or ()):
             raise TypeError(f"{name} holds something that is not text")
     if values["probe_steps"] is not None and not 0 <= values["probe_steps"] < 2**31:
@@ -139,13 +205,11 @@ def _check_values(values: Mapping[str, Any]) -> None:
 
 
 HEADER_KINDS: dict[str, tuple[type, ...]] = {
-    "num_actions": (int,),
     "observation_dim": (int,),
     "instances": (list,),
     "family": (str, type(None)),
     "family_arguments": (dict,),
     "observation_names": (list, type(None)),
-    "action_names": (list, type(None)),
     "behaviours": (list,),
     "root_seed": (int, type(None)),
     "versions": (dict,),
@@ -230,18 +294,13 @@ def structural_problems(source: Source) -> list[Problem]:
     """All that would make reads wrong; cheap: it looks at shapes, types and the index only."""
     header, index = source.header, source.index
     steps = int(index.length.sum())
-    shapes: dict[str, tuple[int, ...]] = {
-        "observations": (steps + len(index), header.observation_dim),
-        "propensities": (steps, header.num_actions),
-    }
     found: list[Problem] = list(source.defects)
-    for name, dtype in DTYPES.items():
+    for name, (dtype, shape) in header.columns_of(index).items():
         if name not in source.columns:
             if name != "propensities":
                 found.append(Problem("missing column", name, 1, f"the column {name!r} is missing"))
             continue
         stored_dtype, stored = source.columns[name]
-        shape = shapes.get(name, (steps,))
         if name == "observations" and stored == (steps, header.observation_dim):
             message = f"{steps} observations for {steps} steps; each episode needs T+1, its final"
             found.append(Problem("final observation", name, len(index), f"{message} one included"))

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sept_offline.actions import Finite
 from sept_offline.data.filesystems import Place
 from sept_offline.data.records import EpisodeIndex, Problem
 from sept_offline.data.source import Header, Source
@@ -23,8 +22,7 @@ class StackedSource:
     def __init__(self, source: Source, length: int) -> None:
         header = source.header
         self._source = source
-        self._space = Finite.of(header.num_actions)
-        self.stack = Stack(length, header.observation_dim, self._space.width)
+        self.stack = Stack(length, header.observation_dim, header.action_space.width)
 
     @property
     def path(self) -> Place:
@@ -76,7 +74,7 @@ class StackedSource:
         there, place = np.nonzero(time[:, None] >= lag[1:])
         steps = index.offset[episode[there]] + time[there] - lag[1:][place]
         chosen = stacked[:, stack.observed :].reshape(len(rows), stack.length - 1, stack.actions)
-        chosen[there, place] = self._space.encode(self._scattered("actions", steps))
+        chosen[there, place] = self.header.action_space.encode(self._scattered("actions", steps))
         stacked[:, stack.observed :] = chosen.reshape(len(rows), -1)
         return stacked
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sept_offline.actions import ActionSpace
 from sept_offline.data.constant_columns import instance_columns
 from sept_offline.data.dataset import Dataset, load_dataset
 from sept_offline.data.filesystems import Place
@@ -39,9 +40,14 @@ class InstanceSummary:
     terminated: float
     """Share of episodes that terminated."""
     action_frequencies: tuple[float, ...]
-    """[A]"""
+    """[A]; empty for a box"""
+    action_means: tuple[float, ...]
+    """[k], of a box; empty for numbered actions"""
+    action_deviations: tuple[float, ...]
+    """[k]"""
     coverage: float
-    """Distinct initial action sequences seen, out of |A| ** probe_steps."""
+    """Distinct initial action sequences seen, out of |A| ** probe_steps; for a box, the fifths of
+    each component's range that were seen at each initial step, out of 5 k probe_steps."""
     effective_sample_size: float | None
     """Effective sample size of a uniform probe, in episodes; None if it is unknown."""
 
@@ -67,16 +73,19 @@ class Summary:
     instances: int
     episodes: int
     steps: int
-    num_actions: int
+    num_actions: int | None
+    """None for a box."""
+    action_space: dict[str, Any]
+    """As `ActionSpace.describe` gives it."""
     observation_dim: int
     behaviours: dict[str, int]
     """Episodes of each behaviour."""
     return_mean: float
     length_mean: float
     action_frequencies: tuple[float, ...]
-    """[A]"""
+    """[A]; empty for a box"""
     known_propensities: float
-    """Share of initial steps whose probabilities are known."""
+    """Share of initial steps whose probabilities, or log-densities, are known."""
     probe_steps: int
     short_episodes: int
     """Episodes with fewer than `probe_steps` steps."""
@@ -105,7 +114,8 @@ def inspect(data: Dataset | str | Place, probe_steps: int | None = None) -> Summ
     index, names = data.episode_index, data.instances
     # If no episode is that long, there are no segments.
     segments = data.segments(min(probe, int(index.length.max(initial=0)) + 1))
-    weights = _uniform_weights(segments, data.num_actions)
+    space = data.action_space
+    weights = _uniform_weights(segments, space)
     table = tuple(
         _instance(data, name, code, segments, weights)
         for code, name in enumerate(names)
@@ -116,7 +126,7 @@ def inspect(data: Dataset | str | Place, probe_steps: int | None = None) -> Summ
     frequencies = np.asarray([row.action_frequencies for row in table])
     known = 0.0
     if segments.propensities is not None and segments.propensities.size:
-        known = float(1 - np.isnan(segments.propensities).all(axis=2).mean())
+        known = float(1 - space.unknown(segments.propensities).mean())
     counts = np.bincount(index.behaviour, minlength=len(data.metadata.behaviours))
     summary = Summary(
         path=str(data.path),
@@ -125,7 +135,8 @@ def inspect(data: Dataset | str | Place, probe_steps: int | None = None) -> Summ
         instances=len(table),
         episodes=data.num_episodes,
         steps=data.num_steps,
-        num_actions=data.num_actions,
+        num_actions=None if space.shape else space.width,
+        action_space=space.describe(),
         observation_dim=data.observation_dim,
         behaviours=dict(zip(data.metadata.behaviours, counts.tolist(), strict=True)),
         return_mean=_weighted([row.return_mean for row in table], episodes),
@@ -136,7 +147,7 @@ def inspect(data: Dataset | str | Place, probe_steps: int | None = None) -> Summ
         short_episodes=segments.skipped,
         coverage_min=min((row.coverage for row in table), default=0.0),
         effective_sample_size=None if weights is None else _effective(weights),
-        leak=instance_leak(segments, data.num_actions),
+        leak=instance_leak(segments, space),
         instance_columns=tuple(
             _column_name(data, column) for column in instance_columns(data, segments)
         ),
@@ -153,10 +164,9 @@ def _column_name(data: Dataset, column: int) -> str:
 
 def _check(data: Dataset) -> None:
     """Refuse values that no summary can be made of; `validate` says where they are."""
-    columns = data.columns("actions", "rewards")
-    outside = (columns["actions"] < 0) | (columns["actions"] >= data.num_actions)
+    columns, space = data.columns("actions", "rewards"), data.action_space
     for name, bad in (
-        ("actions outside the action space", outside),
+        ("actions outside the action space", space.outside(columns["actions"])),
         ("rewards that are not finite", ~np.isfinite(columns["rewards"])),
     ):
         if bad.any():
@@ -166,13 +176,12 @@ def _check(data: Dataset) -> None:
             )
     if data.has_propensities:
         propensities = data.columns("propensities")["propensities"]
-        logged = np.take_along_axis(propensities, columns["actions"][:, None], axis=1)
-        denied = int((logged <= 0).sum())
-        if denied:
-            raise DataError(
-                f"{data.path} holds {denied} actions to which the behaviour gives probability 0; "
-                "run sept-offline validate to see where."
-            )
+        for fault in space.propensity_faults(propensities, columns["actions"]):
+            if fault.bad.any() and fault.kind in ("infinite", "impossible action"):
+                raise DataError(
+                    f"{data.path} holds {int(fault.bad.sum())} steps where {fault.message}; "
+                    "run sept-offline validate to see where."
+                )
 
 
 def _weighted(values: list[float], weights: NDArray[np.float64]) -> float:
@@ -192,9 +201,13 @@ def _instance(
     first = np.cumsum(index.length) - index.length
     returns = np.add.reduceat(steps["rewards"], first)
     mine = segments.instance == code
-    sequences = np.unique(segments.actions[mine], axis=0)
-    # an integer: for long segments it is larger than any float
-    possible = data.num_actions ** segments.actions.shape[1] if len(sequences) else 1
+    space, actions = data.action_space, steps["actions"]
+    shares: NDArray[Any] = np.zeros(0)
+    means = deviations = np.zeros(0)
+    if space.shape:
+        means, deviations = actions.mean(axis=0, dtype=np.float64), actions.std(axis=0)
+    else:
+        shares = np.bincount(actions, minlength=space.width) / index.length.sum()
     return InstanceSummary(
         instance=name,
         episodes=len(index),
@@ -206,22 +219,36 @@ def _instance(
         length_min=int(index.length.min()),
         length_max=int(index.length.max()),
         terminated=float(steps["terminations"][first + index.length - 1].mean()),
-        action_frequencies=tuple(
-            (
-                np.bincount(steps["actions"], minlength=data.num_actions) / index.length.sum()
-            ).tolist()
-        ),
-        coverage=len(sequences) / possible,
+        action_frequencies=tuple(shares.tolist()),
+        action_means=tuple(means.tolist()),
+        action_deviations=tuple(deviations.tolist()),
+        coverage=_coverage(segments.actions[mine], space),
         effective_sample_size=None if weights is None else _effective(weights[mine]),
     )
 
 
-def _uniform_weights(segments: Segments, num_actions: int) -> NDArray[np.float64] | None:
+def _coverage(actions: NDArray[Any], space: ActionSpace) -> float:
+    """How much of what the first actions [N, n, *shape] could be was seen."""
+    count, steps = actions.shape[:2]
+    if not count:
+        return 0.0
+    levels = space.level(actions)
+    if not space.shape:
+        # an integer: for long segments it is larger than any float
+        possible: int = space.levels**steps
+        return len(np.unique(levels[..., 0], axis=0)) / possible
+    seen = np.zeros((steps, levels.shape[2], space.levels), dtype=np.bool_)
+    for level in range(space.levels):
+        seen[..., level] = (levels == level).any(axis=0)
+    return float(seen.mean())
+
+
+def _uniform_weights(segments: Segments, space: ActionSpace) -> NDArray[np.float64] | None:
     """[N], the importance weight of the uniform probe on each segment; NaN where unknown."""
     if segments.propensities is None:
         return None
-    logged = np.take_along_axis(segments.propensities, segments.actions[..., None], axis=2)[..., 0]
-    weights: NDArray[np.float64] = np.exp(-(np.log(logged) + np.log(num_actions)).sum(axis=1))
+    logged = space.log_propensity(segments.propensities, segments.actions)
+    weights: NDArray[np.float64] = np.exp(-(logged + space.log_volume).sum(axis=1))
     return None if np.isnan(weights).all() else weights
 
 
@@ -231,32 +258,37 @@ def _effective(weights: NDArray[np.float64]) -> float:
     return float(known.sum() ** 2 / (known**2).sum()) if len(known) else 0.0
 
 
-def instance_leak(segments: Segments, num_actions: int) -> InstanceLeak | None:
-    """Tell instances by a chain P(a_t | a_{t-1}, t) fitted to each, on episodes it has not seen."""
+def instance_leak(segments: Segments, space: ActionSpace) -> InstanceLeak | None:
+    """Tell instances by a chain P(a_t | a_{t-1}, t) fitted to each, on episodes it has not seen.
+
+    Each component of a box has a chain of its own, over fifths of its range.
+    """
     codes, instance = np.unique(segments.instance, return_inverse=True)
     counts = np.bincount(instance)
     if len(codes) < 2 or counts.min() < FOLDS:
         return None
-    actions = segments.actions
+    actions = space.level(segments.actions)
     previous = np.concatenate([np.zeros_like(actions[:, :1]), actions[:, :-1]], axis=1)
     order = np.argsort(instance, kind="stable")
     fold = np.empty(len(instance), dtype=np.int64)
     fold[order] = np.arange(len(instance)) - np.repeat(np.cumsum(counts) - counts, counts)
     fold %= FOLDS
-    time = np.broadcast_to(np.arange(actions.shape[1]), actions.shape)
-    shape = (len(codes), actions.shape[1], num_actions, num_actions)
+    steps, components = actions.shape[1:]
+    chains = np.arange(steps * components).reshape(steps, components)
+    chains = np.broadcast_to(chains, actions.shape)
+    shape = (len(codes), steps * components, space.levels, space.levels)
     right = np.zeros(len(instance), dtype=np.bool_)
-    block = max(1, SCORED // (len(codes) * actions.shape[1]))
+    block = max(1, SCORED // (len(codes) * steps * components))
     for held in range(FOLDS):
         train, test = fold != held, fold == held
         seen = np.ones(shape)
-        who = np.broadcast_to(instance[train][:, None], actions[train].shape)
-        np.add.at(seen, (who, time[train], previous[train], actions[train]), 1.0)
+        who = np.broadcast_to(instance[train][:, None, None], actions[train].shape)
+        np.add.at(seen, (who, chains[train], previous[train], actions[train]), 1.0)
         chain = np.log(seen / seen.sum(axis=3, keepdims=True))
         asked = np.flatnonzero(test)
         for low in range(0, len(asked), block):
             own = asked[low : low + block]
-            scores = chain[:, time[own], previous[own], actions[own]].sum(axis=2)
+            scores = chain[:, chains[own], previous[own], actions[own]].sum(axis=(2, 3))
             # A tie, for example if all episodes start in the same way, counts as a guess.
             best = scores == scores.max(axis=0)
             right[own] = best[instance[own], np.arange(len(own))] & (best.sum(axis=0) == 1)
@@ -271,8 +303,9 @@ def _warnings(summary: Summary) -> list[str]:
     probe = summary.probe_steps
     if summary.known_propensities < 1:
         share = 1 - summary.known_propensities
+        logged = "probabilities" if summary.num_actions else "log-densities"
         found.append(
-            f"The behaviour's probabilities are unknown for {share:.0%} of the initial steps: "
+            f"The behaviour's {logged} are unknown for {share:.0%} of the initial steps: "
             "the probe's importance weights must be estimated."
         )
     if summary.short_episodes:
@@ -286,9 +319,12 @@ def _warnings(summary: Summary) -> list[str]:
     if single:
         found.append(f"{len(single)} instances have a single episode, first {single[0]!r}.")
     if summary.coverage_min < LOW_COVERAGE:
+        possible = f"{summary.num_actions}^{probe} initial action sequences"
+        if summary.num_actions is None:
+            possible = f"range of the actions in its first {probe} steps"
         found.append(
-            f"An instance contains only {summary.coverage_min:.0%} of the {summary.num_actions}^"
-            f"{probe} initial action sequences: probes that take the others cannot be evaluated."
+            f"An instance contains only {summary.coverage_min:.0%} of the {possible}: probes that "
+            "take the others cannot be evaluated."
         )
     size = summary.effective_sample_size
     if size is not None and size < LOW_EFFECTIVE_SHARE * summary.episodes:

@@ -9,19 +9,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sept_offline.data.checks import SUM_TOLERANCE, only_logged
 from sept_offline.data.dataset import bytes_intact, open_source
 from sept_offline.data.filesystems import Place
 from sept_offline.data.hashing import content_hash
 from sept_offline.data.path_checks import check_place
 from sept_offline.data.records import Problem
-from sept_offline.data.source import BLOCK_ROWS, DTYPES, Source, structural_problems
+from sept_offline.data.source import BLOCK_ROWS, Source, structural_problems
 from sept_offline.errors import DataError
 
 WARNINGS = ("missing propensities", "partial propensities", "short episode", "single episode")
 """Kinds of problems that a valid dataset may have; all others are errors."""
 GENERAL = ("changed bytes", "content hash")
 """Kinds that say something is wrong but not where: they are named last."""
+UNKNOWN = "the behaviour's probabilities are unknown"
 
 
 @dataclass(frozen=True)
@@ -125,14 +125,14 @@ class _ValueCheck:
         last = np.zeros(steps, dtype=np.bool_)
         ends = index.offset + index.length - 1
         last[ends[(ends >= 0) & (ends < steps)]] = True
-        for name in ("observations", "rewards"):
+        space = self._source.header.action_space
+        for name in ("observations", "rewards", "actions"):
             for start, values in self._blocks(usable, name):
                 self._finite(name, values[name], start)
-        for start, values in self._blocks(usable, "actions"):
-            actions = values["actions"]
-            bad = (actions < 0) | (actions >= self._source.header.num_actions)
-            high = self._source.header.num_actions - 1
-            self._note("action range", "actions", bad, start, f"an action is not in 0 … {high}")
+                if name == "actions":
+                    outside = space.outside(values[name]) & _rows_finite(values[name])
+                    message = f"an action is not in the action space: expected {space.expected}"
+                    self._note("action range", name, outside, start, message)
         for start, values in self._blocks(usable, "terminations", "truncations"):
             self._end_flags(values, last[start:], start)
         for start, values in self._blocks(usable, "propensities", "actions"):
@@ -143,24 +143,15 @@ class _ValueCheck:
                 "propensities",
                 np.ones(steps, dtype=np.bool_),
                 0,
-                "the behaviour's probabilities are unknown",
+                UNKNOWN,
             )
         for (kind, _), (where, count, message) in self._found.items():
             yield Problem(kind, where, count, message)
 
     def _usable(self) -> set[str]:
         """Columns whose rows can be paired with steps."""
-        index, header = self._source.index, self._source.header
-        steps = int(index.length.sum())
-        shapes = {
-            "observations": (steps + len(index), header.observation_dim),
-            "propensities": (steps, header.num_actions),
-        }
-        return {
-            name
-            for name, (dtype, shape) in self._source.columns.items()
-            if dtype == DTYPES[name] and shape == shapes.get(name, (steps,))
-        }
+        expected = self._source.header.columns_of(self._source.index)
+        return {name for name, kind in self._source.columns.items() if kind == expected[name]}
 
     def _blocks(
         self, usable: set[str], *names: str
@@ -215,38 +206,21 @@ class _ValueCheck:
             self._note(kind, "terminations", bad, start, message)
 
     def _propensities(self, values: dict[str, NDArray[Any]], start: int) -> None:
-        probabilities, actions = values["propensities"], values["actions"]
-        missing = np.isnan(probabilities)
-        unknown = missing.all(axis=1)
-        known = ~missing.any(axis=1)
-        total = np.abs(np.where(known[:, None], probabilities, 1).sum(axis=1) - 1)
-        inside = np.clip(actions, 0, probabilities.shape[1] - 1)
-        logged = probabilities[np.arange(len(actions)), inside]
-        alone = only_logged(probabilities, inside)
-        some = missing.any(axis=1) & ~unknown & ~alone
-        for kind, bad, message in (
-            ("missing propensities", unknown, "the behaviour's probabilities are unknown"),
-            ("partial propensities", alone, "only the logged action's probability is known"),
-            ("NaN", some, "some probabilities of a step are NaN"),
-            ("infinite", np.isinf(probabilities).any(axis=1), "probabilities hold inf"),
-            (
-                "propensity range",
-                (known & (probabilities < 0).any(axis=1))
-                | (alone & ~((logged >= 0) & (logged <= 1))),
-                "a probability is below 0 or above 1",
-            ),
-            (
-                "propensity sum",
-                known & ~(total <= SUM_TOLERANCE),
-                "the probabilities of a step do not sum to 1",
-            ),
-            (
-                "impossible action",
-                (known | alone) & (logged <= 0),
-                "the logged action has probability 0",
-            ),
-        ):
-            self._note(kind, "propensities", bad, start, message)
+        space = self._source.header.action_space
+        propensities, actions = values["propensities"], values["actions"]
+        # one that is out of range is a finding of its own
+        actions = np.where(space.outside(actions), 0, actions) if not space.shape else actions
+        unknown, partly = space.unknown(propensities), space.partly_known(propensities, actions)
+        self._note("missing propensities", "propensities", unknown, start, UNKNOWN)
+        message = "only the logged action's probability is known"
+        self._note("partial propensities", "propensities", partly, start, message)
+        for fault in space.propensity_faults(propensities, actions):
+            self._note(fault.kind, "propensities", fault.bad, start, fault.message)
+
+
+def _rows_finite(values: NDArray[Any]) -> NDArray[np.bool_]:
+    """[N], of values [N, …]"""
+    return np.asarray(np.isfinite(values.reshape(len(values), -1)).all(axis=1))
 
 
 def _episode_problems(source: Source, probe_steps: int | None) -> Iterator[Problem]:

@@ -12,13 +12,14 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sept_offline.actions import ActionSpace, Box, Finite
 from sept_offline.data.checks import CheckedEpisode, check_episode, hidden_table, json_ready
 from sept_offline.data.files import Workspace
 from sept_offline.data.mapped_column import MappedColumn
 from sept_offline.data.publication import kind_of, publish
 from sept_offline.data.records import Episode, EpisodeIndex, Metadata, Problem
-from sept_offline.data.source import DTYPES, Header
-from sept_offline.errors import DataError
+from sept_offline.data.source import DTYPES, MOST_ACTIONS, Header
+from sept_offline.errors import ConfigError, DataError
 from sept_offline.files import writing
 from sept_offline.versions import versions as library_versions
 
@@ -46,13 +47,16 @@ class DatasetWriter:
         with DatasetWriter("log.h5", num_actions=3) as writer:
             writer.append(instance="pump-7", observations=o, actions=a, rewards=r,
                           terminated=False, truncated=True)
+
+    Actions are 0 … `num_actions` − 1, or vectors of `action_space`: `Box.of([-1, 0], [1, 5])`.
     """
 
     def __init__(
         self,
         path: str | Path,
         *,
-        num_actions: int,
+        num_actions: int | None = None,
+        action_space: ActionSpace | None = None,
         observation_dim: int | None = None,
         family: str | None = None,
         family_arguments: Mapping[str, Any] | None = None,
@@ -68,17 +72,12 @@ class DatasetWriter:
     ) -> None:
         self.path = Path(path)
         kind_of(self.path)
-        if num_actions < 1:
-            raise DataError(f"num_actions must be at least 1, found {num_actions}.")
-        for name, names, count in (
-            ("observation_names", observation_names, observation_dim),
-            ("action_names", action_names, num_actions),
-        ):
-            if names is not None and count is not None and len(names) != count:
-                raise DataError(f"{name} has {len(names)} names, expected {count}.")
+        self._space, stored_names = _action_space(num_actions, action_space, action_names)
+        named, dim = observation_names, observation_dim
+        if named is not None and dim is not None and len(named) != dim:
+            raise DataError(f"observation_names has {len(named)} names, expected {dim}.")
         if instances is not None and len(set(instances)) != len(instances):
             raise DataError("instances names an instance twice.")
-        self._num_actions = num_actions
         self._dim = observation_dim
         if observation_dim is None and observation_names is not None:
             self._dim = len(observation_names)
@@ -90,7 +89,7 @@ class DatasetWriter:
             family=family,
             family_arguments=json_ready(family_arguments or {}, "family_arguments"),
             observation_names=None if observation_names is None else tuple(observation_names),
-            action_names=None if action_names is None else tuple(action_names),
+            action_names=stored_names,
             root_seed=root_seed,
             versions=dict(written_by() if versions is None else versions),
             probe_steps=probe_steps,
@@ -122,6 +121,7 @@ class DatasetWriter:
         terminated: bool,
         truncated: bool,
         propensities: ArrayLike | None = None,
+        log_densities: ArrayLike | None = None,
         behaviour: str = "unknown",
         seed: int = 0,
     ) -> None:
@@ -130,6 +130,9 @@ class DatasetWriter:
         `propensities` [T, A] are the behaviour's probabilities of every action; leave them out, or
         a row NaN, where they are unknown, or all of a row but the logged action where only that one
         is known. The last step ends in `terminated` or `truncated`.
+
+        For a box the actions are [T, k], and `log_densities` [T] (or, by its other name,
+        `propensities`) are the behaviour's log-densities of them; NaN where unknown.
         """
         if not self._files:
             raise DataError(f"The writer of {self.path} is closed; create a new one.")
@@ -140,14 +143,14 @@ class DatasetWriter:
             )
         episode: CheckedEpisode = check_episode(
             place=f"episode {len(self._rows)} of instance {instance!r}",
-            num_actions=self._num_actions,
+            space=self._space,
             dim=self._dim,
             observations=observations,
             actions=actions,
             rewards=rewards,
             terminated=terminated,
             truncated=truncated,
-            propensities=propensities,
+            propensities=self._logged(propensities, log_densities),
             seed=seed,
         )
         self._dim = episode.columns["observations"].shape[1]
@@ -163,6 +166,18 @@ class DatasetWriter:
                 int(seed),
             )
         )
+
+    def _logged(
+        self, propensities: ArrayLike | None, log_densities: ArrayLike | None
+    ) -> ArrayLike | None:
+        if log_densities is None:
+            return propensities
+        if self._space.propensity_shape or propensities is not None:
+            raise DataError(
+                "log_densities are the propensities of a box of actions; pass propensities for "
+                "numbered actions, and one of the two for a box."
+            )
+        return log_densities
 
     def copy(self, episode: Episode, **changes: Any) -> None:
         """Log an episode of another dataset, with `changes` by the names of `append`.
@@ -217,7 +232,7 @@ class DatasetWriter:
             seed=seed[order],
         )
         header = Header(
-            num_actions=self._num_actions,
+            action_space=self._space,
             observation_dim=self._dim or 0,
             instances=tuple(names[i] for i in present),
             metadata=_with_behaviours(self._metadata, behaviours),
@@ -246,6 +261,31 @@ class DatasetWriter:
             self.abort()
 
 
+def _action_space(
+    num_actions: int | None, space: ActionSpace | None, names: Sequence[str] | None
+) -> tuple[ActionSpace, tuple[str, ...] | None]:
+    """The space of a writer, and the names to store; numbered actions may have none."""
+    if (num_actions is None) == (space is None):
+        raise DataError("Pass num_actions for numbered actions, or action_space.")
+    count = space.width if space is not None else num_actions or 0
+    if not 1 <= count <= MOST_ACTIONS:
+        raise DataError(
+            f"num_actions must be at least 1 and at most {MOST_ACTIONS}, found {count}."
+        )
+    if names is not None and len(names) != count:
+        raise DataError(f"action_names has {len(names)} names, expected {count}.")
+    try:
+        if isinstance(space, Box):
+            box = Box.of(space.low, space.high, names or space.names)
+            return box, box.names
+    except ConfigError as error:
+        raise DataError(str(error)) from error
+    plain = Finite.of(count)
+    if names is None and space is not None and space != plain:
+        names = space.names
+    return Finite.of(count, names), None if names is None else tuple(names)
+
+
 def _with_behaviours(metadata: Metadata, behaviours: list[str]) -> Metadata:
     return replace(metadata, behaviours=tuple(behaviours))
 
@@ -267,16 +307,9 @@ class Spool:
         self.defects: Sequence[Problem] = ()
         self._written = written
         self._first_rows = index.offset + np.arange(len(index))
-        steps = int(index.length.sum())
-        widths = {"observations": (header.observation_dim,), "propensities": (header.num_actions,)}
-        self.columns = {
-            name: (
-                dtype,
-                (steps + (len(index) if name == "observations" else 0), *widths.get(name, ())),
-            )
-            for name, dtype in DTYPES.items()
-            if name != "propensities" or knows_propensities
-        }
+        self.columns = header.columns_of(index)
+        if not knows_propensities:
+            del self.columns["propensities"]
         self._raw = {
             name: MappedColumn(directory / name, dtype, shape)
             for name, (dtype, shape) in self.columns.items()

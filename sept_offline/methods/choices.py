@@ -70,7 +70,7 @@ def _chances(steps: Steps, num_actions: int, seed: int) -> tuple[np.ndarray[Any,
         skipped=0,
     )
     found = estimate_behaviour(single, Finite.of(num_actions), integer(seed, "algorithm"))
-    return found.probabilities[:, 0], " (estimated)"
+    return found.propensities[:, 0], " (estimated)"
 
 
 def choose_updates(data: Dataset) -> Choice:

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from sept_offline.agent import (
     Agent,
     InstancePrior,
-    NetworkProbe,
     NoContext,
     Novelty,
     RefinedContext,
@@ -21,6 +20,7 @@ from sept_offline.agent import (
 )
 from sept_offline.agent.encoders import TransitionEncoder
 from sept_offline.agent.networks import Standardiser
+from sept_offline.agent.probes import NetworkProbe
 from sept_offline.data import Dataset, Segments
 from sept_offline.errors import TrainingError
 from sept_offline.latent import (
@@ -35,12 +35,12 @@ from sept_offline.methods.shared import control_stage, fallback_stage, spaces_of
 from sept_offline.probe import (
     Behaviour,
     PaperLoopStage,
-    ProbePolicy,
     ProbeStage,
     logged_or_estimated,
     segment_rewards,
 )
-from sept_offline.probe.weights import balance, log_behaviour
+from sept_offline.probe.policy import PolicyNetwork
+from sept_offline.probe.weights import balance, possible
 from sept_offline.seeding import generator, integer
 from sept_offline.settings import FitConfig
 from sept_offline.stage import Stage
@@ -60,7 +60,7 @@ class Knowledge:
     """
 
     latent: LatentModel
-    probe: ProbePolicy | None
+    probe: NetworkProbe | None
     weights: NDArray[np.float64]
     record: dict[str, Any]
     likely: NDArray[np.float64] | None = None
@@ -152,9 +152,7 @@ def context_of(
     config: FitConfig,
 ) -> SegmentContext | RefinedContext:
     """How the agent infers its latent: once after the probe, or at every step."""
-    encoder, probe = known.latent.encoder, None
-    if known.probe is not None:
-        probe = NetworkProbe(known.probe.standardiser, known.probe.network)
+    encoder, probe = known.latent.encoder, known.probe
     if refines(config) and isinstance(encoder, TransitionEncoder):
         steps = max(config.latent.refine_steps, config.probe_steps)
         return RefinedContext(probe, encoder, scaler, novelty, uncertainty_scale, steps)
@@ -263,20 +261,17 @@ def learn_jointly(
     if config.latent.changes:
         behaviour = logged_or_estimated(segments, fitted.action_space, integer(seed, "loop"))
         likely = probe_weights(result.policy, segments, behaviour)
-    return Knowledge(result.latent, result.policy, weights, record, likely)
+    return Knowledge(result.latent, result.policy.export(), weights, record, likely)
 
 
 def probe_weights(
-    policy: ProbePolicy, segments: Segments, behaviour: Behaviour
+    policy: PolicyNetwork, segments: Segments, behaviour: Behaviour
 ) -> NDArray[np.float64]:
     """Self-normalised importance weights of segments under a probe, `[N]`, balanced by instance."""
-    count, length = segments.actions.shape
-    seen = segments.observations[:, :length].reshape(count * length, -1)
-    chances = policy.probabilities(seen).reshape(count, length, -1)
-    logged = log_behaviour(behaviour.probabilities, segments.actions)
-    ratio = log_behaviour(chances, segments.actions) - logged
+    logged = behaviour.along(segments)
+    ratio = policy.along(segments) - logged.sum(axis=1)
     # an action that the behaviour denies says nothing about the probe
-    ratio = np.where(np.isfinite(ratio), ratio, -np.inf)
+    ratio = np.where(possible(logged), ratio, -np.inf)
     weights = np.exp(ratio - ratio.max()) * balance(segments.instance)
     return np.asarray(weights / weights.sum(), dtype=np.float64)
 

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from sept_offline.actions import Box, TruncatedNormal
 from sept_offline.agent import Agent, Control, UnprobedContext
 from sept_offline.agent.networks import Array, Standardiser
 from sept_offline.control import Batch, Replay
@@ -36,14 +37,14 @@ from sept_offline.probe.weights import (
     balance,
     check_possible,
     effective,
-    log_behaviour,
     normalised,
-    taken,
 )
 from sept_offline.seeding import integer
 from sept_offline.settings import FitConfig
 from sept_offline.stage import Stage
 
+NEAR = 0.25
+"""Deviation of the actions that count as greedy in a box, as a share of half its range."""
 EPSILONS = np.linspace(0.05, 1.0, 20)
 """Values of ε for the near-greedy policy; at 1 it is the behaviour."""
 
@@ -95,7 +96,7 @@ def _stages(data: Dataset, config: FitConfig, seed: int) -> Generator[Stage, Non
     segments = data.segments(config.probe_steps)
     fresh = np.isin(segments.episode, data.episode_index.number[held])
     behaviour = logged_or_estimated(segments, data.action_space, integer(seed, "behaviour"))
-    check_possible(log_behaviour(behaviour.probabilities, segments.actions))
+    check_possible(behaviour.along(segments))
 
     logged = balance(segments.instance)
     short = halved(config)
@@ -184,13 +185,20 @@ def near_greedy(
     """Weights of the segments under control with the mean z, as greedy as the floor allows.
 
     A step's ratio to μ is (1 − ε) · [a is greedy] / μ(a) + ε: mixed with μ itself, so that the
-    effective share rises to 1 with ε, for any μ.
+    effective share rises to 1 with ε, for any μ. In a box a density around the greedy action stands
+    for [a is greedy].
     """
-    count, length = segments.actions.shape
+    count, length = segments.actions.shape[:2]
     seen = segments.observations[:, :length].reshape(count * length, -1)
     inputs = np.concatenate([control.scaler(seen), np.tile(start, (len(seen), 1))], axis=1)
-    greedy = control.greedy(inputs).reshape(count, length) == segments.actions
-    sure = greedy / taken(behaviour.probabilities, segments.actions)
+    best = control.greedy(inputs).reshape(segments.actions.shape)
+    logged = behaviour.along(segments)
+    space = behaviour.space
+    if isinstance(space, Box):
+        near = TruncatedNormal(space, best.astype(np.float64), NEAR * space.half)
+        sure = np.exp(near.log_probability(segments.actions) - logged)
+    else:
+        sure = (best == segments.actions) / np.exp(logged)
     shares = torch.from_numpy(balance(segments.instance))
     for epsilon in EPSILONS:
         ratio = torch.from_numpy(np.log((1 - epsilon) * sure + epsilon).sum(axis=1))

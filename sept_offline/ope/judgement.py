@@ -154,7 +154,7 @@ def judge(
     behaviour = behaviour_along(steps, judged.num_actions, integer(seed, "behaviour"))
     taken = np.arange(len(steps.actions)), steps.actions
     choices = followed.probabilities[steps.row]
-    chances = behaviour.probabilities[:, 0]
+    chances = behaviour.propensities[:, 0]
     if not (chances[taken] > 0).all():
         raise DataError(
             f"{data.path}: {int((chances[taken] <= 0).sum())} logged actions have probability 0; "

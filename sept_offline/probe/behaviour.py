@@ -1,38 +1,49 @@
-"""The behaviour's probabilities: as logged, or estimated."""
+"""The behaviour's probabilities or densities: as logged, or estimated."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from sept_offline.actions import ActionSpace
-from sept_offline.probe.weights import taken
+from sept_offline.actions import ActionSpace, Box
+from sept_offline.probe.policy import NormalNetwork
 from sept_offline.seeding import generator, torch_generator
 from sept_offline.threads import one_thread
-from sept_offline.training.inputs import Doubles, Floats, Integers, SegmentsLike, fit_scaling
+from sept_offline.training.inputs import (
+    Doubles,
+    Floats,
+    Integers,
+    Scaling,
+    SegmentsLike,
+    fit_scaling,
+)
 from sept_offline.training.layers import initialise, perceptron
 from sept_offline.training.updates import descend
 
 STEPS = 300
 PATIENCE = 40
+HIDDEN = (64, 64)
 LEAST = 0.01
-"""No estimate says that an action was less likely: one mistake there would own all the weight."""
+"""No estimate says that an action was less likely (in a box: than this share of the uniform
+density): one mistake there would own all the weight."""
 
 
 @dataclass(frozen=True)
 class Behaviour:
     """μ(a|s) along logged segments.
 
-    probabilities[N, n, A]; estimated: whether those of the actions taken are a classifier's and not
-    the log's own; nll, ece: the classifier's held-out log-loss and calibration error (None when
-    every probability is logged).
+    propensities: probabilities `[N, n, A]`, or the log-densities `[N, n]` of the actions taken in a
+    box; estimated: whether those of the actions taken are a model's and not the log's own; nll,
+    ece: the model's held-out log-loss and calibration error (None where all are logged).
     """
 
-    probabilities: Doubles
+    space: ActionSpace
+    propensities: Doubles
     estimated: bool
     nll: float | None = None
     ece: float | None = None
@@ -40,28 +51,42 @@ class Behaviour:
     @property
     def uniform(self) -> bool:
         """Whether every action was equally likely at every step."""
-        return bool(np.allclose(self.probabilities, 1 / self.probabilities.shape[-1]))
+        if isinstance(self.space, Box):
+            return bool(np.allclose(self.propensities, uniform_density(self.space)))
+        return bool(np.allclose(self.propensities, 1 / self.space.width))
+
+    def along(self, segments: SegmentsLike) -> Doubles:
+        """log μ(a_t|s_t) of the actions taken, [N, n]."""
+        return self.space.log_propensity(self.propensities, segments.actions)
+
+
+def uniform_density(space: Box) -> float:
+    """The log-density of a uniform action."""
+    return -float(np.log(2 * space.half).sum())
 
 
 def logged_or_estimated(segments: SegmentsLike, space: ActionSpace, seed: int) -> Behaviour:
-    """The logged probabilities; where there are none, an estimate, which marks the whole.
+    """What was logged; where there is nothing, an estimate, which marks the whole.
 
-    If only the logged action's is known it is kept, because a weight needs no other; what is left
-    is shared among the others as the estimate shares it.
+    If only the logged action's probability is known it is kept, because a weight needs no other;
+    what is left is shared among the others as the estimate shares it.
     """
     logged = segments.propensities
     if logged is None:
         return estimate_behaviour(segments, space, seed)
-    known: NDArray[np.bool_] = np.isfinite(logged.sum(axis=-1))
+    known = np.isfinite(logged) if isinstance(space, Box) else np.isfinite(logged.sum(axis=-1))
     if known.all():
-        return Behaviour(logged, estimated=False)
+        return Behaviour(space, logged, estimated=False)
     guess = estimate_behaviour(segments, space, seed)
-    filled = np.where(known[..., None], logged, guess.probabilities)
-    chance = taken(logged, segments.actions)
+    if isinstance(space, Box):
+        filled = np.where(known, logged, guess.propensities)
+        return Behaviour(space, filled, estimated=True, nll=guess.nll, ece=guess.ece)
+    filled = np.where(known[..., None], logged, guess.propensities)
+    chance = np.take_along_axis(logged, segments.actions[..., None], axis=-1)[..., 0]
     alone = np.isfinite(chance) & ~known
     filled[alone] = _around(filled[alone], segments.actions[alone], chance[alone])
     estimated = not bool(np.isfinite(chance).all())
-    return Behaviour(filled, estimated=estimated, nll=guess.nll, ece=guess.ece)
+    return Behaviour(space, filled, estimated=estimated, nll=guess.nll, ece=guess.ece)
 
 
 def _around(guess: Doubles, actions: Integers, chance: Doubles) -> Doubles:
@@ -77,17 +102,25 @@ def _around(guess: Doubles, actions: Integers, chance: Doubles) -> Doubles:
 def estimate_behaviour(
     segments: SegmentsLike, space: ActionSpace, seed: int, holdout: float = 0.2
 ) -> Behaviour:
-    """μ from what was done: action frequencies at each time, or a classifier of state and time.
+    """μ from what was done, by a model of state and time or, if it is no better, of time alone.
 
-    The classifier is stopped and its temperature chosen on held-out episodes, and it is used only
-    if it is better there than plain frequencies, which are all there is to know of a behaviour that
-    does not look at the state.
+    The model is stopped, and its temperature chosen, on held-out episodes. It is used only if it is
+    better there than what a behaviour that does not look at the state would do: the frequencies of
+    the actions at each time; in a box a density at each time, or the uniform one.
     """
-    count, length = segments.actions.shape[:2]
-    num_actions = space.width
+    count = len(segments.actions)
     order = generator(seed, "behaviour", "holdout").permutation(count)
     held = order[: max(1, round(holdout * count))]
     kept = order[len(held) :] if len(held) < count else order
+    if isinstance(space, Box):
+        return _estimate_density(segments, space, kept, held, seed)
+    return _estimate_chances(segments, space, kept, held, seed)
+
+
+def _estimate_chances(
+    segments: SegmentsLike, space: ActionSpace, kept: Integers, held: Integers, seed: int
+) -> Behaviour:
+    (count, length), num_actions = segments.actions.shape[:2], space.width
     actions = torch.from_numpy(segments.actions.astype(np.int64))
     inputs = _inputs(segments.observations[:, :length], length)
     plain = _frequencies(segments.actions[kept], num_actions)
@@ -101,7 +134,62 @@ def estimate_behaviour(
     chances = np.maximum(chances, LEAST)
     chances /= chances.sum(axis=-1, keepdims=True)
     ece = calibration_error(chances[held], segments.actions[held])
-    return Behaviour(chances, estimated=True, nll=nll, ece=ece)
+    return Behaviour(space, chances, estimated=True, nll=nll, ece=ece)
+
+
+def _estimate_density(
+    segments: SegmentsLike, space: Box, kept: Integers, held: Integers, seed: int
+) -> Behaviour:
+    count, length = segments.actions.shape[:2]
+    inputs = _inputs(segments.observations[:, :length], length)
+    flat = uniform_density(space)
+    density = np.full((count, length), flat)
+    places = (space.encode(segments.actions).astype(np.float64) + 1) / 2
+    nll = -flat
+    for seen in (inputs[..., -length:], inputs):
+        found, found_places, loss = _fit_density(seen, segments.actions, space, kept, held, seed)
+        if loss < nll:
+            density, places, nll = found, found_places, loss
+    mixed = np.logaddexp(np.log1p(-LEAST) + density, np.log(LEAST) + flat)
+    return Behaviour(space, mixed, estimated=True, nll=nll, ece=_misplaced(places[held]))
+
+
+def _fit_density(
+    inputs: Tensor, actions: NDArray[Any], space: Box, kept: Integers, held: Integers, seed: int
+) -> tuple[Doubles, Doubles, float]:
+    """Log-densities [N, n], each component's place in its distribution [N, n, k], held-out loss."""
+    width = inputs.shape[-1]
+    unscaled = Scaling(np.zeros(width, np.float32), np.ones(width, np.float32))
+    rng = torch_generator(seed, "behaviour", "initialise")
+    network = NormalNetwork(space, HIDDEN, unscaled, rng)
+    taken = network.read(actions)
+    optimiser = torch.optim.Adam(network.parameters(), lr=1e-2, fused=True)
+    best, since = float("inf"), 0
+    with one_thread():
+        for _ in range(STEPS):
+            descend(optimiser, -network.log_probability(inputs[kept], taken[kept]).mean())
+            with torch.no_grad():
+                each = network.log_probability(inputs, taken)
+                loss = -float(each[held].mean())
+                since += 1
+                if loss < best:
+                    best, since = loss, 0
+                    density, (mean, log_deviation) = each, network.parameters_at(inputs)
+            if since >= PATIENCE:
+                break
+        deviation = torch.exp(log_deviation)
+        edges = (torch.special.ndtr((at - mean) / deviation) for at in (-1.0, taken, 1.0))
+        low, place, high = edges
+    return density.numpy(), ((place - low) / (high - low)).numpy(), best
+
+
+def _misplaced(places: Doubles, bins: int = 10) -> float:
+    """Calibration error of densities: how far the places of the actions in their distributions,
+    `[..., k]`, are from spread evenly; the mean over the quantiles of |share below − quantile|."""
+    flat = places.reshape(-1, places.shape[-1])
+    quantiles = np.arange(1, bins) / bins
+    below = (flat[:, :, None] <= quantiles).mean(axis=0)
+    return float(np.abs(below - quantiles).mean())
 
 
 def calibration_error(chances: Doubles, actions: Integers, bins: int = 10) -> float:
@@ -115,6 +203,7 @@ def calibration_error(chances: Doubles, actions: Integers, bins: int = 10) -> fl
 
 
 def _inputs(observations: Floats, length: int) -> Tensor:
+    """Standardised observations and the step as a one-hot, [N, n, d + n]."""
     scaling = fit_scaling(observations.reshape(-1, observations.shape[-1]))
     time = np.broadcast_to(np.eye(length, dtype=np.float32), (len(observations), length, length))
     return torch.from_numpy(np.concatenate((scaling(observations), time), axis=-1))

@@ -15,7 +15,7 @@ from sept_offline.latent.model import LatentModel
 from sept_offline.latent.segment import METRICS, SegmentLearner
 from sept_offline.probe.behaviour import Behaviour, logged_or_estimated
 from sept_offline.probe.learner import ProbeLearner
-from sept_offline.probe.policy import ProbePolicy
+from sept_offline.probe.policy import PolicyNetwork
 from sept_offline.probe.rewards import total_variation
 from sept_offline.probe.weights import Diagnostics, balance, normalised
 from sept_offline.seeding import torch_generator
@@ -38,7 +38,7 @@ class PaperLoopResult:
     """
 
     latent: LatentModel
-    policy: ProbePolicy
+    policy: PolicyNetwork
     weights: np.typing.NDArray[np.float64]
     history: tuple[Diagnostics, ...]
     estimated: bool
@@ -167,7 +167,7 @@ class PaperLoopStage:
         within = weights / balance(self.segments.instance)
         return PaperLoopResult(
             latent=self.vae.summarise(self.segments, self.num_instances, within),
-            policy=self.learner.policy.export(),
+            policy=self.learner.policy,
             weights=weights,
             history=tuple(self.history),
             estimated=self.behaviour.estimated,

@@ -7,14 +7,13 @@ import torch
 from torch import Tensor
 
 from sept_offline.probe.behaviour import Behaviour
-from sept_offline.probe.policy import PolicyNetwork, segment_log_probability
+from sept_offline.probe.policy import policy_network
 from sept_offline.probe.weights import (
     Diagnostics,
     balance,
     check_possible,
     diagnose,
     effective,
-    log_behaviour,
     normalised,
 )
 from sept_offline.seeding import torch_generator
@@ -40,11 +39,10 @@ class ProbeLearner:
         rows: Integers,
     ) -> None:
         length, width = segments.actions.shape[1], segments.observations.shape[-1]
-        num_actions = behaviour.probabilities.shape[-1]
         seen = segments.observations[:, :length]
-        self.policy = PolicyNetwork(
-            num_actions,
-            config.hidden,
+        self.policy = policy_network(
+            behaviour.space,
+            (config.hidden,) * 3,
             fit_scaling(seen.reshape(-1, width)),
             torch_generator(seed, "probe", "initialise"),
         )
@@ -56,19 +54,19 @@ class ProbeLearner:
         )
         self.floor = config.floor(behaviour.estimated)
         self.inputs = self.policy.inputs(seen)
-        self.actions = torch.from_numpy(segments.actions.astype(np.int64))
-        self.behaviour = torch.from_numpy(behaviour.probabilities.astype(np.float32))
-        log_mu = log_behaviour(behaviour.probabilities, segments.actions)
-        check_possible(log_mu)
-        self.log_mu = torch.from_numpy(log_mu)
+        self.actions = self.policy.read(segments.actions)
+        self.propensities = torch.from_numpy(behaviour.propensities.astype(np.float32))
+        logged = behaviour.along(segments)
+        check_possible(logged)
+        self.log_mu = torch.from_numpy(logged.sum(axis=1))
         self.rows = torch.from_numpy(np.asarray(rows, dtype=np.int64))
         self.instance = segments.instance
         self.shares = torch.from_numpy(balance(segments.instance[rows]))
 
     def log_ratio(self, rows: Tensor) -> Tensor:
         """log Π π/μ of these segments, [n]."""
-        chances = self.policy.log_probabilities(self.inputs[rows])
-        return segment_log_probability(chances, self.actions[rows]).double() - self.log_mu[rows]
+        each = self.policy.log_probability(self.inputs[rows], self.actions[rows])
+        return each.sum(-1).double() - self.log_mu[rows]
 
     def ess(self) -> float:
         """The effective share of the rows it learns from."""
@@ -102,19 +100,19 @@ class ProbeLearner:
 
     def distance(self, rows: Tensor) -> Tensor:
         """Cross-entropy from μ to π, least at π = μ."""
-        chances = self.policy.log_probabilities(self.inputs[rows])
-        return -(self.behaviour[rows] * chances).sum(-1).mean()
+        return self.policy.distance(self.inputs[rows], self.actions[rows], self.propensities[rows])
 
     def diagnostics(self, rows: Tensor, rewards: Tensor) -> Diagnostics:
         """Metrics of the policy on these segments with rewards[n]."""
         with torch.no_grad():
-            chances = self.policy.log_probabilities(self.inputs[rows]).exp()
-            unsupported = (chances > LIKELY) & (self.behaviour[rows] <= 0)
+            unsupported = self.policy.unsupported(
+                self.inputs[rows], self.propensities[rows], LIKELY
+            )
             return diagnose(
                 self.log_ratio(rows),
                 torch.from_numpy(balance(self.instance[rows.numpy()])),
                 rewards,
-                int(unsupported.flatten(1).any(dim=1).sum()),
+                int(unsupported.any(dim=1).sum()),
             )
 
     def save(self, state: StageState) -> None:

@@ -9,10 +9,10 @@ import numpy as np
 import torch
 
 from sept_offline.actions import ActionSpace
+from sept_offline.agent.probes import NetworkProbe
 from sept_offline.errors import DataError
 from sept_offline.probe.behaviour import Behaviour, logged_or_estimated
 from sept_offline.probe.learner import ProbeLearner
-from sept_offline.probe.policy import ProbePolicy
 from sept_offline.probe.weights import Diagnostics, balance, normalised
 from sept_offline.seeding import generator
 from sept_offline.settings import ProbeConfig
@@ -35,7 +35,7 @@ class ProbeResult:
     record an update, on the segments it learned from.
     """
 
-    policy: ProbePolicy
+    policy: NetworkProbe
     accepted: bool
     """Whether this is the learned probe; else it is the behaviour's own start."""
     reason: str
@@ -137,7 +137,7 @@ class ProbeStage:
         self.history = [Diagnostics(**entry) for entry in state.values["history"]]
         arrays = {k: v.numpy() for k, v in state.tensors.items() if k.startswith("start")}
         network = type(self._start.network).from_arrays(arrays, "start")
-        self._start = ProbePolicy(self._start.standardiser, network)
+        self._start = type(self._start)(self._start.scaler, network)
 
     def result(self) -> ProbeResult:
         """The probe if it does better on held-out segments, or else the behaviour's own start."""

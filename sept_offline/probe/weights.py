@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
+from sept_offline.actions import SMALLEST
 from sept_offline.errors import DataError
 from sept_offline.training.inputs import Doubles, Integers
 
@@ -34,20 +37,14 @@ def balance(instance: Integers) -> Doubles:
     return np.asarray(1.0 / (len(counts) * counts[inverse]), dtype=np.float64)
 
 
-def taken(probabilities: Doubles, actions: Integers) -> Doubles:
-    """The probability of each action that was taken, [N, n] from [N, n, A]."""
-    return np.take_along_axis(probabilities, actions[..., None], axis=-1)[..., 0]
-
-
-def log_behaviour(probabilities: Doubles, actions: Integers) -> Doubles:
-    """Σ_t log μ(a_t|s_t), [N]; −inf where μ denies an action that was logged."""
-    with np.errstate(divide="ignore"):
-        return np.asarray(np.log(taken(probabilities, actions)).sum(axis=1))
+def possible(log_mu: Doubles) -> NDArray[np.bool_]:
+    """Which segments the behaviour itself could have logged, [N]; log_mu[N, n]: log μ(a_t|s_t)."""
+    return np.asarray((log_mu > math.log(SMALLEST)).all(axis=1))
 
 
 def check_possible(log_mu: Doubles) -> None:
-    """Refuse segments that the behaviour itself could not have logged; log_mu[N]."""
-    impossible = np.flatnonzero(~np.isfinite(log_mu))
+    """Refuse segments that the behaviour itself could not have logged; log_mu[N, n]."""
+    impossible = np.flatnonzero(~possible(log_mu))
     if len(impossible):
         raise DataError(
             f"Segment {impossible[0]} contains an action to which the behaviour assigns "

@@ -50,7 +50,7 @@ def _dataset(data: Dataset, probe_steps: int | None, place: int) -> list[Block]:
         summary = inspect(data, probe_steps)
     except SeptError as problem:
         return [Note(f"inspect: {problem}", "warning")]
-    names = distinct(data.metadata.action_names or [str(a) for a in range(data.num_actions)])
+    names = distinct(data.metadata.action_names or [str(a) for a in range(data.action_space.width)])
     return [
         _facts(summary),
         *_warnings(data, summary),
@@ -70,13 +70,19 @@ def _facts(summary: Summary) -> Facts:
             ("episodes", count(summary.episodes)),
             ("steps", count(summary.steps)),
             ("observed columns", count(summary.observation_dim)),
-            ("actions", count(summary.num_actions)),
+            ("actions", _actions(summary)),
             ("mean return", number(summary.return_mean)),
             ("behaviour", behaviours or "not named"),
             ("probabilities logged", percent(known)),
             ("instance predicted from actions alone", _leak(summary)),
         ]
     )
+
+
+def _actions(summary: Summary) -> str:
+    if summary.num_actions is not None:
+        return count(summary.num_actions)
+    return f"vectors of {plural(len(summary.action_space['names']), 'number')}"
 
 
 def _leak(summary: Summary) -> str:
@@ -123,34 +129,49 @@ def _returns(data: Dataset, summary: Summary, place: int) -> Chart:
 
 def _behaviour(summary: Summary, actions: Sequence[str], place: int) -> Chart:
     instances = [label(name) for name in distinct([row.instance for row in summary.table])]
-    shares = {
-        name: [row.action_frequencies[place] for row in summary.table]
+    vectors = summary.num_actions is None
+    about = "Share of each action in all logged steps of an instance."
+    if vectors:
+        about = "Mean of each component of the actions in all logged steps of an instance."
+    values = {
+        name: [(row.action_frequencies or row.action_means)[place] for row in summary.table]
         for place, name in enumerate(actions)
     }
     colours = [INSTANCES[place % len(INSTANCES)] for place in range(len(actions))]
     return Chart(
         f"behaviour-{place}",
         "Actions of the behaviour",
-        "Share of each action in all logged steps of an instance.",
+        about,
         bars_plot(
-            instances, shares, "instance", "share of steps", colours, stacked=True, height=280
+            instances,
+            values,
+            "instance",
+            "mean" if vectors else "share of steps",
+            colours,
+            stacked=not vectors,
+            height=280,
         ),
     )
 
 
 def _coverage(summary: Summary, place: int) -> Chart:
     steps = plural(summary.probe_steps, "step")
+    if summary.num_actions is None:
+        about = f"Share of the range of the actions that occurs in the first {steps}."
+    else:
+        about = (
+            f"Distinct action sequences among the first {steps}, out of all "
+            f"{count(summary.num_actions)}^{summary.probe_steps} possible ones."
+        )
     return Chart(
         f"coverage-{place}",
         "Coverage of initial segments",
-        f"Distinct action sequences among the first {steps}, out of all "
-        f"{count(summary.num_actions)}^{summary.probe_steps} possible ones. A probe can be "
-        "evaluated only on sequences that were logged.",
+        f"{about} A probe can be evaluated only on actions that were logged.",
         bars_plot(
             [label(name) for name in distinct([row.instance for row in summary.table])],
             {"coverage": [row.coverage for row in summary.table]},
             "instance",
-            "share of sequences",
+            "coverage",
             ["#009E73"],
             height=240,
         ),

@@ -178,7 +178,7 @@ def test_other_systems_are_refused(
     assert not (tmp_path / "c.h5").exists()
 
 
-@pytest.mark.parametrize(("actions", "dim", "cause"), [(3, DIM, "num_actions"), (4, 2, "obs")])
+@pytest.mark.parametrize(("actions", "dim", "cause"), [(3, DIM, "the action space"), (4, 2, "obs")])
 def test_other_sizes_are_refused(tmp_path: Path, actions: int, dim: int, cause: str) -> None:
     other = tmp_path / "b.h5"
     with DatasetWriter(other, num_actions=actions) as writer:

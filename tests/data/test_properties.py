@@ -11,26 +11,34 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sept_offline as so
+from sept_offline.actions import ActionSpace, Box, Finite
 from sept_offline.data import DatasetWriter, hdf5, parquet_writer
 from sept_offline.data.dataset import open_source
 
+Drawn = tuple[ActionSpace, list[dict[str, Any]]]
+
 
 @st.composite
-def datasets(draw: st.DrawFn) -> tuple[int, list[dict[str, Any]]]:
-    num_actions, dim = draw(st.integers(1, 5)), draw(st.integers(1, 4))
+def datasets(draw: st.DrawFn) -> Drawn:
+    size, dim = draw(st.integers(1, 5)), draw(st.integers(1, 4))
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    space: ActionSpace = Finite.of(size)
+    if draw(st.booleans()):
+        low = rng.normal(size=size) * 10.0 ** rng.integers(-30, 30)
+        space = Box.of(low, low + np.abs(low) + 1)
     episodes = []
     for steps in draw(st.lists(st.integers(1, 30), min_size=1, max_size=12)):
         terminated = draw(st.booleans())
         known = draw(st.sampled_from(["all", "some", "logged", "none"]))
-        propensities = rng.dirichlet(np.ones(num_actions) * 9, size=steps)
-        actions = rng.integers(num_actions, size=steps)
+        policy = space.uniform(steps)
+        actions = policy.draw(rng.random((steps, space.draws)))
+        propensities = np.array(policy.logged(actions))
+        if isinstance(space, Finite):
+            propensities = rng.dirichlet(np.ones(size) * 9, size=steps)
+            if known == "logged" and size > 1:
+                propensities[np.arange(size) != actions[:, None]] = np.nan
         if known == "some":
             propensities[rng.random(steps) < 0.5] = np.nan
-        if known == "logged":
-            propensities[np.arange(num_actions) != actions[:, None]] = np.nan
-            if num_actions == 1:
-                propensities[:] = 1
         episodes.append(
             {
                 "instance": draw(st.sampled_from(["a", "b/ü", "c=1"])),
@@ -44,16 +52,16 @@ def datasets(draw: st.DrawFn) -> tuple[int, list[dict[str, Any]]]:
                 "seed": draw(st.integers(0, 2**63 - 1)),
             }
         )
-    return num_actions, episodes
+    return space, episodes
 
 
 @settings(max_examples=25, deadline=None)
 @given(datasets())
-def test_there_and_back_again(drawn: tuple[int, list[dict[str, Any]]]) -> None:
-    num_actions, episodes = drawn
+def test_there_and_back_again(drawn: Drawn) -> None:
+    space, episodes = drawn
     with TemporaryDirectory() as folder:
         first, middle, last = (Path(folder) / name for name in ("a.h5", "b.parquet", "c.h5"))
-        with DatasetWriter(first, num_actions=num_actions) as writer:
+        with DatasetWriter(first, action_space=space) as writer:
             for episode in episodes:
                 writer.append(**episode)
         hashes = {so.convert(first, middle), so.convert(middle, last)}
@@ -69,6 +77,14 @@ def test_there_and_back_again(drawn: tuple[int, list[dict[str, Any]]]) -> None:
                     found.observations, wrote["observations"].astype(np.float32)
                 )
                 np.testing.assert_array_equal(found.rewards, wrote["rewards"])
+                np.testing.assert_array_equal(found.actions, wrote["actions"])
+                assert found.actions.dtype == space.dtype
+                if found.propensities is not None:
+                    unknown = np.full((len(found.actions), *space.propensity_shape), np.nan)
+                    logged = wrote["propensities"]
+                    np.testing.assert_array_equal(
+                        found.propensities, unknown if logged is None else logged
+                    )
                 assert (found.seed, found.behaviour) == (wrote["seed"], wrote["behaviour"])
                 assert found.terminated is wrote["terminated"]
             data.close()
@@ -76,13 +92,11 @@ def test_there_and_back_again(drawn: tuple[int, list[dict[str, Any]]]) -> None:
 
 @settings(max_examples=10, deadline=None)
 @given(datasets(), st.integers(16, 4000), st.integers(2, 40))
-def test_chunks_do_not_show(
-    drawn: tuple[int, list[dict[str, Any]]], chunk_bytes: int, group_rows: int
-) -> None:
-    num_actions, episodes = drawn
+def test_chunks_do_not_show(drawn: Drawn, chunk_bytes: int, group_rows: int) -> None:
+    space, episodes = drawn
     with TemporaryDirectory() as folder:
         path = Path(folder) / "a.h5"
-        with DatasetWriter(path, num_actions=num_actions) as writer:
+        with DatasetWriter(path, action_space=space) as writer:
             for episode in episodes:
                 writer.append(**episode)
         source, _ = open_source(path)
@@ -103,24 +117,24 @@ def test_chunks_do_not_show(
 
 @settings(max_examples=12, deadline=None)
 @given(datasets())
-def test_d3rlpy_gets_every_transition(drawn: tuple[int, list[dict[str, Any]]]) -> None:
-    num_actions, episodes = drawn
+def test_d3rlpy_gets_every_transition(drawn: Drawn) -> None:
+    space, episodes = drawn
     with TemporaryDirectory() as folder:
         path = Path(folder) / "a.h5"
-        with DatasetWriter(path, num_actions=num_actions) as writer:
+        with DatasetWriter(path, action_space=space) as writer:
             for episode in episodes:
                 writer.append(**{**episode, "rewards": np.arange(len(episode["rewards"])) + 0.5})
         data = so.load_dataset(path)
         buffer = data.to_d3rlpy()
         assert buffer.transition_count == data.num_steps
-        assert buffer.dataset_info.action_size == num_actions
+        assert buffer.dataset_info.action_size == space.width
         for found, episode in zip(buffer.episodes, data.episodes(), strict=True):
             steps = len(episode.actions)
             assert found.transition_count == steps
             for t in range(steps):
                 transition = buffer.transition_picker(found, t)
                 np.testing.assert_array_equal(transition.observation, episode.observations[t])
-                assert transition.action[0] == episode.actions[t]
+                np.testing.assert_array_equal(transition.action, np.atleast_1d(episode.actions[t]))
                 assert transition.reward[0] == np.float32(episode.rewards[t])
                 ends = episode.terminated and t == steps - 1
                 assert transition.terminal == float(ends)

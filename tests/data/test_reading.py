@@ -313,13 +313,13 @@ def test_other_hdf5_and_empty_directories(tmp_path: Path) -> None:
 
 def test_another_version_is_refused(path: Path, tools: Any) -> None:
     if path.suffix == ".h5":
-        header = {**tools.header(path), "format_version": 2}
+        header = {**tools.header(path), "format_version": 3}
         tools.hdf5(path, "header", lambda _: np.bytes_(json.dumps(header).encode()))
     else:
         table = pq.read_table(path)
         entries = dict(table.schema.metadata.items())
         old = entries[b"sept_offline.header"]
-        entries[b"sept_offline.header"] = old.replace(b'"format_version":1', b'"format_version":2')
+        entries[b"sept_offline.header"] = old.replace(b'"format_version":1', b'"format_version":3')
         pq.write_table(table.replace_schema_metadata(entries), path)
-    with pytest.raises(DataError, match="format version 2"):
+    with pytest.raises(DataError, match="format version 3"):
         so.load_dataset(path)

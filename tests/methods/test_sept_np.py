@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import sept_offline as so
+from sept_offline.actions import Finite
 from sept_offline.agent import Control, UnprobedContext
 from sept_offline.agent.networks import MLP, Standardiser
 from sept_offline.data import Segments
@@ -35,7 +36,7 @@ def logged(actions: np.ndarray, chances: float) -> tuple[Segments, Behaviour]:
         episode=np.arange(count),
         skipped=0,
     )
-    return segments, Behaviour(mu, estimated=False)
+    return segments, Behaviour(Finite.of(mu.shape[-1]), mu, estimated=False)
 
 
 def always(action: int) -> Control:

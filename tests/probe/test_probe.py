@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import torch
 
+from sept_offline.agent.probes import NetworkProbe
 from sept_offline.data.records import Segments
 from sept_offline.errors import ConfigError, DataError
 from sept_offline.probe import (
     Behaviour,
     PaperLoopStage,
-    ProbePolicy,
     ProbeStage,
     estimate_behaviour,
     logged_or_estimated,
@@ -22,7 +22,7 @@ from sept_offline.probe import (
 from sept_offline.probe.learner import ProbeLearner
 from sept_offline.probe.rewards import total_variation
 from sept_offline.probe.stage import IMITATION, combined, split
-from sept_offline.probe.weights import balance, diagnose, effective, estimate, normalised, taken
+from sept_offline.probe.weights import balance, diagnose, effective, estimate, normalised
 from sept_offline.settings import LatentConfig, ProbeConfig, Reward
 from sept_offline.stage import StageState
 from tests.latent.tiny import ACTIONS, SPACE, cut, episodes
@@ -52,8 +52,13 @@ def loop(seed: int = 0, changes: bool = False, warmup: int = 0) -> PaperLoopStag
     return PaperLoopStage(SEGMENTS, latent, config, seed, space=SPACE, num_instances=4)
 
 
-def pushes(policy: ProbePolicy) -> float:
-    return float(policy.probabilities(SEGMENTS.observations[:, 0])[:, 1].mean())
+def chances(probe: NetworkProbe, observations: np.ndarray) -> np.ndarray:
+    policies = [probe.policy(row, 0) for row in observations]
+    return np.stack([policy.logged(np.array(0)) for policy in policies])
+
+
+def pushes(probe: NetworkProbe) -> float:
+    return float(chances(probe, SEGMENTS.observations[:, 0])[:, 1].mean())
 
 
 def same(one: StageState, other: StageState) -> bool:
@@ -66,7 +71,7 @@ def same(one: StageState, other: StageState) -> bool:
 def test_at_the_behaviour_every_weight_is_one() -> None:
     everything = np.arange(len(SEGMENTS.actions))
     assert SEGMENTS.propensities is not None
-    behaviour = Behaviour(SEGMENTS.propensities, estimated=False)
+    behaviour = Behaviour(SPACE, SEGMENTS.propensities, estimated=False)
     learner = ProbeLearner(SEGMENTS, behaviour, CONFIG, 0, everything)
     ratio = learner.log_ratio(torch.from_numpy(everything)).detach()
     assert torch.allclose(ratio, torch.zeros_like(ratio), atol=1e-6)
@@ -149,9 +154,7 @@ def test_noise_is_not_mistaken_for_a_reward(training_seed: int, margin: Margins)
         kept += result.accepted
         if not result.accepted:
             assert "the behaviour's start is kept" in result.reason
-            assert np.allclose(
-                result.policy.probabilities(SEGMENTS.observations[:, 0]), 1 / ACTIONS
-            )
+            assert np.allclose(chances(result.policy, SEGMENTS.observations[:, 0]), 1 / ACTIONS)
             assert np.allclose(result.weights, 1 / len(REWARD))
     margin("kept", kept, at_most=1)
 
@@ -185,7 +188,7 @@ def test_it_starts_from_a_behaviour_that_is_not_uniform(
     result = stage.result()
     assert not result.accepted
     seen = logged.observations[:, 0]
-    margin("error", np.abs(result.policy.probabilities(seen) - skewed(seen)).mean(), below=0.06)
+    margin("error", np.abs(chances(result.policy, seen) - skewed(seen)).mean(), below=0.06)
     margin("share", result.history[-1].ess_share, above=0.8)
 
 
@@ -215,7 +218,7 @@ def test_resuming_keeps_the_start_that_was_learned(cut: int) -> None:
     assert same(unbroken.state(), second.state())
     assert not second.result().accepted
     seen = logged.observations[:, 0]
-    one, other = (stage.result().policy.probabilities(seen) for stage in (unbroken, second))
+    one, other = (chances(stage.result().policy, seen) for stage in (unbroken, second))
     assert np.array_equal(one, other)
 
 
@@ -257,7 +260,7 @@ def test_a_behaviour_is_estimated_and_calibrated(training_seed: int, margin: Mar
     blind = dataclasses.replace(logged, propensities=None)
     guess = estimate_behaviour(blind, SPACE, seed=training_seed)
     assert guess.estimated and guess.ece is not None and guess.nll is not None
-    margin("error", np.abs(guess.probabilities - logged.propensities).mean(), below=0.06)
+    margin("error", np.abs(guess.propensities - logged.propensities).mean(), below=0.06)
     margin("calibration error", guess.ece, below=0.08)
     stage = ProbeStage(blind, np.arange(len(blind.actions)) * 1.0, CONFIG, 0, space=SPACE)
     assert stage.learner.floor == pytest.approx(2 * CONFIG.ess_floor)
@@ -271,7 +274,7 @@ def test_a_behaviour_that_looks_at_nothing_is_given_its_frequencies(
     blind = dataclasses.replace(SEGMENTS, propensities=None)
     guess = estimate_behaviour(blind, SPACE, seed=training_seed)
     # of all: the largest is that of one odd segment, by which nothing is weighted
-    margin("error", np.abs(guess.probabilities - 1 / ACTIONS).mean(), below=0.04)
+    margin("error", np.abs(guess.propensities - 1 / ACTIONS).mean(), below=0.04)
 
 
 def test_unknown_rows_alone_are_estimated() -> None:
@@ -286,8 +289,8 @@ def test_unknown_rows_alone_are_estimated() -> None:
         space=SPACE,
     )
     assert stage.behaviour.estimated
-    assert np.isfinite(stage.behaviour.probabilities).all()
-    assert np.array_equal(stage.behaviour.probabilities[1:], SEGMENTS.propensities[1:])
+    assert np.isfinite(stage.behaviour.propensities).all()
+    assert np.array_equal(stage.behaviour.propensities[1:], SEGMENTS.propensities[1:])
 
 
 def test_rewards_are_centred_within_instances() -> None:
@@ -360,6 +363,7 @@ def test_the_taken_action_s_probability_alone_is_enough_for_weights() -> None:
     np.put_along_axis(alone, actions, chance, axis=-1)
     found = logged_or_estimated(dataclasses.replace(SEGMENTS, propensities=alone), SPACE, seed=0)
     assert not found.estimated
-    np.testing.assert_array_equal(taken(found.probabilities, SEGMENTS.actions), chance[..., 0])
-    np.testing.assert_allclose(found.probabilities.sum(axis=-1), 1)
-    assert (found.probabilities >= 0).all()
+    own = np.take_along_axis(found.propensities, actions, axis=-1)
+    np.testing.assert_array_equal(own, chance)
+    np.testing.assert_allclose(found.propensities.sum(axis=-1), 1)
+    assert (found.propensities >= 0).all()

@@ -82,7 +82,7 @@ def measure(
     # Where no episode is that long there are no segments, however long they would be.
     segments = _first_actions(data, min(probe, int(index.length.max(initial=0)) + 1))
     coverage = _distinct(segments, len(data.instances))
-    leak = instance_leak(segments, actions)
+    leak = instance_leak(segments, data.action_space)
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     frequencies = counts.sum(axis=0) / counts.sum()
     weights = counts.sum(axis=1) / counts.sum()

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from sept_offline.actions import Finite
 from sept_offline.data.checks import json_ready
 from sept_offline.data.dataset import Dataset
 from sept_offline.data.files import Workspace
@@ -215,7 +216,7 @@ def _ordered(episodes: Int64, reading: Reading, spool: EpisodeSpool, actions: Ac
     )
     columns = reading.mapping.observations
     header = Header(
-        num_actions=actions.count,
+        action_space=Finite.of(actions.count, actions.names),
         observation_dim=spool.dim,
         instances=tuple(str(names[i]) for i in present),
         metadata=Metadata(

@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 
-from sept_offline.data.checks import SUM_TOLERANCE
+from sept_offline.actions import SUM_TOLERANCE
 from sept_offline.data.importing.actions import Actions, labelled, look_at_labels
 from sept_offline.data.importing.assembly import Assembly
 from sept_offline.data.importing.reading import Reading
