@@ -401,6 +401,11 @@ class Box(ActionSpace):
         """Half of each component's range, [k]."""
         return np.asarray((np.array(self.high) - np.array(self.low)) / 2)
 
+    @cached_property
+    def scaling(self) -> Floats:
+        """Centre, half, low and high as one array [4, k], for compiled code."""
+        return np.stack([self.centre, self.half, np.array(self.low), np.array(self.high)])
+
     def outside(self, actions: NDArray[Any]) -> NDArray[np.bool_]:
         """See ActionSpace; what is not a number is outside too."""
         low, high = self.bounds

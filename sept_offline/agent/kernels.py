@@ -30,17 +30,14 @@ def pack(
     layers: Sequence[tuple[Array, Array]],
     norms: Sequence[tuple[Array, Array] | None],
     norm_first: bool,
-    dtype: Any = np.float32,
-) -> tuple[NDArray[Any], NDArray[np.int64]]:
+) -> tuple[Array, NDArray[np.int64]]:
     """The weights as `forward` reads them, and a plan `[layers, 3]` of (inputs, outputs, norm).
-
-    `forward` computes in their `dtype`.
 
     A layer lies as: weights `[in, out]` (a narrow one `[out, in]`), bias, sums of the weights over
     inputs, gamma, beta. Where a norm comes last, its gamma and beta are in the next layer's weights
     and bias already, and the sums let that layer take the norm's mean off afterwards.
     """
-    parts: list[NDArray[Any]] = []
+    parts: list[Array] = []
     plan = np.zeros((len(layers), 3), dtype=np.int64)
     below: tuple[Array, Array] | None = None
     for index, (weight, bias) in enumerate(layers):
@@ -55,7 +52,7 @@ def pack(
         gamma, beta = (np.ones(size), np.zeros(size)) if norm is None else norm
         laid = transposed.T if size < NARROW else transposed
         pieces = (laid.ravel(), offset, transposed.sum(axis=0), gamma, beta)
-        parts.extend(np.asarray(piece, dtype=dtype) for piece in pieces)
+        parts.extend(np.asarray(piece, dtype=np.float32) for piece in pieces)
         plan[index] = (weight.shape[1], size, kind)
         below = norm if kind == NORM_LAST else None
     return np.concatenate(parts), plan
@@ -64,7 +61,7 @@ def pack(
 @numba.njit(**OPTIONS)  # type: ignore[untyped-decorator]  # numba has no types
 def _by_inputs(value: NDArray[Any], weights: NDArray[Any], outputs: int) -> NDArray[Any]:
     """Σ_i value[i] · weights[i, :], where a value is not zero; `weights` lie as `[in, out]`."""
-    sums = np.zeros(outputs, dtype=weights.dtype)
+    sums = np.zeros(outputs, dtype=value.dtype)
     active = np.empty(len(value), dtype=np.int64)
     count = 0
     for i in range(len(value)):
@@ -93,11 +90,11 @@ def _by_inputs(value: NDArray[Any], weights: NDArray[Any], outputs: int) -> NDAr
 @numba.njit(**OPTIONS)  # type: ignore[untyped-decorator]  # numba has no types
 def _by_outputs(value: NDArray[Any], weights: NDArray[Any], outputs: int) -> NDArray[Any]:
     """The same as one product per output; `weights` lie as `[out, in]`."""
-    sums = np.empty(outputs, dtype=weights.dtype)
+    sums = np.empty(outputs, dtype=value.dtype)
     inputs = len(value)
     for j in range(outputs):
         row = weights[j * inputs : (j + 1) * inputs]
-        total = weights.dtype.type(0)
+        total = value.dtype.type(0)
         for i in range(inputs):
             total += value[i] * row[i]
         sums[j] = total
@@ -123,8 +120,8 @@ def _moments(value: NDArray[Any]) -> tuple[Any, Any]:
 def forward(
     x: NDArray[Any], weights: NDArray[Any], plan: NDArray[np.int64], relu: bool, squashed: bool
 ) -> NDArray[Any]:
-    """The outputs of one row `x[in]`."""
-    zero, one = weights.dtype.type(0), weights.dtype.type(1)
+    """The outputs of one row `x[in]`, in the type of `x`; the weights are float32 in any case."""
+    zero, one = x.dtype.type(0), x.dtype.type(1)
     value = x
     scale, shift = one, zero
     start = 0
@@ -159,3 +156,16 @@ def forward(
         for j in range(len(value)):
             value[j] = np.tanh(value[j])
     return value
+
+
+@numba.njit(**OPTIONS)  # type: ignore[untyped-decorator]  # numba has no types
+def decoded(
+    x: NDArray[Any], weights: NDArray[Any], plan: NDArray[np.int64], relu: bool, scaling: Any
+) -> Array:
+    """The action of a squashed network as `Box.decode` gives it; see `Box.scaling`."""
+    encoded = forward(x, weights, plan, relu, True)
+    action = np.empty(len(encoded), dtype=np.float32)
+    for j in range(len(encoded)):
+        value = scaling[0, j] + scaling[1, j] * encoded[j]
+        action[j] = min(max(value, scaling[2, j]), scaling[3, j])
+    return action

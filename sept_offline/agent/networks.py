@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from ..actions import Box
 from ..errors import AgentError
 
 Array = NDArray[np.float32]
@@ -156,8 +157,9 @@ class MLP:
         self._relu = activation == "relu"
         self._compiled = _compiling.get()
         # made when first needed: most networks only ever see batches
-        self._packed: tuple[NDArray[Any], NDArray[np.int64]] | None = None
+        self._packed: tuple[Array, NDArray[np.int64]] | None = None
         self._forward: Callable[..., Array]
+        self._decoded: Callable[..., Array]
         # gemm reads the transposed view as it lies in memory: nothing is copied for a batch
         self._dtype: Any = np.float64 if squashed else np.float32
         self._transposed = [
@@ -216,16 +218,25 @@ class MLP:
         output: Array = self._forward(row, weights, plan, self._relu, self.squashed)
         return output
 
-    def _pack(self) -> tuple[NDArray[Any], NDArray[np.int64]] | None:
+    def action(self, x: Array, box: Box) -> Array:
+        """The action `[k]` in a box for one row: faster than `box.decode(self.row(x))`."""
+        packed = self._packed or self._pack()
+        if packed is None:
+            return box.decode(self._through(x))
+        row = np.ascontiguousarray(x, dtype=np.float64)
+        found: Array = self._decoded(row, *packed, self._relu, box.scaling)
+        return found
+
+    def _pack(self) -> tuple[Array, NDArray[np.int64]] | None:
         """The weights as compiled code reads them; None where rows are computed in NumPy."""
         if self._compiled:
             try:
-                from .kernels import forward, pack
+                from .kernels import decoded, forward, pack
             except ImportError:
                 self._compiled = False
                 return None
-            self._forward = forward
-            self._packed = pack(self.layers, self.norms, self.norm_first, self._dtype)
+            self._forward, self._decoded = forward, decoded
+            self._packed = pack(self.layers, self.norms, self.norm_first)
         return self._packed
 
     def _activate(self, value: Array) -> Array:
