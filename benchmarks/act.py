@@ -31,7 +31,7 @@ def rival_of(space: ActionSpace) -> tuple[Any, Control]:
     from sept_offline.control.d3rlpy import encoder_factory
     from sept_offline.settings import ControlConfig
 
-    factory, scaler = encoder_factory(ControlConfig()), Standardiser.identity(DIM)
+    factory, scaler = encoder_factory(ControlConfig().hidden), Standardiser.identity(DIM)
     if isinstance(space, Box):
         rival = TD3PlusBCConfig(actor_encoder_factory=factory).create(device=False)
     else:

@@ -475,14 +475,15 @@ class Box(ActionSpace):
             return None
         shape = (*rows, self.width)
         try:
-            given = [np.broadcast_to(np.asarray(b, dtype=np.float32), shape) for b in bounds]
+            lower, upper = (np.asarray(bound, dtype=np.float32) for bound in bounds)
+            if {lower.shape[-1:], upper.shape[-1:]} != {shape[-1:]}:
+                raise ValueError
+            given = np.broadcast_to(lower, shape), np.broadcast_to(upper, shape)
         except (TypeError, ValueError) as error:
             raise AgentError(
                 f"Bounds must be two arrays of {self.width} numbers each, the lower one first, "
                 f"found {bounds!r:.80}."
             ) from error
-        if len(given) != 2:
-            raise AgentError(f"Bounds must be two arrays, lower and upper, found {len(given)}.")
         low, high = np.maximum(given[0], self.bounds[0]), np.minimum(given[1], self.bounds[1])
         # not "low > high": a bound that is not a number must be found too
         if ((~(low <= high)).any(axis=-1) & going).any():

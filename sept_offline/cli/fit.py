@@ -52,8 +52,8 @@ FEW = 8
 @click.option(
     "--control",
     shell_complete=one_of(lambda: ALGORITHMS),
-    help="Control algorithm: double_dqn, discrete_cql, discrete_bcq, nfq, or auto (chosen from the "
-    "logs).",
+    help="Control algorithm: double_dqn, discrete_cql, discrete_bcq, discrete_iql, nfq; for "
+    "continuous actions rebrac, td3_plus_bc, iql, cql, awac; or auto (chosen from the logs).",
 )
 @click.option(
     "--stack",

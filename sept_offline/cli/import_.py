@@ -22,7 +22,10 @@ from sept_offline.cli.options import json_option, quiet_option
 @click.option("--time", "time_", help="Column of numbers or timestamps (default: row order).")
 @click.option("--observations", help="Columns a,b,c, or one column of lists.")
 @click.option("--next-observations", help="Columns of the observation after the step.")
-@click.option("--action", help="Column of the action: labels or integers.")
+@click.option("--action", help="Column of the action: labels or integers; a,b,c is a vector.")
+@click.option("--continuous", is_flag=True, help="A single action column is a number, not a label.")
+@click.option("--action-low", help="Lower bound of each component (default: from the data).")
+@click.option("--action-high", help="Upper bound of each component (default: from the data).")
 @click.option("--reward", help="Column of the reward.")
 @click.option("--terminated", help="Column of a flag: the task ended at this step.")
 @click.option("--truncated", help="Column of a flag: the recording ended at this step.")
@@ -30,6 +33,8 @@ from sept_offline.cli.options import json_option, quiet_option
 @click.option(
     "--probabilities", help="Columns with the probability of every action, as in --actions."
 )
+@click.option("--density", help="Column of the behaviour's density of a continuous action.")
+@click.option("--log-density", help="Column of the logarithm of that density, instead of it.")
 @click.option("--actions", help="All action labels, in order (default: those in the data).")
 @click.option("--bins", type=click.IntRange(min=2), help="Bin a continuous action at quantiles.")
 @click.option(

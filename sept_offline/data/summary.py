@@ -222,12 +222,12 @@ def _instance(
         action_frequencies=tuple(shares.tolist()),
         action_means=tuple(means.tolist()),
         action_deviations=tuple(deviations.tolist()),
-        coverage=_coverage(segments.actions[mine], space),
+        coverage=coverage(segments.actions[mine], space),
         effective_sample_size=None if weights is None else _effective(weights[mine]),
     )
 
 
-def _coverage(actions: NDArray[Any], space: ActionSpace) -> float:
+def coverage(actions: NDArray[Any], space: ActionSpace) -> float:
     """How much of what the first actions [N, n, *shape] could be was seen."""
     count, steps = actions.shape[:2]
     if not count:

@@ -52,13 +52,13 @@ class Recording:
 class Verified:
     """The numbers of observations compared and of ties between two actions.
 
-    `apart`: the largest difference of two actions in a box, in halves of the range; else 0.
+    `apart`: the largest difference of two actions in a box, in halves of the range; else None.
     """
 
     observations: int
     episodes: int
     ties: int
-    apart: float = 0.0
+    apart: float | None = None
 
 
 def recorded(agent: Agent, data: Dataset, count: int, seed: int = 0) -> Iterator[Recording]:
@@ -133,7 +133,8 @@ def verify(agent: Agent, exported: Any, recordings: Iterable[Recording]) -> Veri
     there.
     """
     observations = episodes = ties = 0
-    apart, space = 0.0, agent.spaces.actions
+    space = agent.spaces.actions
+    apart = 0.0 if isinstance(space, Box) else None
     with one_thread():
         for recording in recordings:
             ours = agent.begin(recording.seed, recording.hidden)
@@ -143,7 +144,7 @@ def verify(agent: Agent, exported: Any, recordings: Iterable[Recording]) -> Veri
                 options = recording.options(time)
                 actions = ours.act(row, **options), theirs.act(row, **options)
                 observations += 1
-                if isinstance(space, Box):
+                if isinstance(space, Box) and apart is not None:
                     found = np.abs(actions[0].astype(np.float64) - actions[1]) / space.half
                     apart = max(apart, float(found.max()))
                     same = bool(found.max() <= ROUNDING)

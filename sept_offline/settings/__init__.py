@@ -7,6 +7,8 @@ from sept_offline.settings.demarcate import MOST_ROUNDS, DemarcateConfig, Unsure
 from sept_offline.settings.fit import (
     ALGORITHMS,
     AUTO,
+    BOX_ALGORITHMS,
+    FINITE_ALGORITHMS,
     REWARDS,
     BnnConfig,
     ControlConfig,
@@ -32,6 +34,8 @@ from sept_offline.settings.values import (
 __all__ = [
     "ALGORITHMS",
     "AUTO",
+    "BOX_ALGORITHMS",
+    "FINITE_ALGORITHMS",
     "MOST_ROUNDS",
     "REWARDS",
     "BnnConfig",

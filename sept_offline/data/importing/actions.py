@@ -1,19 +1,27 @@
-"""From the labels that were logged to actions: numbers where all are numbers, names otherwise."""
+"""The second pass, when all rows are known: actions, what is known of the behaviour, means."""
 
 from __future__ import annotations
 
+import itertools
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from sept_offline.data.importing.reading import NOTHING, Reading
-from sept_offline.data.importing.tables import Mistaken
-from sept_offline.data.importing.vocabulary import natural
+from sept_offline.actions import SUM_TOLERANCE, ActionSpace, Box, Finite
+from sept_offline.data.importing.episodes import Assembly, Columns
+from sept_offline.data.importing.rows import Mistaken, Reading, natural
+from sept_offline.data.importing.tables import NOTHING
 from sept_offline.data.records import Float64, Int64
+from sept_offline.data.source import BLOCK_ROWS, DTYPES
 from sept_offline.errors import DataError
 
+ROUNDED = 0.01
+"""Maximum deviation of a sum of probabilities from 1 that counts as rounding."""
 _PLAIN = re.compile(r"0|-?[1-9][0-9]{0,99}")
 # No leading zeros: 01 is a code, and not the number 1.
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,99})(\.[0-9]{0,99})?|-?[0-9]\.[0-9]{1,99}[eE][+-][0-9]{2}")
@@ -23,18 +31,97 @@ _NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,99})(\.[0-9]{0,99})?|-?[0-9]\.[0-9]{1,9
 class Actions:
     """The actions of a dataset, and how what was logged becomes them."""
 
-    count: int
+    space: ActionSpace
     names: tuple[str, ...] | None
-    """[A], where they are more than 0 … A-1"""
+    """[A], where they are more than 0 … A-1, or [k]"""
     table: Int64 | None = None
     """From the number of a label to an action."""
     edges: Float64 | None = None
     """[A-1], between the bins of a continuous action"""
 
+    @classmethod
+    def finite(
+        cls,
+        count: int,
+        names: tuple[str, ...] | None,
+        table: Int64 | None = None,
+        edges: Float64 | None = None,
+    ) -> Actions:
+        """One of `count` actions."""
+        return cls(Finite.of(count, names), names, table, edges)
 
-def look_at_labels(reading: Reading) -> None:
+
+def settle(assembly: Assembly) -> Actions:
+    """Finish the columns on disk; refuse what has turned out not to be possible."""
+    reading, columns = assembly.reading, assembly.columns
+    mapping, findings = reading.mapping, reading.findings
+    if not mapping.box and mapping.bins is None:
+        _check_labels(reading)
+    findings.raise_if_bad()
+    if not columns.steps:
+        raise DataError("No episode has any steps; nothing was imported.")
+    if mapping.box:
+        actions = _boxed(assembly)
+    else:
+        actions = _labelled(reading) if mapping.bins is None else _binned(assembly)
+        _settle_actions(columns, actions)
+    _settle_means(assembly)
+    if "chances" in columns.shapes:
+        _settle_probabilities(reading, columns, actions.space.width)
+        findings.raise_if_bad()
+    return actions
+
+
+def _boxed(assembly: Assembly) -> Actions:
+    """The box between the named bounds, or those of the data rounded outwards."""
+    seen = assembly.actions
+    names = tuple(map(assembly.action_name, range(assembly.width)))
+    span = seen.high - seen.low
+    low: NDArray[Any] = _rounded(seen.low, span, np.floor)
+    high: NDArray[Any] = _rounded(seen.high, span, np.ceil)
+    low = low if assembly.low is None else assembly.low
+    high = high if assembly.high is None else assembly.high
+    if assembly.low is None or assembly.high is None:
+        assembly.findings.counts["bounds from the data"] = assembly.width
+    for name, lower, upper in zip(names, low.tolist(), high.tolist(), strict=True):
+        if not lower < upper:
+            raise DataError(
+                f"The action {name!r} ranges from {lower:g} to {upper:g}, so there is nothing to "
+                "choose; name its bounds with --action-low and --action-high, or leave it out."
+            )
+    return Actions(Box.of(low, high, names), names)
+
+
+def _rounded(values: Float64, span: Float64, outwards: np.ufunc) -> Float64:
+    """[k], extreme values as bounds, outwards to two digits of the range that was seen."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        unit = 10.0 ** (np.floor(np.log10(span)) - 1)
+        return np.asarray(np.where(span > 0, outwards(values / unit) * unit, values))
+
+
+def _binned(assembly: Assembly) -> Actions:
+    """Bins of equal counts of a continuous action."""
+    bins = assembly.reading.mapping.bins or 0
+    values = assembly.sample()
+    edges = np.quantile(values, np.arange(1, bins) / bins)
+    edges = np.unique(edges[(edges > values.min()) & (edges <= values.max())])
+    if len(edges) < 1:
+        raise DataError(
+            f"The action {assembly.action_name(0)!r} takes a single value and cannot be "
+            "binned; an agent needs at least two actions."
+        )
+    bounds = ["", *(f"{edge:.4g}" for edge in edges), ""]
+    names = tuple(
+        f"{low} ≤ x < {high}" if low and high else f"x < {high}" if high else f"x ≥ {low}"
+        for low, high in itertools.pairwise(bounds)
+    )
+    assembly.findings.counts["bins"] = len(names)
+    return Actions.finite(len(names), names, edges=edges)
+
+
+def _check_labels(reading: Reading) -> None:
     """Mistaken if a word for nothing, as NA, was taken for a label among numbers."""
-    words, declared = _words(reading), reading.mapping.actions
+    words, declared = reading.labels.list, reading.mapping.actions
     odd = [word for word in words if word in NOTHING]
     others = [word for word in words if word not in NOTHING]
     if reading.kind != "csv" or not odd:
@@ -48,24 +135,19 @@ def look_at_labels(reading: Reading) -> None:
     reading.findings.counts["labels for nothing"] = len(odd)
 
 
-def labelled(reading: Reading) -> Actions:
-    """The actions behind the labels of a finished pass."""
-    mapping, words = reading.mapping, _words(reading)
+def _labelled(reading: Reading) -> Actions:
+    """The actions behind the labels: numbers where all are numbers, names otherwise."""
+    mapping, words = reading.mapping, reading.labels.list
     numbers = [_number(word, reading.worded) for word in words]
     if mapping.actions:
         actions = _declared(words, numbers, mapping.actions)
     elif all(number is not None for number in numbers):
         actions = _numbered(reading, words, [number for number in numbers if number is not None])
     else:
-        order = sorted(words, key=natural)
-        actions = _named(words, order, mapping.probabilities)
+        actions = _named(words, sorted(words, key=natural), mapping.probabilities)
     used = 0 if actions.table is None else len(set(actions.table.tolist()))
     reading.findings.counts["spellings merged"] = len(words) - used
     return actions
-
-
-def _words(reading: Reading) -> list[str]:
-    return [str(word) for word in reading.labels.list]
 
 
 def _numbered(reading: Reading, words: list[str], values: list[Fraction]) -> Actions:
@@ -74,22 +156,27 @@ def _numbered(reading: Reading, words: list[str], values: list[Fraction]) -> Act
     if broken:
         raise DataError(
             f"The action {mapping.action!r} holds {len(broken):,} numbers that are not integers, "
-            f"first {broken[0]}, so it is not discrete; bin it, for example with --bins 5, or "
-            "list its values in order with --actions."
+            f"first {broken[0]}, so it is not discrete; keep its numbers with --continuous, bin "
+            "it, for example with --bins 5, or list its values in order with --actions."
         )
     whole = [int(value) for value in values]
-    count = len(mapping.probabilities) or len(set(whole))
+    count = _columns_of_probabilities(reading) or len(set(whole))
     if min(whole) >= 0 and max(whole) < count:
-        return Actions(count, None, np.asarray(whole, dtype=np.int64))
+        return Actions.finite(count, None, np.asarray(whole, dtype=np.int64))
     order = [str(value) for value in sorted(set(whole))]
     return _named([str(value) for value in whole], order, mapping.probabilities)
+
+
+def _columns_of_probabilities(reading: Reading) -> int:
+    """How many actions the named probabilities are of."""
+    return sum(reading.widths["chances"]) if reading.mapping.probabilities else 0
 
 
 def _named(words: list[str], order: list[str], columns: tuple[str, ...]) -> Actions:
     if columns:
         order = _by_columns(order, columns)
     place = {word: position for position, word in enumerate(order)}
-    return Actions(len(order), tuple(order), np.asarray([place[word] for word in words]))
+    return Actions.finite(len(order), tuple(order), np.asarray([place[word] for word in words]))
 
 
 def _declared(
@@ -109,7 +196,9 @@ def _declared(
             )
         table.append(found)
     plain = declared == tuple(str(position) for position in range(len(declared)))
-    return Actions(len(declared), None if plain else declared, np.asarray(table, dtype=np.int64))
+    return Actions.finite(
+        len(declared), None if plain else declared, np.asarray(table, dtype=np.int64)
+    )
 
 
 def _by_columns(labels: list[str], columns: tuple[str, ...]) -> list[str]:
@@ -131,3 +220,97 @@ def _by_columns(labels: list[str], columns: tuple[str, ...]) -> list[str]:
 def _number(word: str, worded: bool) -> Fraction | None:
     """Exactly; `worded`: from a column of strings, where 1.0 is another label than 1."""
     return Fraction(word) if (_PLAIN if worded else _NUMBER).fullmatch(word) else None
+
+
+def _settle_actions(columns: Columns, actions: Actions) -> None:
+    """Turn the numbers of labels into actions by the table, or values by the edges of bins."""
+    raw, settled = columns.column("actions"), columns.column("actions", "<i8")
+    for low, high in _blocks(columns.steps):
+        values = raw.array[low:high]
+        if actions.edges is not None:
+            settled.array[low:high] = np.searchsorted(actions.edges, values, side="right")
+        elif actions.table is not None:
+            settled.array[low:high] = actions.table[values.astype(np.int64)]
+        raw.used(values.nbytes)
+        settled.used(values.nbytes)
+
+
+def _settle_means(assembly: Assembly) -> None:
+    """Put the mean of a column where a value is still missing."""
+    ranges = assembly.observations
+    for position in range(assembly.dim):
+        if "mean" in (*assembly.rules(position), *assembly.following_rules(position)):
+            if not ranges.known[position]:
+                name = assembly.observation_name(position)
+                raise DataError(f"The column {name!r} has no values and therefore no mean.")
+            _settle_mean(assembly.columns, "observations", position, float(ranges.mean[position]))
+    if "mean" in assembly.fills.reward:
+        if not assembly.rewards.known[0]:
+            raise DataError("No step has a reward, so rewards have no mean.")
+        _settle_mean(assembly.columns, "rewards", 0, float(assembly.rewards.mean[0]))
+
+
+def _settle_mean(columns: Columns, name: str, position: int, mean: float) -> None:
+    column = columns.column(name)
+    for low, high in _blocks(len(column.array)):
+        block = column.array[low:high]
+        values = block[:, position] if block.ndim == 2 else block
+        missing = np.isnan(values)
+        if missing.any():
+            values[missing] = mean
+        column.used(block.nbytes)
+
+
+def _settle_probabilities(reading: Reading, columns: Columns, count: int) -> None:
+    """[N, A] from the probability of the action taken, or of all actions."""
+    findings, (width,) = reading.findings, columns.shapes["chances"]
+    if width > 1 and width != count:
+        raise DataError(
+            f"--probabilities names {width} columns for {count} actions; name one for each."
+        )
+    logged, row = columns.column("chances"), columns.column("row")
+    taken = columns.column("actions", "<i8")
+    settled = columns.column("propensities", DTYPES["propensities"], (count,))
+    columns.shapes["propensities"] = (count,)
+    for low, high in _blocks(columns.steps):
+        chances, actions = np.array(logged.array[low:high]), taken.array[low:high]
+        places = row.array[low:high]
+        rows = np.arange(high - low)
+        missed = np.zeros(high - low, dtype=np.bool_)
+        if width == 1 and count > 1:
+            alone = np.full((high - low, count), np.nan)
+            alone[rows, actions] = chances[:, 0]
+            if count == 2:
+                alone[rows, 1 - actions] = 1 - chances[:, 0]
+            chances = alone
+        else:
+            chances[np.isnan(chances).any(axis=1)] = np.nan
+            total = chances.sum(axis=1)
+            missed = np.abs(total - 1) > ROUNDED
+            rounded = (np.abs(total - 1) > SUM_TOLERANCE) & ~missed
+            chances[rounded] /= total[rounded, None]
+            findings.counts["probabilities made to sum to 1"] += int(rounded.sum())
+        own = chances[rows, actions]
+        findings.counts["steps without probabilities"] += int(np.isnan(own).sum())
+        outside = ((chances < 0) | (chances > 1)).any(axis=1)
+        for kind, bad, problem in (
+            ("probabilities' sum", missed, "do not sum to 1"),
+            ("probabilities' range", outside, "are not within 0 … 1"),
+            ("probability taken", own <= 0, "are 0 for the very action that was taken"),
+        ):
+            findings.refuse(
+                kind,
+                np.asarray(bad),
+                places[bad],
+                f"The probabilities of {{count}} steps {problem} (first {{place}}); correct them, "
+                "or leave them out and the behaviour will be estimated.",
+            )
+        settled.array[low:high] = chances
+        for column in (logged, row, taken, settled):
+            column.used(chances.nbytes)
+
+
+def _blocks(count: int) -> Iterator[tuple[int, int]]:
+    """Ranges of rows, bounded."""
+    for low in range(0, count, BLOCK_ROWS):
+        yield low, min(low + BLOCK_ROWS, count)

@@ -7,11 +7,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from sept_offline.actions import ActionSpace
 from sept_offline.data.dataset import Dataset
+from sept_offline.data.importing.episodes import Ranges
 from sept_offline.data.records import Int64, Segments
 from sept_offline.data.source import BLOCK_ROWS
-from sept_offline.data.summary import DEFAULT_PROBE_STEPS, LOW_COVERAGE, instance_leak
+from sept_offline.data.summary import (
+    DEFAULT_PROBE_STEPS,
+    LOW_COVERAGE,
+    coverage,
+    instance_leak,
+)
 
 LARGEST = 690.0
 """The logarithm of the largest number of sequences that is printed."""
@@ -41,7 +49,11 @@ DESCRIPTIONS = {
     "spellings merged": "labels spell the same number as another (1.0 and 1) and were merged",
     "labels for nothing": "actions have a label such as NA, null or nan: if actions are words, "
     "only an empty field is a missing action",
+    "steps without a density": "steps have no density of the action taken",
     "bins": "bins of equal counts were made from a continuous action",
+    "bounds from the data": "components of the action have bounds that were taken from the data "
+    "and rounded outwards: an agent never leaves them; name others with --action-low and "
+    "--action-high",
 }
 """The description of each count, in the order of the card."""
 WARNED = (
@@ -58,8 +70,8 @@ def measure(
 ) -> dict[str, Any]:
     """Counts, ranges, coverage, entropy and confounding, reading `data` in bounded memory."""
     probe = probe_steps or DEFAULT_PROBE_STEPS
-    index, actions = data.episode_index, data.num_actions
-    counts = np.zeros((len(data.instances), actions), dtype=np.int64)
+    index, space = data.episode_index, data.action_space
+    tally = _Vectors(data) if space.shape else _Labels(data)
     episode_of = np.cumsum(index.length)
     returns = np.zeros(len(index))
     least, most, surprise, known, alone = np.inf, -np.inf, 0.0, 0, 0
@@ -72,24 +84,18 @@ def measure(
         ends = np.minimum(episode_of[first:last], rows[-1] + 1)
         starts = np.maximum(episode_of[first:last] - index.length[first:last], low) - low
         returns[first:last] += np.add.reduceat(rewards, starts)
-        owner = np.repeat(index.instance[first:last], ends - low - starts)
-        cells = np.bincount(owner * actions + taken, minlength=counts.size)
-        counts += cells.reshape(counts.shape)
+        tally.add(taken, np.repeat(index.instance[first:last], ends - low - starts))
         least, most = min(least, float(rewards.min())), max(most, float(rewards.max()))
         if data.has_propensities:
-            total, whole, single = _surprise(source.take("propensities", rows), taken)
+            total, whole, single = _surprise(space, source.take("propensities", rows), taken)
             surprise, known, alone = surprise + total, known + whole + single, alone + single
     # Where no episode is that long there are no segments, however long they would be.
     segments = _first_actions(data, min(probe, int(index.length.max(initial=0)) + 1))
-    coverage = _distinct(segments, len(data.instances))
-    leak = instance_leak(segments, data.action_space)
-    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
-    frequencies = counts.sum(axis=0) / counts.sum()
-    weights = counts.sum(axis=1) / counts.sum()
-    # The number itself may be larger than any float.
-    possible = float(actions) ** probe if probe * np.log(actions) < LARGEST else None
-    shown = coverage / (possible or np.inf)
-    names = data.metadata.action_names or tuple(map(str, range(actions)))
+    shown = [
+        coverage(segments.actions[segments.instance == code], space)
+        for code in range(len(data.instances))
+    ]
+    leak = instance_leak(segments, space)
     return {
         "instances": len(data.instances),
         "episodes": data.num_episodes,
@@ -100,18 +106,18 @@ def measure(
         "return": _spread(returns),
         "reward": {"min": least, "max": most},
         "observations": list(ranges),
-        "actions": dict(zip(names, frequencies.tolist(), strict=True)),
+        "actions": tally.actions(),
         "probe_steps": probe,
         "coverage": {
-            "possible": possible,
-            "min": float(shown.min()),
-            "mean": float(shown.mean()),
+            "possible": tally.possible(probe),
+            "min": float(np.min(shown)),
+            "mean": float(np.mean(shown)),
             "short_episodes": segments.skipped,
         },
         "entropy": {
-            "of_frequencies": float(weights @ _entropy(shares)),
+            "of_frequencies": tally.entropy(),
             "of_behaviour": surprise / known if known else None,
-            "largest": float(np.log(actions)),
+            "largest": space.log_volume,
             "known_steps": known / data.num_steps,
             "steps_with_the_taken_alone": alone / data.num_steps,
         },
@@ -121,15 +127,74 @@ def measure(
     }
 
 
+class _Labels:
+    """How often each action of a finite set was taken."""
+
+    def __init__(self, data: Dataset) -> None:
+        self._names = data.metadata.action_names or tuple(map(str, range(data.num_actions)))
+        self._counts = np.zeros((len(data.instances), data.num_actions), dtype=np.int64)
+
+    def add(self, taken: NDArray[Any], instance: Int64) -> None:
+        """Some more actions [n], and their instances [n]."""
+        cells = instance * self._counts.shape[1] + taken
+        self._counts += np.bincount(cells, minlength=self._counts.size).reshape(self._counts.shape)
+
+    def actions(self) -> dict[str, float]:
+        """The share of each action."""
+        shares = self._counts.sum(axis=0) / self._counts.sum()
+        return dict(zip(self._names, shares.tolist(), strict=True))
+
+    def entropy(self) -> float | None:
+        """Mean entropy of the frequencies within an instance."""
+        steps = self._counts.sum(axis=1, keepdims=True)
+        entropies = _entropy(self._counts / np.maximum(steps, 1))
+        return float(steps[:, 0] / steps.sum() @ entropies)
+
+    def possible(self, probe: int) -> float | None:
+        """Number of action sequences; None if it is larger than any float."""
+        count = float(self._counts.shape[1])
+        return count**probe if probe * np.log(count) < LARGEST else None
+
+
+class _Vectors:
+    """The bounds of each component of a box, and which values it took."""
+
+    def __init__(self, data: Dataset) -> None:
+        space = data.action_space
+        self._names, bounds = space.names, space.describe()
+        self._low, self._high = bounds["low"], bounds["high"]
+        self._seen = Ranges(space.width)
+
+    def add(self, taken: NDArray[Any], instance: Int64) -> None:
+        """Some more actions [n, k], and their instances [n]."""
+        self._seen.add(taken)
+
+    def actions(self) -> dict[str, dict[str, float]]:
+        """Bounds and values of each component."""
+        seen = (self._seen.low.tolist(), self._seen.mean.tolist(), self._seen.high.tolist())
+        rows = zip(self._low, self._high, *seen, strict=True)
+        keys = ("low", "high", "min", "mean", "max")
+        named = (dict(zip(keys, row, strict=True)) for row in rows)
+        return dict(zip(self._names, named, strict=True))
+
+    def entropy(self) -> float | None:
+        """Frequencies of vectors are not counted."""
+        return None
+
+    def possible(self, probe: int) -> float | None:
+        """Sequences of vectors are not counted."""
+        return None
+
+
 def _first_actions(data: Dataset, probe: int) -> Segments:
     """`data.segments(probe)` without states: those of short episodes are as much as all rows."""
     index = data.episode_index
     whole = index.take(np.flatnonzero(index.length >= probe))
     rows = (whole.offset[:, None] + np.arange(probe)).reshape(-1)
-    actions = data._source.take("actions", rows).reshape(-1, probe)
+    actions = data._source.take("actions", rows)
     return Segments(
         observations=np.empty((len(whole), 0, 0), dtype=np.float32),
-        actions=actions,
+        actions=actions.reshape(-1, probe, *actions.shape[1:]),
         rewards=np.empty((len(whole), 0)),
         propensities=None,
         instance=whole.instance,
@@ -138,22 +203,19 @@ def _first_actions(data: Dataset, probe: int) -> Segments:
     )
 
 
-def _distinct(segments: Segments, instances: int) -> Int64:
-    """[instances], how many different initial action sequences each shows."""
-    found = np.unique(np.column_stack([segments.instance, segments.actions]), axis=0)
-    return np.bincount(found[:, 0].astype(np.int64), minlength=instances)
-
-
-def _surprise(propensities: Any, taken: Any) -> tuple[float, int, int]:
+def _surprise(
+    space: ActionSpace, propensities: NDArray[Any], taken: NDArray[Any]
+) -> tuple[float, int, int]:
     """The behaviour's entropy, summed over steps that know all probabilities or the taken one's.
 
-    And how many know all, and how many that one alone, whose −log is an unbiased estimate.
+    And how many know all, or the density, and how many the taken one's probability alone. −log of
+    one probability or density is an unbiased estimate.
     """
-    logged = propensities[np.arange(len(taken)), taken]
-    whole = ~np.isnan(propensities).any(axis=1)
-    alone = ~np.isnan(logged) & ~whole
-    total = float(_entropy(propensities[whole]).sum() - np.log(logged[alone]).sum())
-    return total, int(whole.sum()), int(alone.sum())
+    alone = space.partly_known(propensities, taken)
+    whole = ~space.unknown(propensities) & ~alone
+    entropies = _entropy(propensities[whole]) if space.propensity_shape else -propensities[whole]
+    logged = space.log_propensity(propensities[alone], taken[alone])
+    return float(entropies.sum() - logged.sum()), int(whole.sum()), int(alone.sum())
 
 
 def _entropy(shares: Any) -> Any:
@@ -182,7 +244,8 @@ def warnings(card: dict[str, Any]) -> list[str]:
         )
     if card["entropy"]["known_steps"] < 1:
         share = 1 - card["entropy"]["known_steps"]
-        found.append(f"The behaviour's probabilities are unknown for {share:.0%} of the steps.")
+        logged = "densities" if _is_box(card) else "probabilities"
+        found.append(f"The behaviour's {logged} are unknown for {share:.0%} of the steps.")
     leak = card["confounding"]
     if leak is not None and leak["significant"]:
         found.append(
@@ -201,8 +264,8 @@ def warnings(card: dict[str, Any]) -> list[str]:
 def _about_probe(card: dict[str, Any]) -> list[str]:
     """Warnings about the probe length, or a suggestion if none was named."""
     found = []
-    coverage, probe = card["coverage"], card["probe_steps"]
-    short, shortest = coverage["short_episodes"], int(card["length"]["min"])
+    shown, probe = card["coverage"], card["probe_steps"]
+    short, shortest = shown["short_episodes"], int(card["length"]["min"])
     if "probe_steps" not in card["mapping"]:
         less = f"; episodes shorter than {probe} steps: {short:,}" if short else ""
         found.append(
@@ -215,18 +278,21 @@ def _about_probe(card: dict[str, Any]) -> list[str]:
             f"{short:,} episodes are shorter than the probe's {probe} steps, and fit rejects such "
             f"logs; use --probe-steps {shortest}, or fewer."
         )
-    if coverage["min"] < LOW_COVERAGE:
+    if shown["min"] < LOW_COVERAGE:
+        possible = f"{len(card['actions'])}^{probe} initial action sequences of {probe} steps"
+        fewer = "; fewer steps have fewer sequences"
+        if _is_box(card):
+            possible, fewer = f"range of the actions in its first {probe} steps", ""
         found.append(
-            f"An instance contains only {coverage['min']:.2%} of the "
-            f"{len(card['actions'])}^{probe} initial action sequences of {probe} steps: probes "
-            "that take the others cannot be evaluated; fewer steps have fewer sequences."
+            f"An instance contains only {shown['min']:.2%} of the {possible}: probes "
+            f"that take the others cannot be evaluated{fewer}."
         )
     return found
 
 
 def markdown(card: dict[str, Any], path: Path, content_hash: str) -> str:
     """The card as Markdown."""
-    entropy, coverage, leak = card["entropy"], card["coverage"], card["confounding"]
+    entropy, shown, leak = card["entropy"], card["coverage"], card["confounding"]
     lines = [
         f"# {path.name}",
         "",
@@ -256,16 +322,14 @@ def markdown(card: dict[str, Any], path: Path, content_hash: str) -> str:
         "",
         "## Actions",
         "",
-        "| action | share of steps |",
-        "|---|---|",
-        *(f"| {name} | {share:.1%} |" for name, share in card["actions"].items()),
+        *_action_table(card),
         "",
         "## Behaviour",
         "",
         f"- Entropy: {_entropy_text(entropy)}.",
-        f"- Coverage: of the {_possible(coverage['possible'])} initial action sequences of "
-        f"{card['probe_steps']} steps an instance contains {coverage['mean']:.1%} on average, and "
-        f"{coverage['min']:.1%} at least; {coverage['short_episodes']:,} episodes are shorter.",
+        f"- Coverage: of the {_possible(card)} an instance contains {shown['mean']:.1%} on "
+        f"average, and {shown['min']:.1%} at least; {shown['short_episodes']:,} episodes are "
+        "shorter.",
         "- Confounding: "
         + (
             "cannot be measured (this requires two instances with five episodes each)."
@@ -312,20 +376,52 @@ def _rule(mapping: dict[str, Any], name: str) -> str:
     return next((rules[key] for key in keys if key in rules), "")
 
 
-def _possible(count: float | None) -> str:
-    return f"more than 10^{LARGEST / np.log(10):.0f}" if count is None else f"{count:.0f}"
+def _is_box(card: dict[str, Any]) -> bool:
+    return any(isinstance(value, dict) for value in card["actions"].values())
+
+
+def _action_table(card: dict[str, Any]) -> list[str]:
+    if not _is_box(card):
+        rows = [f"| {name} | {share:.1%} |" for name, share in card["actions"].items()]
+        return ["| action | share of steps |", "|---|---|", *rows]
+    keys = ("low", "high", "min", "mean", "max")
+    return [
+        "| component | lower bound | upper bound | minimum | mean | maximum |",
+        "|---|---|---|---|---|---|",
+        *(
+            f"| {name} | " + " | ".join(f"{row[key]:.4g}" for key in keys) + " |"
+            for name, row in card["actions"].items()
+        ),
+    ]
+
+
+def _possible(card: dict[str, Any]) -> str:
+    """What coverage is the share of."""
+    count, steps = card["coverage"]["possible"], card["probe_steps"]
+    if _is_box(card):
+        return f"range of each component in the first {steps} steps, in fifths,"
+    number = f"more than 10^{LARGEST / np.log(10):.0f}" if count is None else f"{count:.0f}"
+    return f"{number} initial action sequences of {steps} steps"
 
 
 def _entropy_text(entropy: dict[str, Any]) -> str:
+    known, logged = entropy["known_steps"], entropy["of_behaviour"]
+    if entropy["of_frequencies"] is None:
+        if logged is None:
+            return "the behaviour's densities were not logged"
+        return (
+            f"{logged:.3f} nats by the logged densities ({known:.0%} of the steps have them), "
+            f"{entropy['largest']:.3f} if it were uniform between the bounds"
+        )
     text = f"{entropy['of_frequencies']:.3f} of at most {entropy['largest']:.3f} nats in how often"
     text += " each action occurs within an instance"
-    if entropy["of_behaviour"] is None:
+    if logged is None:
         return text + "; the behaviour's own probabilities were not logged"
     alone = entropy["steps_with_the_taken_alone"]
     only = f", {alone:.0%} that of the action taken alone" if alone else ""
     return (
-        f"{entropy['of_behaviour']:.3f} nats by the logged probabilities "
-        f"({entropy['known_steps']:.0%} of the steps have them{only}); {text}"
+        f"{logged:.3f} nats by the logged probabilities "
+        f"({known:.0%} of the steps have them{only}); {text}"
     )
 
 

@@ -34,6 +34,16 @@ class Beat:
     interval: float
     late: int
 
+    def spelled(self, per_second: float | None) -> str:
+        """The interval for people; `per_second`: units of a timestamp, None for numbers."""
+        if per_second is None:
+            return f"{self.interval:.4g}"
+        seconds = self.interval / per_second
+        for size, unit in _UNITS:
+            if seconds >= size:
+                return f"{seconds / size:.4g} {unit}"
+        return f"{seconds:.4g} s"
+
 
 class Clock:
     """Takes the intervals between steps; keeps how many there were, and their sum, by length.
@@ -89,14 +99,3 @@ def _commonest(counts: Int64, lengths: Float64) -> float:
     inside = np.cumsum(counts[window])
     place = window.start + int(np.searchsorted(inside, (inside[-1] + 1) // 2))
     return float(lengths[place])
-
-
-def spelled_interval(length: float, per_second: float | None) -> str:
-    """For people; `per_second`: how many units of a timestamp a second has, None for numbers."""
-    if per_second is None:
-        return f"{length:.4g}"
-    seconds = length / per_second
-    for size, unit in _UNITS:
-        if seconds >= size:
-            return f"{seconds / size:.4g} {unit}"
-    return f"{seconds:.4g} s"

@@ -12,11 +12,15 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from sept_offline.data.importing.rows import Rows, emptied, order_of, unpack
+from sept_offline.data.importing.rows import Rows, joined, unpack
+from sept_offline.data.records import Int64
 
+GATHERED_ROWS = 1 << 16
 BUCKET_BYTES = 1 << 25
 MOST_BUCKETS = 200
 """Files open at once; a table of more than 200 buckets has larger ones."""
@@ -24,6 +28,17 @@ MOST_BUCKETS = 200
 
 class Scattered(Exception):
     """The rows of an episode do not lie together."""
+
+
+def gathered(batches: Iterable[Rows]) -> Iterator[Rows]:
+    """Small batches together: every one costs as much again as some thousand rows."""
+    waiting: list[Rows] = []
+    for batch in batches:
+        waiting.append(batch)
+        if sum(map(len, waiting)) >= GATHERED_ROWS:
+            yield joined(waiting)
+    if waiting:
+        yield joined(waiting)
 
 
 def grouped(batches: Iterable[Rows]) -> Iterator[Rows]:
@@ -38,14 +53,14 @@ def grouped(batches: Iterable[Rows]) -> Iterator[Rows]:
         if (np.diff(runs) <= 0).any() or (fresh and runs[0] < highest):
             raise Scattered
         if fresh and waiting:
-            yield emptied(waiting)
+            yield joined(waiting)
         highest = int(runs[-1])
         if len(runs) > 1:
             waiting.append(batch.take(slice(0, starts[-1])))
-            yield emptied(waiting)
+            yield joined(waiting)
         waiting.append(batch.take(slice(starts[-1], None)))
     if waiting:
-        yield emptied(waiting)
+        yield joined(waiting)
 
 
 def bucketed(
@@ -73,3 +88,16 @@ def bucketed(
             by_time, back = order_of(records["episode"], records["time"])
             counts["unordered rows"] += back
             yield unpack(records if by_time is None else records[by_time])
+
+
+def order_of(episode: Int64, time: NDArray[Any]) -> tuple[Int64 | None, int]:
+    """How to sort rows by episode and time, None if they are, and how often one goes back.
+
+    Rows of one time stay in the order they came in.
+    """
+    step = np.diff(episode)
+    forward = np.diff(time) > 0
+    if ((step > 0) | ((step == 0) & forward)).all():
+        return None, 0
+    back = (step < 0) | ((step == 0) & (np.diff(time) < 0))
+    return np.lexsort((time, episode)), int(back.sum())

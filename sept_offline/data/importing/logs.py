@@ -4,34 +4,28 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from sept_offline.actions import Finite
 from sept_offline.data.checks import json_ready
 from sept_offline.data.dataset import Dataset
 from sept_offline.data.files import Workspace
 from sept_offline.data.hdf5 import Hdf5Source
-from sept_offline.data.importing.actions import Actions
-from sept_offline.data.importing.assembly import Assembly
+from sept_offline.data.importing.actions import Actions, settle
 from sept_offline.data.importing.card import markdown, measure, warnings
-from sept_offline.data.importing.fills import fills_of
-from sept_offline.data.importing.grouping import Scattered, bucketed, grouped
-from sept_offline.data.importing.hdf5_rows import buffer_rows, d4rl_rows, hdf5_mapping
-from sept_offline.data.importing.mapping import ImportMapping
-from sept_offline.data.importing.options import refuse_meaningless
-from sept_offline.data.importing.prefetch import ahead
-from sept_offline.data.importing.reading import Reading, table_rows
-from sept_offline.data.importing.rows import Rows, emptied
-from sept_offline.data.importing.second_pass import settle
+from sept_offline.data.importing.episodes import Assembly, Columns, Ranges
+from sept_offline.data.importing.grouping import Scattered, bucketed, gathered, grouped
+from sept_offline.data.importing.hdf5 import buffer_rows, d4rl_rows, hdf5_mapping
+from sept_offline.data.importing.mapping import ImportMapping, fills_of, refuse_meaningless
+from sept_offline.data.importing.rows import Look, Mistaken, Reading, Rows, ranks
 from sept_offline.data.importing.sources import MINARI, file_words, find_files
-from sept_offline.data.importing.spool import EpisodeSpool
-from sept_offline.data.importing.tables import Look, Mistaken, Report, column_names
-from sept_offline.data.importing.vocabulary import ranks
+from sept_offline.data.importing.tables import column_names, holds_lists, table_rows
 from sept_offline.data.minari import from_minari
 from sept_offline.data.publication import kind_of, publish
 from sept_offline.data.records import EpisodeIndex, Int64, Metadata
@@ -43,7 +37,6 @@ from sept_offline.progress import Progress, Silent
 
 PACKED = 10
 """How many times its size a compressed file may hold."""
-GATHERED_ROWS = 1 << 16
 READING = 60.0
 """Share of the progress bar for reading; the rest is for writing."""
 
@@ -119,6 +112,8 @@ def _complete(kind: str, files: Sequence[Path], mapping: ImportMapping) -> Impor
     whole = mapping.completed(column_names(kind, files[0], mapping.delimiter), files[0])
     for path in files[1:]:
         whole.completed(column_names(kind, path, mapping.delimiter), path)
+    if kind == "parquet" and holds_lists(files[0], whole.action_columns):
+        whole = whole.as_box(f"{', '.join(whole.action_columns)} of {files[0]} holds lists")
     fills_of(whole)
     return whole
 
@@ -126,7 +121,7 @@ def _complete(kind: str, files: Sequence[Path], mapping: ImportMapping) -> Impor
 def _read(
     kind: str, files: Sequence[Path], mapping: ImportMapping, folder: Path, progress: Progress
 ) -> tuple[Spool, Assembly]:
-    """All episodes, spooled; what the first look at the rows got wrong is read again."""
+    """All episodes, on disk; what the first look at the rows got wrong is read again."""
     look, together = Look(), True
     while True:
         try:
@@ -142,22 +137,24 @@ def _pass(
     reading: Reading, files: Sequence[Path], folder: Path, progress: Progress, together: bool
 ) -> tuple[Spool, Assembly]:
     mapping = reading.mapping
-    label = fills_of(mapping).label
-    if label is not None and mapping.bins is None:
-        reading.label([label], np.zeros(1, dtype=np.int64))
     size = float(sum(path.stat().st_size for path in files))
 
     def report(done: float) -> None:
         progress.update(READING * done / max(size, 1.0), steps=float(reading.rows))
 
-    rows = ahead(_rows(reading, files, report))
+    for rules in fills_of(mapping).action.values():
+        # Known before any row is read: rows are filled while others are still being read.
+        words = [rule for rule in rules if isinstance(rule, str) and rule != "previous"]
+        reading.label(words, np.zeros(0, dtype=np.int64))
+    kinds = {"d4rl": d4rl_rows, "d3rlpy": buffer_rows}
+    rows = _ahead(kinds.get(reading.kind, table_rows)(reading, files, report))
     first = next(rows, None)
     if first is None:
         reading.findings.raise_if_bad()
         raise DataError(f"{files[0]} has no rows; expected one row per step.")
-    spool = EpisodeSpool(folder, first.observations.shape[1])
-    assembly = Assembly(reading, spool)
-    every = _gathered(itertools.chain([first], rows), spool.dim)
+    columns = Columns(folder, mapping.box)
+    assembly = Assembly(reading, columns)
+    every = gathered(itertools.chain([first], rows))
     try:
         if together:
             assembly.add_all(grouped(every))
@@ -170,35 +167,22 @@ def _pass(
     finally:
         # A thread may be reading ahead for a pass that has been given up.
         rows.close()
-        episodes = spool.close()
-    actions = settle(assembly, reading, spool)
-    return _ordered(episodes, reading, spool, actions), assembly
+        episodes = columns.close()
+    return _ordered(episodes, assembly, settle(assembly)), assembly
 
 
-def _rows(reading: Reading, files: Sequence[Path], report: Report) -> Generator[Rows]:
-    kinds = {"d4rl": d4rl_rows, "d3rlpy": buffer_rows}
-    return kinds.get(reading.kind, table_rows)(reading, files, report)
+def _ahead(rows: Generator[Rows]) -> Generator[Rows]:
+    """The same batches, the next one being read while the last one is worked on."""
+    with closing(rows), ThreadPoolExecutor(1) as reader:
+        coming = reader.submit(next, rows, None)
+        while (batch := coming.result()) is not None:
+            coming = reader.submit(next, rows, None)
+            yield batch
 
 
-def _gathered(batches: Iterator[Rows], dim: int) -> Generator[Rows]:
-    """Small batches together: every one costs as much again as some thousand rows."""
-    waiting: list[Rows] = []
-    for batch in batches:
-        for matrix in (batch.observations, batch.following):
-            if matrix is not None and matrix.shape[1] != dim:
-                raise DataError(
-                    f"Observations have {dim} numbers in one row and {matrix.shape[1]} in another; "
-                    "every row needs the same number."
-                )
-        waiting.append(batch)
-        if sum(map(len, waiting)) >= GATHERED_ROWS:
-            yield emptied(waiting)
-    if waiting:
-        yield emptied(waiting)
-
-
-def _ordered(episodes: Int64, reading: Reading, spool: EpisodeSpool, actions: Actions) -> Spool:
-    """The spooled episodes in the order of instances and ids, so that no order of rows shows."""
+def _ordered(episodes: Int64, assembly: Assembly, actions: Actions) -> Spool:
+    """The episodes in the order of instances and ids, so that no order of rows shows."""
+    reading, columns = assembly.reading, assembly.columns
     episode, instance, length = episodes.T
     instances, ids = reading.instances.list, reading.episode_words()
     by_name, by_id = ranks(instances), ranks(ids)
@@ -214,13 +198,13 @@ def _ordered(episodes: Int64, reading: Reading, spool: EpisodeSpool, actions: Ac
         behaviour=np.zeros(len(order), dtype=np.int64),
         seed=np.zeros(len(order), dtype=np.int64),
     )
-    columns = reading.mapping.observations
+    named = reading.mapping.observations
     header = Header(
-        action_space=Finite.of(actions.count, actions.names),
-        observation_dim=spool.dim,
+        action_space=actions.space,
+        observation_dim=assembly.dim,
         instances=tuple(str(names[i]) for i in present),
         metadata=Metadata(
-            observation_names=columns if len(columns) == spool.dim else None,
+            observation_names=named if len(named) == assembly.dim else None,
             action_names=actions.names,
             behaviours=("unknown",),
             versions=written_by(),
@@ -230,31 +214,40 @@ def _ordered(episodes: Int64, reading: Reading, spool: EpisodeSpool, actions: Ac
     )
     written = np.cumsum(length) - length
     places = {"steps": written[order], "observations": written[order] + order}
-    return Spool(spool.folder, header, index, places, bool(spool.chances))
+    return Spool(columns.folder, header, index, places, "propensities" in columns.shapes)
 
 
 def _card(
     spool: Spool, assembly: Assembly, sources: list[str], mapping: ImportMapping
 ) -> dict[str, Any]:
-    findings = assembly.findings
-    names = [assembly.observation_name(i) for i in range(spool.header.observation_dim)]
-    means = assembly.total / np.maximum(assembly.known, 1)
+    findings, seen = assembly.findings, assembly.observations
     ranges = [
-        {"name": name, "min": low, "mean": mean, "max": high, "filled": findings.filled[name]}
-        for name, low, mean, high in zip(
-            names, assembly.low.tolist(), means.tolist(), assembly.high.tolist(), strict=True
+        {"name": assembly.observation_name(i), "min": low, "mean": mean, "max": high}
+        for i, (low, mean, high) in enumerate(
+            zip(seen.low.tolist(), seen.mean.tolist(), seen.high.tolist(), strict=True)
         )
     ]
+    for row in ranges:
+        row["filled"] = findings.filled[row["name"]]
     data = Dataset(spool, spool.index, None, hash_of_file="")
-    interval = assembly.usual_interval()
+    beat = assembly.clock.beat()
+    if beat is not None:
+        findings.counts["gaps in time"] = beat.late
     return {
         **measure(data, ranges, mapping.probe_steps),
         "sources": sources,
-        "mapping": mapping.said(),
-        "interval": interval,
+        "mapping": mapping.named(),
+        "interval": None if beat is None else beat.spelled(_per_second(assembly.reading)),
         "filled": {name: count for name, count in findings.filled.items() if count},
         "done": {name: count for name, count in findings.counts.items() if count},
     }
+
+
+def _per_second(reading: Reading) -> float | None:
+    """How many units of a timestamp a second has, None for times that are numbers."""
+    if reading.times not in ("dates", "instants"):
+        return None
+    return 1e6 if reading.look.microseconds else 1e9
 
 
 def _with_extra(header: Header, card: dict[str, Any]) -> Header:
@@ -276,7 +269,7 @@ def _import_minari(names: list[str], out: Path, mapping: ImportMapping) -> Impor
             card = {
                 **measure(data, _ranges(source), mapping.probe_steps),
                 "sources": names,
-                "mapping": mapping.said(),
+                "mapping": mapping.named(),
                 "interval": None,
                 "filled": {},
                 "done": {},
@@ -292,16 +285,13 @@ def _import_minari(names: list[str], out: Path, mapping: ImportMapping) -> Impor
 
 def _ranges(source: Source) -> list[dict[str, Any]]:
     """Of every observation, block by block."""
-    d = source.header.observation_dim
-    low, high, total, count = np.full(d, np.inf), np.full(d, -np.inf), np.zeros(d), 0
+    seen = Ranges(source.header.observation_dim)
     for block in blocks(source, "observations"):
-        low, high = np.minimum(low, block.min(axis=0)), np.maximum(high, block.max(axis=0))
-        total += block.sum(axis=0, dtype=np.float64)
-        count += len(block)
+        seen.add(block)
     return [
         {"name": f"observations[{i}]", "min": least, "mean": mean, "max": most, "filled": 0}
         for i, (least, mean, most) in enumerate(
-            zip(low.tolist(), (total / count).tolist(), high.tolist(), strict=True)
+            zip(seen.low.tolist(), seen.mean.tolist(), seen.high.tolist(), strict=True)
         )
     ]
 

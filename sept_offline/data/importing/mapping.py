@@ -1,21 +1,33 @@
-"""The roles of columns and the rules for irregular rows, from flags or from TOML."""
+"""The roles of columns and the rules for missing values, from flags, Python or TOML."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from sept_offline.errors import DataError
+from sept_offline.errors import ConfigError, DataError
 from sept_offline.family import suggest
 from sept_offline.settings import build, check_range, read_toml
 
 FILE = "@file"
 """Instead of a column: the stem of the file, with as many of its folders as make it unique."""
 LISTS = ("episode", "observations", "next_observations", "probabilities", "actions")
+BOUNDS = ("action_low", "action_high")
 DEFAULTS = ("instance", "episode", "time", "action", "reward", "terminated", "truncated")
 """Roles that, where nothing is said, take the column of the same name if there is one."""
+ROLES = (
+    *DEFAULTS,
+    *("observations", "next_observations", "probability", "probabilities"),
+    *("density", "log_density"),
+)
+
+Rule = str | float
+Rules = tuple[Rule, ...]
+"""Tried in turn, each "previous", "mean" or a value; none where there is nothing to do."""
+PREVIOUS: Rules = ("previous",)
 
 
 @dataclass(frozen=True)
@@ -29,25 +41,35 @@ class ImportMapping:
     time: str | None = None
     """Numbers or timestamps; without one the rows of an episode are in order."""
     observations: tuple[str, ...] = ()
-    """Columns of the observation before the action, or one Parquet column of lists."""
+    """Columns of the observation before the action, or columns of lists."""
     next_observations: tuple[str, ...] = ()
     """Columns of the observation after the action, if rows contain both."""
-    action: str | None = None
-    """Column of the action: words or integers."""
+    action: str | tuple[str, ...] | None = None
+    """Column of the action: words or integers. Several columns, or one of lists, make a box."""
     reward: str | None = None
     """Column of the reward."""
     terminated: str | None = None
     """Whether the task ended here."""
     truncated: str | None = None
-    """Whether only the watching ended here."""
+    """Whether only the recording ended here."""
     probability: str | None = None
     """The behaviour's probability of the action it took."""
     probabilities: tuple[str, ...] = ()
     """Its probability of every action, in the order of `actions`."""
+    density: str | None = None
+    """The behaviour's density of the action it took, in a box."""
+    log_density: str | None = None
+    """The logarithm of that density, instead of it."""
     actions: tuple[str, ...] = ()
-    """The labels of all actions in order; found in the data where not said."""
+    """The labels of all actions in order; found in the data where not given."""
     bins: int | None = None
     """Number of bins for a continuous action, at its quantiles."""
+    continuous: bool = False
+    """The action is a box, even if it is a single column."""
+    action_low: tuple[float, ...] = ()
+    """Lower bounds of the box, one or one per component; without them the data's, rounded down."""
+    action_high: tuple[float, ...] = ()
+    """Upper bounds, likewise."""
     fill: dict[str, str] = field(default_factory=dict)
     """For a column, or for "observations": previous, zero, mean, or a value; previous,mean (or
     zero, a value) where an episode may begin without one."""
@@ -65,10 +87,7 @@ class ImportMapping:
     def __post_init__(self) -> None:
         if self.bins is not None and self.bins < 2:
             raise ValueError(f"bins must be at least 2, found {self.bins}.")
-        if self.bins is not None and self.actions:
-            raise ValueError("bins and actions are mutually exclusive.")
-        if self.probability is not None and self.probabilities:
-            raise ValueError("probability and probabilities are mutually exclusive.")
+        self._check_exclusive()
         if self.next_observations and len(self.next_observations) != len(self.observations):
             raise ValueError(
                 f"next_observations names {len(self.next_observations)} columns and observations "
@@ -76,11 +95,47 @@ class ImportMapping:
             )
         if len(self.delimiter) != 1:
             raise ValueError(f"delimiter must be one character, found {self.delimiter!r}.")
-        for name in ("observations", "next_observations", "probabilities", "actions"):
-            values = getattr(self, name)
+        for name, values in (
+            *((name, getattr(self, name)) for name in LISTS if name != "episode"),
+            ("action", self.action_columns),
+        ):
             if len(set(values)) != len(values):
                 twice = next(value for value in values if values.count(value) > 1)
                 raise ValueError(f"{name} names {twice!r} twice.")
+        for name in BOUNDS:
+            if not all(map(math.isfinite, getattr(self, name))):
+                raise ValueError(f"{name} must be finite numbers.")
+
+    def _check_exclusive(self) -> None:
+        """Raise for options of which one excludes the other."""
+        pairs = [("bins", "actions"), ("probability", "probabilities"), ("density", "log_density")]
+        if self.box:
+            names = ("continuous", *BOUNDS, "density", "log_density")
+            why = next((name for name in names if getattr(self, name)), "an action of many columns")
+            discrete = ("bins", "actions", "probability", "probabilities")
+            pairs += [(name, why) for name in discrete]
+        for one, other in pairs:
+            if getattr(self, one) and getattr(self, other, True):
+                hint = " (a box has a density)" if self.box and "probab" in one else ""
+                raise ValueError(f"{one} and {other} are mutually exclusive{hint}.")
+
+    @property
+    def action_columns(self) -> tuple[str, ...]:
+        """The columns of the action."""
+        return _several(self.action)
+
+    @property
+    def box(self) -> bool:
+        """Whether actions are vectors, and not one of a finite set."""
+        bounded = bool(self.action_low or self.action_high)
+        dense = bool(self.density or self.log_density)
+        return self.continuous or bounded or dense or len(self.action_columns) > 1
+
+    @property
+    def chances(self) -> tuple[str, ...]:
+        """The columns of what is known of the behaviour."""
+        alone = self.probability or self.density or self.log_density
+        return self.probabilities or _several(alone)
 
     def completed(self, names: list[str], path: Path) -> ImportMapping:
         """With the roles that were left out found by name, or an error for a column not there."""
@@ -106,16 +161,19 @@ class ImportMapping:
                 )
         return whole
 
+    def as_box(self, reason: str) -> ImportMapping:
+        """The same for continuous actions; `reason`: how the file shows that they are."""
+        try:
+            return self if self.box else replace(self, continuous=True)
+        except ValueError as error:
+            raise DataError(f"{reason}, so the action is continuous: {error}") from error
+
     def roles(self) -> list[tuple[str, str]]:
         """(role, column) for every column that is read."""
-        found = []
-        for role in (*DEFAULTS, "observations", "next_observations", "probability"):
-            value = getattr(self, role)
-            columns = value if isinstance(value, tuple) else () if value is None else (value,)
-            found += [(role, column) for column in columns if column != FILE]
-        return found + [("probabilities", column) for column in self.probabilities]
+        named = [(role, column) for role in ROLES for column in _several(getattr(self, role))]
+        return [(role, column) for role, column in named if column != FILE]
 
-    def said(self) -> dict[str, Any]:
+    def named(self) -> dict[str, Any]:
         """The fields that differ from their defaults, for the card."""
         plain = {f.name: getattr(self, f.name) for f in fields(self)}
         return {
@@ -133,23 +191,157 @@ def mapping_from(values: Mapping[str, Any], file: Path | None = None) -> ImportM
             name = key.replace("-", "_")
             if value is None or value == ():
                 continue
-            if name in LISTS and isinstance(value, str):
-                value = [part.strip() for part in value.split(",") if part.strip()]
-            if name == "actions" and isinstance(value, list | tuple):
-                value = [str(label) for label in value]
-            if name == "fill" and isinstance(value, Mapping):
-                rules = {column: _in_turn(rule) for column, rule in value.items()}
-                value = {**layered.get("fill", {}), **rules}
-            layered[name] = value
+            layered[name] = _parsed(name, value, layered.get(name, {}))
     mapping = build(ImportMapping, layered)
     check_range(mapping, ("probe_steps",), least=1)
     check_range(mapping, ("bins",), least=2)
     return mapping
 
 
+def _parsed(name: str, value: Any, before: Any) -> Any:
+    """A field's value from its text; rules for missing values are laid over those `before`."""
+    if name in (*LISTS, *BOUNDS, "action") and isinstance(value, str):
+        value = [part.strip() for part in value.split(",") if part.strip()]
+    if name == "action" and isinstance(value, list) and len(value) == 1:
+        return value[0]
+    if name == "actions" and isinstance(value, list | tuple):
+        return [str(label) for label in value]
+    if name in BOUNDS:
+        value = list(value) if isinstance(value, list | tuple) else [value]
+        try:
+            return [float(number) for number in value]
+        except (TypeError, ValueError):
+            raise ConfigError(f"Setting {name} is {value!r:.120}; expected numbers.") from None
+    if name == "fill" and isinstance(value, Mapping):
+        return {**before, **{column: _in_turn(rule) for column, rule in value.items()}}
+    return value
+
+
+@dataclass(frozen=True)
+class Fills:
+    """Rules for the missing values of some columns."""
+
+    observations: Mapping[int, Rules]
+    """By the position of the column."""
+    otherwise: Rules
+    """For every other observation."""
+    following: Mapping[int, Rules]
+    """For columns of next observations that have their own rule, by position."""
+    reward: Rules
+    action: Mapping[int, Rules]
+    """By the position of the column: "previous", a label or, of a continuous action, a number."""
+
+
+def fills_of(mapping: ImportMapping) -> Fills:
+    """The rules of a mapping, checked against its columns."""
+    names, after = list(mapping.observations), list(mapping.next_observations)
+    taken, numeric = list(mapping.action_columns), mapping.bins is not None or mapping.box
+    known = ["observations", *names, *after, str(mapping.reward), *taken]
+    otherwise: Rules = ()
+    reward: Rules = ()
+    rules: dict[str, dict[int, Rules]] = {"observations": {}, "following": {}, "action": {}}
+    for column, text in mapping.fill.items():
+        if column == "observations" and column not in names:
+            otherwise = _rules(column, text)
+        elif column in names:
+            rules["observations"][names.index(column)] = _rules(column, text)
+        elif column in after:
+            rules["following"][after.index(column)] = _rules(column, text)
+        elif column == mapping.reward:
+            reward = _rules(column, text)
+        elif column in taken:
+            rules["action"][taken.index(column)] = _action_rules(column, text, numeric)
+        else:
+            raise DataError(
+                f"--fill {column}={text}: there is no such column among observations, reward and "
+                f"action{suggest(column, known)}."
+            )
+    return Fills(otherwise=otherwise, reward=reward, **rules)
+
+
+_TEXT = {"delimiter", "quoted_newlines"}
+_ROWS = {"episode", "time", *_TEXT}
+_COLUMNS = {"observations", "next_observations", "action", "reward", "terminated", "truncated"}
+_CHANCES = {"probability", "probabilities", "density", "log_density"}
+_RULES = {"instance", "actions", "bins", "continuous", *BOUNDS, "fill"}
+_RULES |= {"keep_terminal", "drop_unrewarded"}
+_MEANINGLESS = {
+    "csv": set[str](),
+    "parquet": _TEXT,
+    "d4rl": _ROWS,
+    "d3rlpy": _ROWS | _COLUMNS | _CHANCES,
+    "minari": _ROWS | _COLUMNS | _CHANCES | _RULES,
+}
+_WHY = {
+    "parquet": "Parquet files are not text",
+    "d4rl": "the rows of a D4RL-style file are in order, and end flags separate its episodes",
+    "d3rlpy": "a replay buffer of d3rlpy defines its own arrays",
+    "minari": "a Minari dataset defines its own arrays",
+}
+
+
+def refuse_meaningless(kind: str, mapping: ImportMapping, own: Mapping[str, Any]) -> None:
+    """Raise a DataError for options that do not apply; `own`: the names that a file has."""
+    named = [
+        f"--{role.replace('_', '-')}"
+        for role in mapping.named()
+        if role in _MEANINGLESS[kind] and getattr(mapping, role) != own.get(role)
+    ]
+    if named:
+        raise DataError(
+            f"{', '.join(named)} {'does' if len(named) == 1 else 'do'} not apply here: "
+            f"{_WHY[kind]}; remove {'it' if len(named) == 1 else 'them'}."
+        )
+
+
+def _action_rules(column: str, text: str, numeric: bool) -> Rules:
+    # A label may hold a comma: only the first can part two rules.
+    first, comma, rest = (part.strip() for part in text.partition(","))
+    rules = (first, rest) if comma and first == "previous" else (text,)
+    label = rules[-1]
+    if not numeric and label in ("mean", "zero", ""):
+        raise DataError(f"--fill {column}={text}: fill an action by previous or a label.")
+    if not numeric or label == "previous":
+        return rules
+    value = 0.0 if label == "zero" else _float(label)
+    if not math.isfinite(value):
+        raise DataError(f"--fill {column}={text}: expected previous, zero or a number.")
+    return (*rules[:-1], value)
+
+
+def _rules(column: str, text: str) -> Rules:
+    rules = tuple(_rule(column, part.strip()) for part in text.split(","))
+    if any(rule != "previous" for rule in rules[:-1]) or rules[1:] == PREVIOUS:
+        raise DataError(
+            f"--fill {column}={text}: only previous leaves values missing that another rule can "
+            "fill, as in previous,mean."
+        )
+    return rules
+
+
+def _rule(column: str, text: str) -> Rule:
+    if text in ("previous", "mean"):
+        return text
+    value = 0.0 if text == "zero" else _float(text)
+    if not math.isfinite(value):
+        raise DataError(f"--fill {column}={text}: expected previous, zero, mean or a number.")
+    return value
+
+
+def _float(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
+
+
 def _in_turn(value: Any) -> str:
     """Rules as the command line spells them."""
     return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def _several(value: str | Sequence[str] | None) -> tuple[str, ...]:
+    return () if value is None else (value,) if isinstance(value, str) else tuple(value)
 
 
 def _listed(names: list[str]) -> str:

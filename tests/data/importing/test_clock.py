@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sept_offline.data.importing.clock import Beat, Clock, spelled_interval
+from sept_offline.data.importing.clock import Beat, Clock
 from sept_offline.data.records import Float64
 
 
@@ -78,4 +78,4 @@ def test_the_border_and_the_order() -> None:
     ],
 )
 def test_an_interval_for_people(length: float, per_second: float | None, told: str) -> None:
-    assert spelled_interval(length, per_second) == told
+    assert Beat(length, 0).spelled(per_second) == told

@@ -271,7 +271,7 @@ def test_next_observations_are_filled(run: Run, fill: dict[str, str], last: floa
 
 def test_a_continuous_action_is_filled_by_a_number(run: Run) -> None:
     rows = ["a,1,0,1,0.5,1,0", "a,1,1,2,,1,0", "a,1,2,3,0.7,1,0", "a,1,3,3,0.9,1,0"]
-    with pytest.raises(DataError, match="--fill action=abc: expected previous or, with --bins"):
+    with pytest.raises(DataError, match="--fill action=abc: expected previous, zero or a number"):
         run(text(*rows), bins=2, fill={"action": "abc"})
     assert run(text(*rows), bins=2, fill={"action": "0.6"}).card["filled"] == {"action": 1}
 
@@ -325,7 +325,7 @@ def test_a_long_episode_is_not_held_twice_while_it_is_written() -> None:
             n = np.zeros(4, dtype=np.int64)
             seen = np.ones((4, 1), dtype=np.float32)
             alive.append(weakref.ref(seen))
-            yield Rows(n, n, n, n, seen, None, n * 1.0, n * 1.0, n.astype(np.uint8), None)
+            yield Rows(n, n, n, n, seen, None, seen * 1.0, n * 1.0, n.astype(np.uint8), None)
 
     batches = grouped(parts())
     assert len(next(batches)) == 12

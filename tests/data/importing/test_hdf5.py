@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import sept_offline as so
-from sept_offline.data.importing import ImportMapping, hdf5_rows, import_logs
+from sept_offline.data.importing import ImportMapping, hdf5, import_logs
 from sept_offline.errors import DataError
 
 LENGTHS = (5, 3, 7, 1, 4)
@@ -42,7 +42,7 @@ def d4rl(path: Path, **changes: Any) -> dict[str, Any]:
 
 def test_d4rl_with_next_observations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     columns = d4rl(tmp_path / "walker.hdf5")
-    monkeypatch.setattr(hdf5_rows, "BATCH_ROWS", 6)
+    monkeypatch.setattr(hdf5, "BATCH_ROWS", 6)
     done = import_logs(tmp_path / "walker.hdf5", tmp_path / "a.h5")
     assert done.card["done"] == {"episodes without an end flag": 1}
     with so.load_dataset(done.path) as data:
@@ -86,8 +86,12 @@ def test_d4rl_refusals(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="neither terminals nor timeouts"):
         import_logs(path, tmp_path / "a.h5")
     d4rl(path, actions=np.zeros((sum(LENGTHS), 3)))
-    with pytest.raises(DataError, match=r"3 numbers per step.*discrete"):
+    with pytest.raises(DataError, match=r"'actions\[0\]' ranges from 0 to 0.*--action-low"):
         import_logs(path, tmp_path / "a.h5")
+    with pytest.raises(
+        DataError, match=r"3 numbers per step, so the action is continuous: bins and"
+    ):
+        import_logs(path, tmp_path / "a.h5", ImportMapping(bins=3))
     d4rl(path, actions=np.random.default_rng(0).normal(size=sum(LENGTHS)))
     with pytest.raises(DataError, match="--bins"):
         import_logs(path, tmp_path / "a.h5")
@@ -150,7 +154,7 @@ def test_d4rl_arrays_that_do_not_fit(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"'chance' of .* expected numbers"):
         import_logs(path, tmp_path / "a.h5", ImportMapping(probability="chance"))
     d4rl(path, robot=np.asarray([b"x"] * (count - 1) + [b""]))
-    with pytest.raises(DataError, match="missing in 1 rows"):
+    with pytest.raises(DataError, match=r"1 in 'robot'; first .*row 20\)"):
         import_logs(path, tmp_path / "a.h5", ImportMapping(instance="robot"))
     d4rl(path, robot=np.asarray([b"x"] * count))
     d4rl(other)
