@@ -45,26 +45,22 @@ def check_extras(asked: Requirements) -> Iterator[Finding]:
 
 
 def check_entry_points() -> Finding:
-    """Whether the command, the families and the contexts are registered, and those that are load.
-
-    Families are loaded by a separate check.
-    """
+    """Whether the command and the families are registered; a separate check loads the families."""
 
     def look() -> str:
         registered = importlib.metadata.entry_points()
         scripts = registered.select(group="console_scripts", name=NAME)
         if not scripts:
             raise RuntimeError(f"the command {NAME} is not registered")
-        contexts = registered.select(group="sept_offline.contexts")
-        for point in (*scripts, *contexts):
+        for point in scripts:
             point.load()
         families = registered.select(group="sept_offline.families")
-        known = {(point.group, point.name) for point in (*families, *contexts)}
+        known = {(point.group, point.name) for point in families}
         for group, points in (checkout() or {}).get("entry-points", {}).items():
             for name in points:
                 if (group, name) not in known:
                     raise RuntimeError(f"{name} of {group} is in pyproject.toml only")
-        return f"the command, {len(families)} families, {len(contexts)} contexts"
+        return f"the command, {len(families)} families"
 
     where = "-e ." if checkout() else f"--force-reinstall {NAME}"
     return check("entry points", look, f"pip install {where}")
