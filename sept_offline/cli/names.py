@@ -18,6 +18,9 @@ METHODS = (
     "maxent",
     "dynasept",
     "history",
+    "focal",
+    "unicorn",
+    "csro",
 )
 PRESETS = ("default", "paper", "segment")
 ALGORITHMS = (

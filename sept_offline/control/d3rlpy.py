@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from sept_offline.actions import ActionSpace
 from sept_offline.agent.networks import MLP
 from sept_offline.control.replay import Batch
 from sept_offline.settings import ControlConfig, OpeConfig
@@ -37,7 +38,7 @@ with contextlib.redirect_stderr(io.StringIO()):
         TD3PlusBCConfig,
     )
     from d3rlpy.models.encoders import VectorEncoderFactory
-    from d3rlpy.ope import DiscreteFQE, FQEConfig
+    from d3rlpy.ope import FQE, DiscreteFQE, FQEConfig
     from d3rlpy.optimizers import AdamFactory, OptimizerFactory
     from d3rlpy.optimizers.lr_schedulers import CosineAnnealingLRFactory
     from d3rlpy.torch_utility import TorchMiniBatch
@@ -62,6 +63,9 @@ ALGORITHMS: dict[str, tuple[type[Any], dict[str, str]]] = {
     "awac": (AWACConfig, {"lam": "awac_lambda"}),
 }
 """d3rlpy's configuration of each algorithm, and where its own settings stand in ours."""
+
+EVALUATIONS = {"finite": DiscreteFQE, "box": FQE}
+"""d3rlpy's fitted Q evaluation by the kind of the action space."""
 
 
 def flatten(parameters: Sequence[nn.Parameter]) -> torch.Tensor:
@@ -520,7 +524,7 @@ class Evaluation:
     """The networks of d3rlpy's fitted Q evaluation; the evaluated policy's actions are given."""
 
     def __init__(
-        self, config: OpeConfig, input_dim: int, width: int, updates: int, seed: int
+        self, config: OpeConfig, input_dim: int, space: ActionSpace, updates: int, seed: int
     ) -> None:
         schedule = CosineAnnealingLRFactory(T_max=updates)
         settings = FQEConfig(
@@ -530,13 +534,13 @@ class Evaluation:
             gamma=1.0,
         )
         with seeded(seed):
-            algorithm = DiscreteFQE(_Noted(), settings)
-            algorithm.create_impl((input_dim,), width)
+            algorithm = EVALUATIONS[space.kind](_Noted(), settings)
+            algorithm.create_impl((input_dim,), space.width)
         self._impl = algorithm.impl
         self._impl.modules.set_train()
 
     def after(self, inputs: torch.Tensor, actions: torch.Tensor) -> torch.Tensor:
-        """The target's values `[n, 1]` of the actions `[n]`."""
+        """The target's values `[n, 1]` of the actions `[n, …]`."""
         with torch.no_grad():
             forwarder = self._impl._targ_q_func_forwarder
             values: torch.Tensor = forwarder.compute_target(inputs, actions)
@@ -555,8 +559,9 @@ class Evaluation:
         """Let the target be the network."""
         self._impl.update_target()
 
-    def q_values(self, inputs: torch.Tensor) -> torch.Tensor:
-        """The values `[n, num_actions]`."""
+    def value(self, inputs: torch.Tensor, actions: torch.Tensor) -> torch.Tensor:
+        """The values `[n, 1]` of the actions `[n, …]`."""
         with torch.no_grad():
-            values: torch.Tensor = self._impl._q_func_forwarder.compute_expected_q(inputs)
+            forwarder = self._impl._q_func_forwarder
+            values: torch.Tensor = forwarder.compute_target(inputs, actions)
             return values

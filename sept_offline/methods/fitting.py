@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from sept_offline.actions import Box
 from sept_offline.agent import Agent, NoContext, RefinedContext, load_agent
 from sept_offline.control import ControlStage
 from sept_offline.data import Dataset, load_dataset
@@ -17,9 +18,11 @@ from sept_offline.family import suggest
 from sept_offline.methods.avg import AVG
 from sept_offline.methods.bnn import BNN
 from sept_offline.methods.choices import Choice, choose_settings
+from sept_offline.methods.csro import CSRO
 from sept_offline.methods.dpt import DPT
 from sept_offline.methods.dynasept import DYNASEPT
 from sept_offline.methods.epopt import EPOPT
+from sept_offline.methods.focal import FOCAL
 from sept_offline.methods.history import HISTORY
 from sept_offline.methods.hold_out import choose_hold_out, episode_digests, fitted_on
 from sept_offline.methods.maml import MAML
@@ -34,6 +37,7 @@ from sept_offline.methods.shared import check_data
 from sept_offline.methods.stacking import check_stack, choose_stack, observing_plainly
 from sept_offline.methods.totalvar import TOTALVAR
 from sept_offline.methods.trial import chooses_probe, renamed, trial, with_or_without_probe
+from sept_offline.methods.unicorn import UNICORN
 from sept_offline.methods.verdict import Evidence, Interval, Values, reach
 from sept_offline.progress import Progress, Silent
 from sept_offline.settings import FitConfig, to_plain
@@ -57,6 +61,9 @@ METHODS: dict[str, Method] = {
         DYNASEPT,
         BNN,
         DPT,
+        FOCAL,
+        UNICORN,
+        CSRO,
     )
 }
 Stages = Generator[Stage, None, Agent]
@@ -94,8 +101,9 @@ class Fitter:
             config = resolve_config(data, "default", config or {}, stacks=self.method.stacks)
         self.config = config
         if self.config.fallback != "none":
-            _check_fallback(method, self.config)
+            _check_fallback(self.method, self.config)
         check_stack(self.method, self.config)
+        _check_space(self.method, data)
         check_data(data, self.config.probe_steps if self.method.segments else 0)
         self.data = data if self.method.privileged else data.without_hidden()
         self.config, self.choices = choose_settings(
@@ -268,10 +276,19 @@ def _method(name: str) -> Method:
     return METHODS[name]
 
 
-def _check_fallback(method: str, config: FitConfig) -> None:
+def _check_space(method: Method, data: Dataset) -> None:
+    """Refuse a box of actions for a method that needs a finite set."""
+    if method.finite and isinstance(data.action_space, Box):
+        raise ConfigError(
+            f"The method {method.name!r} needs a finite action space, but the actions of "
+            f"{data.path} are {data.action_space.expected}; fit 'sept' or 'avg'."
+        )
+
+
+def _check_fallback(method: Method, config: FitConfig) -> None:
     """A fallback acts where a segment is found new: refuse it where that can never be."""
-    if method in ("avg", "oracle", "epopt", "history", "maml", "dynasept", "bnn", "dpt"):
-        why = f"the method {method!r} infers nothing that could be new"
+    if not method.novelty:
+        why = f"the method {method.name!r} does not measure how new an instance is"
     elif config.latent.objective == "segment":
         why = "the paper's VAE does not measure novelty"
     else:

@@ -425,6 +425,7 @@ SEPT = Method(
     _stages,
     "Probe, infer a latent, control: Single Episode Policy Transfer.",
     segments=True,
+    novelty=True,
     probe_optional=True,
     title="SEPT",
     probe_reward=True,

@@ -213,6 +213,7 @@ SEPT_NP = Method(
     _stages,
     "SEPT without a probe: z from the first steps of control.",
     segments=True,
+    novelty=True,
     title="SEPT-NP",
     ablation=True,
 )

@@ -411,6 +411,53 @@ class MamlConfig:
 
 
 @dataclass(frozen=True)
+class FocalConfig:
+    """Settings of `focal`, and of the distances in `unicorn` and `csro`."""
+
+    rewards: bool = True
+    """Whether the encoder reads the reward of each step, as published; the agent then needs it."""
+    repulsion: float = 1.0
+    """Weight of the inverse distance between contexts of different instances."""
+    softening: float = 0.1
+    """Constant added to squared distances, so that their inverse is finite."""
+
+    def __post_init__(self) -> None:
+        """Raise a ConfigError that names an invalid setting."""
+        check_range(self, ("repulsion", "softening"), "focal", above=0)
+
+
+@dataclass(frozen=True)
+class UnicornConfig:
+    """Settings of `unicorn`."""
+
+    rewards: bool = True
+    """Whether the encoder reads the reward of each step, as published; the agent then needs it."""
+    distance: float = 1.0
+    """Weight of the distances of `focal`, relative to the reconstruction."""
+
+    def __post_init__(self) -> None:
+        """Raise a ConfigError that names an invalid setting."""
+        check_range(self, ("distance",), "unicorn", least=0)
+
+
+@dataclass(frozen=True)
+class CsroConfig:
+    """Settings of `csro`."""
+
+    rewards: bool = True
+    """Whether the encoder reads the reward of each step, as published; the agent then needs it."""
+    independence: float = 1.0
+    """Weight of the bound on the information between an embedding and its state and action."""
+    hidden: int = 64
+    """Width of the hidden layers of the network that predicts embeddings."""
+
+    def __post_init__(self) -> None:
+        """Raise a ConfigError that names an invalid setting."""
+        check_range(self, ("independence",), "csro", least=0)
+        check_range(self, ("hidden",), "csro", least=1)
+
+
+@dataclass(frozen=True)
 class FitConfig:
     """Settings of all stages; `--set a.b=c` uses the names of these fields."""
 
@@ -450,6 +497,12 @@ class FitConfig:
     """Settings of `dpt` in its episode."""
     maml: MamlConfig = field(default_factory=MamlConfig)
     """Settings of `maml`."""
+    focal: FocalConfig = field(default_factory=FocalConfig)
+    """Settings of `focal`."""
+    unicorn: UnicornConfig = field(default_factory=UnicornConfig)
+    """Settings of `unicorn`."""
+    csro: CsroConfig = field(default_factory=CsroConfig)
+    """Settings of `csro`."""
 
     def __post_init__(self) -> None:
         """Raise a ConfigError that names an invalid setting."""

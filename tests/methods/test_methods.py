@@ -75,6 +75,10 @@ CASES: dict[str, dict[str, Any]] = {
         "learns": True,
         "telling": True,
     },
+    "focal": {"returns": (1.0, 1.0), "settings": {"focal": {"rewards": False}}},
+    "unicorn": {"returns": (1.0, 1.0), "settings": {"unicorn": {"rewards": False}}},
+    # the first guess is random, the reward tells
+    "csro": {"returns": (1.3, 1.7), "needs": frozenset({"reward"}), "telling": True},
     "bnn": {
         "returns": (1.0, 1.0),
         "episodes": 1,

@@ -4,7 +4,7 @@ A context makes one tracker per episode. A tracker is shown each observation. It
 action, as a probe does, or leaves the step to control, which then reads the tracker's vector. It
 may also replace control by one that it has learned in the episode.
 A method with a new kind of context adds one file here, and its class to `FORWARD` if the context is
-a forward pass, else to `LEARNING`. A context that needs more than NumPy (torch, a model) is in
+a forward pass, else to `ELSEWHERE`. A context that needs more than NumPy (torch, a model) is in
 another package.
 """
 
@@ -44,12 +44,13 @@ FORWARD: dict[str, type[Forward]] = {
     WindowContext.kind: WindowContext,
 }
 """The contexts that are a forward pass: an agent with one of them can be exported."""
-LEARNING = {
+ELSEWHERE = {
     "adapted": ("sept_offline.agent.contexts.adapted", "AdaptedContext"),
     "planning": ("sept_offline.dynamics.contexts", "PlanningContext"),
     "inferred": ("sept_offline.dynamics.contexts", "InferredContext"),
+    "rewarded": ("sept_offline.agent.contexts.rewarded", "RewardedContext"),
 }
-"""Module and class of the contexts that learn in their episode, which are not part of exports."""
+"""Module and class of the others, which learn in their episode or need rewards: never exported."""
 
 
 def context_from_arrays(arrays: Arrays, description: Any, prefix: str) -> Context:
@@ -57,12 +58,12 @@ def context_from_arrays(arrays: Arrays, description: Any, prefix: str) -> Contex
     kind = field(description, "kind", str)
     if kind in FORWARD:
         return FORWARD[kind].from_arrays(arrays, description, prefix)
-    if kind not in LEARNING:
+    if kind not in ELSEWHERE:
         raise AgentError(
             f"There is no context {kind!r}; a later version may have written this agent."
         )
     # imported only now: two of them need torch, which acting does not
-    module, name = LEARNING[kind]
+    module, name = ELSEWHERE[kind]
     found: Context = getattr(importlib.import_module(module), name).from_arrays(
         arrays, description, prefix
     )
