@@ -11,12 +11,10 @@ from numpy.typing import NDArray
 
 from sept_offline.agent import (
     Agent,
-    InstancePrior,
     NoContext,
     Novelty,
     RefinedContext,
     SegmentContext,
-    segment_elbo,
 )
 from sept_offline.agent.encoders import TransitionEncoder
 from sept_offline.agent.networks import Standardiser
@@ -31,6 +29,7 @@ from sept_offline.latent import (
 )
 from sept_offline.latent.separation import Separation, measure_separation
 from sept_offline.methods.method import Method
+from sept_offline.methods.novelty import novelty_of
 from sept_offline.methods.shared import control_stage, fallback_stage, spaces_of
 from sept_offline.probe import (
     Behaviour,
@@ -47,8 +46,6 @@ from sept_offline.stage import Stage
 
 SEPARATION_SAMPLE = 4000
 """Segments of each kind, at most, on which the separation of instances is measured."""
-NOVELTY_SAMPLE = 2000
-"""Held-out segments, drawn as the probe would meet them, whose ELBOs make the quantiles."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +114,7 @@ def probe_infer_control(
     context = context_of(
         known,
         scaler,
-        novelty_of(known.latent, known.weights, segments, fresh, config, seed),
+        novelty_of(known.latent, known.weights, segments, fresh, config),
         1.0 if separated is None else separated.scale,
         config,
     )
@@ -379,45 +376,6 @@ def separation_in_time(
     if later is None or later.apart < first.apart:
         return first
     return replace(first, apart=later.apart, low=later.low, high=later.high)
-
-
-def novelty_of(
-    latent: LatentModel,
-    weights: NDArray[np.float64],
-    segments: Segments,
-    fresh: NDArray[np.bool_],
-    config: FitConfig,
-    seed: int,
-) -> Novelty | None:
-    """The ELBOs that segments of known instances have, to compare with.
-
-    weights `[N]`: how likely each segment is under the policy that acts first.
-    """
-    decoder = latent.decoder
-    if decoder is None or not fresh.any():
-        return None
-    own = pick(segments, fresh)
-    prior = None
-    if config.novelty_prior == "instances":
-        prior = instance_prior(latent, pick(segments, ~fresh))
-    taken = latent.space.encode(own.actions)
-    elbos = segment_elbo(latent.encoder, decoder, own.observations, taken, prior)
-    likely = weights[fresh]
-    # Low-variance resampling: one draw, then even steps through the cumulative weights.
-    places = (np.arange(NOVELTY_SAMPLE) + generator(seed, "novelty").random()) / NOVELTY_SAMPLE
-    edges = np.cumsum(likely) / likely.sum()
-    drawn = np.minimum(np.searchsorted(edges, places), len(elbos) - 1)
-    return Novelty(decoder, elbos[drawn], prior=prior)
-
-
-def instance_prior(latent: LatentModel, segments: Segments) -> InstancePrior:
-    """Mean and spread of each instance's segments in latent space."""
-    mean, log_variance = latent.encode(segments)
-    rows = [segments.instance == code for code in np.unique(segments.instance)]
-    return InstancePrior(
-        np.stack([mean[own].mean(axis=0) for own in rows]),
-        np.stack([mean[own].var(axis=0) + np.exp(log_variance[own]).mean(axis=0) for own in rows]),
-    )
 
 
 SEPT = Method(
