@@ -38,7 +38,7 @@ def measure(actions: int, batch: int, repeats: int) -> dict[str, float]:
         context=NoContext(),
         control=Control(Standardiser.identity(dim), learner.current()),
     )
-    rival = DoubleDQNConfig(encoder_factory=encoder_factory(config)).create(device=False)
+    rival = DoubleDQNConfig(encoder_factory=encoder_factory(config.hidden)).create(device=False)
     rival.create_impl((dim,), num_actions)
     rival.impl.q_function.load_state_dict(learner.members[0].networks.impl.q_function.state_dict())
 

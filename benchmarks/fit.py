@@ -1,8 +1,9 @@
 """Gradient steps per second of the control stage, of d3rlpy's own fit, and of a bare PyTorch loop.
 
-Run: python benchmarks/fit.py [--json]. One core, one run; the same data, network and batch size.
-The three take turns, each one's best round counts, and seconds are of this process on its core, so
-that a busy machine disturbs little.
+Run: python benchmarks/fit.py [--json]. One core, one run; the same data, networks and batch size.
+DoubleDQN on a finite set of actions, then ReBRAC on continuous ones. The loops take turns, each
+one's best round counts, and seconds are of this process on its core, so that a busy machine
+disturbs little.
 """
 
 from __future__ import annotations
@@ -24,18 +25,22 @@ from sept_offline.settings import ControlConfig
 from sept_offline.threads import one_thread
 
 DIM, LATENT, ACTIONS, EPISODES, LENGTH = 6, 2, 3, 200, 100
+Loop = Callable[[int], None]
 
 
-def make_data() -> dict[str, np.ndarray]:
-    """Random episodes of the size of a small Acrobot dataset."""
+def make_data(box: bool) -> dict[str, np.ndarray]:
+    """Random episodes of the size of a small Acrobot dataset; box: with continuous actions."""
     rng = np.random.default_rng(0)
     count = EPISODES * LENGTH
     done = np.zeros((EPISODES, LENGTH))
     done[:, -1] = 1
+    actions = (
+        rng.uniform(-1, 1, size=(count, ACTIONS)) if box else rng.integers(ACTIONS, size=count)
+    )
     return {
         "observations": rng.normal(size=(EPISODES * (LENGTH + 1), DIM)).astype(np.float32),
         "row": np.concatenate([np.arange(LENGTH) + e * (LENGTH + 1) for e in range(EPISODES)]),
-        "actions": rng.integers(0, ACTIONS, size=count),
+        "actions": actions,
         "rewards": rng.normal(size=count),
         "terminals": done.ravel(),
         "instance": np.repeat(np.arange(EPISODES) % 4, LENGTH),
@@ -44,37 +49,49 @@ def make_data() -> dict[str, np.ndarray]:
     }
 
 
-def ours(data: dict[str, np.ndarray], config: ControlConfig) -> Callable[[int], None]:
+def ours(data: dict[str, np.ndarray], config: ControlConfig) -> Loop:
     """The control stage."""
-    stage = ControlStage(Replay(**data), config, seed=0, num_actions=ACTIONS)
+    stage = ControlStage(Replay(**data), config, seed=0, width=ACTIONS)
     return lambda steps: stage.advance(steps) and None
 
 
-def stock(data: dict[str, np.ndarray], config: ControlConfig) -> Callable[[int], None]:
-    """d3rlpy's DoubleDQN as it comes, on [state, latent], without its logs and files."""
+def stock(data: dict[str, np.ndarray], config: ControlConfig) -> Loop:
+    """d3rlpy's algorithm as it comes, on [state, latent], without its logs and files."""
     import d3rlpy
     from d3rlpy.logging import NoopAdapterFactory
 
+    box = config.algorithm == "rebrac"
     inputs = []
     for episode in range(EPISODES):
         rows = slice(episode * (LENGTH + 1), episode * (LENGTH + 1) + LENGTH)
         latent = np.repeat(data["contexts"][episode][None], LENGTH, axis=0)
         inputs.append(np.concatenate([data["observations"][rows], latent], axis=1))
+    spaces = d3rlpy.constants.ActionSpace
     dataset = d3rlpy.dataset.MDPDataset(
         np.concatenate(inputs),
-        data["actions"],
+        data["actions"].astype(np.float32) if box else data["actions"],
         data["rewards"].astype(np.float32),
         data["terminals"].astype(np.float32),
-        action_space=d3rlpy.constants.ActionSpace.DISCRETE,
+        action_space=spaces.CONTINUOUS if box else spaces.DISCRETE,
         action_size=ACTIONS,
     )
-    algorithm = d3rlpy.algos.DoubleDQNConfig(
-        batch_size=config.batch_size,
-        learning_rate=config.learning_rate,
-        gamma=config.gamma,
-        target_update_interval=200,
-        encoder_factory=encoder_factory(config),
-    ).create(device=False)
+    common = {"batch_size": config.batch_size, "gamma": config.gamma, "n_critics": config.critics}
+    if box:
+        settings = d3rlpy.algos.ReBRACConfig(
+            actor_learning_rate=config.learning_rate,
+            critic_learning_rate=config.learning_rate,
+            actor_encoder_factory=encoder_factory(config.hidden),
+            critic_encoder_factory=encoder_factory(config.hidden, layer_norm=True),
+            **common,
+        )
+    else:
+        settings = d3rlpy.algos.DoubleDQNConfig(
+            learning_rate=config.learning_rate,
+            target_update_interval=200,
+            encoder_factory=encoder_factory(config.hidden),
+            **common,
+        )
+    algorithm = settings.create(device=False)
     algorithm.build_with_dataset(dataset)
 
     def run(steps: int) -> None:
@@ -89,7 +106,7 @@ def stock(data: dict[str, np.ndarray], config: ControlConfig) -> Callable[[int],
     return run
 
 
-def bare(data: dict[str, np.ndarray], config: ControlConfig) -> Callable[[int], None]:
+def bare(data: dict[str, np.ndarray], config: ControlConfig) -> Loop:
     """Double DQN written out: gather, loss, fused Adam, Polyak target, average of the weights."""
 
     def network() -> nn.Sequential:
@@ -142,11 +159,13 @@ def bare(data: dict[str, np.ndarray], config: ControlConfig) -> Callable[[int], 
     return run
 
 
-def measure(steps: int, rounds: int, batch_size: int) -> dict[str, float]:
-    """Steps per second of each, and ours against the other two."""
-    config = ControlConfig(batch_size=batch_size, updates=steps * (rounds + 1) + 100)
-    data = make_data()
-    loops = {"ours": ours(data, config), "stock": stock(data, config), "bare": bare(data, config)}
+def measure(steps: int, rounds: int, config: ControlConfig) -> dict[str, float]:
+    """Steps per second of each loop, and ours against the others."""
+    box = config.algorithm == "rebrac"
+    data = make_data(box)
+    loops = {"ours": ours(data, config), "stock": stock(data, config)}
+    if not box:
+        loops["bare"] = bare(data, config)
     speed = dict.fromkeys(loops, 0.0)
     for run in loops.values():
         run(20)
@@ -155,11 +174,11 @@ def measure(steps: int, rounds: int, batch_size: int) -> dict[str, float]:
             start = time.process_time()
             run(steps)
             speed[name] = max(speed[name], steps / (time.process_time() - start))
+    rivals = [name for name in loops if name != "ours"]
     return {
-        "batch_size": batch_size,
+        "batch_size": config.batch_size,
         **{f"{name}_steps_per_second": value for name, value in speed.items()},
-        "against_stock": speed["ours"] / speed["stock"],
-        "against_bare": speed["ours"] / speed["bare"],
+        **{f"against_{name}": speed["ours"] / speed[name] for name in rivals},
     }
 
 
@@ -167,21 +186,32 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", action="store_true", help="one line of JSON")
-    parser.add_argument("--steps", type=int, default=200, help="gradient steps a round")
+    parser.add_argument("--steps", type=int, default=200, help="gradient steps per round")
     parser.add_argument("--rounds", type=int, default=8)
-    parser.add_argument("--batch-size", type=int, default=32)
+    parser.add_argument("--batch-size", type=int, default=32, help="of DoubleDQN")
+    parser.add_argument("--box-batch-size", type=int, default=256, help="of ReBRAC")
     options = parser.parse_args()
+    updates = options.steps * (options.rounds + 1) + 100
+    finite = ControlConfig(batch_size=options.batch_size, updates=updates)
+    box = ControlConfig(
+        "rebrac", batch_size=options.box_batch_size, updates=updates, critics=2, hidden=(256, 256)
+    )
     # d3rlpy logs to standard output, which is kept for the result
     with one_thread(), contextlib.redirect_stdout(sys.stderr):
-        result = measure(options.steps, options.rounds, options.batch_size)
+        result = measure(options.steps, options.rounds, finite)
+        continuous = measure(options.steps, options.rounds, box)
+    result |= {f"box_{name}": value for name, value in continuous.items()}
     if options.json:
         print(json.dumps(result))
         return
-    print(f"control stage:       {result['ours_steps_per_second']:8.0f} steps a second")
-    print(f"d3rlpy's fit:        {result['stock_steps_per_second']:8.0f}")
-    print(f"bare PyTorch loop:   {result['bare_steps_per_second']:8.0f}")
-    print(f"against d3rlpy's fit {result['against_stock']:8.2f} × (to reach: 2)")
-    print(f"against a bare loop  {result['against_bare']:8.2f} × (to reach: 0.9)")
+    print(f"DoubleDQN, control stage: {result['ours_steps_per_second']:8.0f} steps per second")
+    print(f"d3rlpy's fit:             {result['stock_steps_per_second']:8.0f}")
+    print(f"bare PyTorch loop:        {result['bare_steps_per_second']:8.0f}")
+    print(f"against d3rlpy's fit      {result['against_stock']:8.2f} × (to reach: 2)")
+    print(f"against a bare loop       {result['against_bare']:8.2f} × (to reach: 0.9)")
+    print(f"ReBRAC, control stage:    {result['box_ours_steps_per_second']:8.0f} steps per second")
+    print(f"d3rlpy's fit:             {result['box_stock_steps_per_second']:8.0f}")
+    print(f"against d3rlpy's fit      {result['box_against_stock']:8.2f} × (to reach: 1.5)")
 
 
 if __name__ == "__main__":

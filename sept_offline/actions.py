@@ -67,6 +67,11 @@ class Policy(ABC):
     def within(self, allowed: NDArray[Any]) -> Policy:
         """The same distributions over what `ActionSpace.allowed` allows."""
 
+    @property
+    @abstractmethod
+    def encoded_mean(self) -> Floats:
+        """`[..., width]`: the mean of the encoded actions."""
+
 
 class ActionSpace(ABC):
     """The actions of a system."""
@@ -518,6 +523,11 @@ class Categorical(Policy):
         """The probabilities of all actions."""
         return self.probabilities
 
+    @property
+    def encoded_mean(self) -> Floats:
+        """The probabilities."""
+        return self.probabilities
+
     def take(self, rows: NDArray[Any]) -> Categorical:
         """See Policy."""
         return Categorical(self.probabilities[rows])
@@ -572,6 +582,16 @@ class TruncatedNormal(Policy):
     def logged(self, actions: NDArray[Any]) -> Floats:
         """The log-density of the actions."""
         return self.log_probability(actions)
+
+    @property
+    def encoded_mean(self) -> Floats:
+        """See Policy."""
+        lower, upper = self._edges()
+        bounds = (np.array(bound) for bound in (self.space.low, self.space.high))
+        low, high = (np.exp(-(((at - self.mean) / self.deviation) ** 2) / 2) for at in bounds)
+        moved = (low - high) / np.maximum(upper - lower, SMALLEST) / math.sqrt(2 * math.pi)
+        centre = self.space.encode(self.mean + self.deviation * moved)
+        return np.asarray((1 - self.spread) * centre, dtype=np.float64)
 
     def take(self, rows: NDArray[Any]) -> TruncatedNormal:
         """See Policy."""

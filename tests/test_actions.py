@@ -86,6 +86,14 @@ def test_a_truncated_normal_agrees_with_scipy() -> None:
     assert np.array_equal(policy.logged(actions), policy.log_probability(actions))
 
 
+@pytest.mark.parametrize("spread", [0.0, 0.4, 1.0])
+def test_the_mean_is_that_of_many_draws(spread: float) -> None:
+    policy = TruncatedNormal(TWO, np.array([0.8, 2.0]), np.array([0.5, 3.0]), spread)
+    uniforms = np.random.default_rng(0).random((20_000, TWO.draws))
+    drawn = TWO.encode(policy.draw(uniforms)).mean(axis=0)
+    np.testing.assert_allclose(policy.encoded_mean, drawn, atol=0.02)
+
+
 def test_the_uniform_policy_of_a_box() -> None:
     policy = TWO.uniform(5)
     actions = policy.draw(np.random.default_rng(0).random((5, TWO.draws)))

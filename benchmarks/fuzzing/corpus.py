@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 import sept_offline as so
+from sept_offline.actions import ActionSpace, Box, Finite
 from sept_offline.errors import ConfigError
 
 EVIL = "evil"
@@ -27,6 +28,8 @@ def make_corpus(folder: Path) -> None:
     (folder / f"{EVIL}.py").write_text("family = None\n")
     log(folder / "logs.h5")
     so.convert(folder / "logs.h5", folder / "logs.parquet")
+    log(folder / "box.h5", space=BOX)
+    so.convert(folder / "box.h5", folder / "box.parquet")
     so.collect_dataset(
         "navigation2d",
         folder / "parts",
@@ -46,24 +49,31 @@ def make_corpus(folder: Path) -> None:
     )
 
 
-def log(path: Path, episodes: int = 6) -> None:
-    """A tiny dataset with hidden parameters and probabilities."""
+BOX = Box.of([-1.0, 0.0], [1.0, 0.5], ["torque", "valve"])
+
+
+def log(path: Path, episodes: int = 6, space: ActionSpace | None = None) -> None:
+    """A tiny dataset with hidden parameters and probabilities, of three actions or of `space`."""
     rng = np.random.default_rng(0)
+    space = space or Finite.of(3)
+    policy = space.uniform(4)
     with so.DatasetWriter(
         path,
-        num_actions=3,
+        action_space=space,
         probe_steps=2,
         family="nobody",
         hidden={"a": {"mass": 1.0}, "b": {"mass": 2.0}},
         extra={"family_object": f"{EVIL}:family", "latent_dim": 1},
     ) as writer:
         for number in range(episodes):
+            observations = rng.normal(size=(5, 2))
+            actions = policy.draw(rng.random((4, space.draws)))
             writer.append(
                 instance="ab"[number % 2],
-                observations=rng.normal(size=(5, 2)),
-                actions=rng.integers(0, 3, size=4),
+                observations=observations,
+                actions=actions,
                 rewards=rng.normal(size=4),
-                propensities=np.full((4, 3), 1 / 3),
+                propensities=policy.logged(actions),
                 terminated=bool(number % 3 == 0),
                 truncated=bool(number % 3),
                 behaviour="random",

@@ -59,6 +59,8 @@ def kinds() -> dict[str, Kind]:
     found = [
         Kind("logs.h5", (dataset("logs.h5"),), "hdf5", weight=16),
         Kind("logs.parquet", (dataset("logs.parquet"),), "parquet", weight=12),
+        Kind("box.h5", (dataset("box.h5"),), "hdf5", weight=8),
+        Kind("box.parquet", (dataset("box.parquet"),), "parquet", weight=6),
         Kind("parts/_manifest.json", (dataset("parts"),), "manifest", weight=8),
         Kind("parts/_privileged.json", (dataset("parts"),), "json", weight=4),
         Kind("parts/part", (dataset("parts"),), "bytes", weight=6),

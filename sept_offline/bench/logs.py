@@ -133,7 +133,7 @@ def thin(data: Dataset, out: Path, wanted: DataSettings, seed: int) -> None:
         known = {name: dict(zip(hidden.names, rows[name], strict=True)) for name in ids}
     with DatasetWriter(
         out,
-        num_actions=data.num_actions,
+        action_space=data.action_space,
         observation_dim=data.observation_dim,
         family=metadata.family,
         family_arguments=metadata.family_arguments,

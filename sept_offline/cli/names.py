@@ -18,9 +18,24 @@ METHODS = (
     "maxent",
     "dynasept",
     "history",
+    "focal",
+    "unicorn",
+    "csro",
 )
 PRESETS = ("default", "paper", "segment")
-ALGORITHMS = ("auto", "double_dqn", "discrete_cql", "discrete_bcq", "nfq")
+ALGORITHMS = (
+    "auto",
+    "double_dqn",
+    "discrete_cql",
+    "discrete_bcq",
+    "discrete_iql",
+    "nfq",
+    "rebrac",
+    "td3_plus_bc",
+    "iql",
+    "cql",
+    "awac",
+)
 BEHAVIOURS = ("random", "replay", "medium", "expert")
 ENGINES = ("local", "ray")
 SPLITS = ("train", "validation", "test")

@@ -1,9 +1,10 @@
 """The only module that knows the internals of d3rlpy and of torch's fused kernels.
 
-d3rlpy has the networks, the losses and the targets of every algorithm; `QNetworks.update` is one
-update. Every parameter is a view into one flat tensor, so that Adam, the target's interpolation and
-the average of the weights are one fused pass each instead of a loop in Python.
-tests/control/test_d3rlpy.py says for which versions this holds.
+d3rlpy has the networks, the losses and the targets of every algorithm. `QNetworks.update` is one
+update of value networks, `ActorCritic.update` one of an actor and its critics. Every parameter is a
+view into one flat tensor, so that Adam, the target's interpolation and the average of the weights
+are one fused pass each instead of a loop in Python. tests/control/test_d3rlpy.py says for which
+versions this holds.
 """
 
 from __future__ import annotations
@@ -11,21 +12,33 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import io
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
 from torch import nn
 
+from sept_offline.actions import ActionSpace
 from sept_offline.agent.networks import MLP
 from sept_offline.control.replay import Batch
 from sept_offline.settings import ControlConfig, OpeConfig
 
 # d3rlpy imports legacy gym, which prints an irrelevant notice
 with contextlib.redirect_stderr(io.StringIO()):
-    from d3rlpy.algos import DiscreteBCQConfig, DiscreteCQLConfig, DoubleDQNConfig, NFQConfig
+    from d3rlpy.algos import (
+        AWACConfig,
+        CQLConfig,
+        DiscreteBCQConfig,
+        DiscreteCQLConfig,
+        DoubleDQNConfig,
+        IQLConfig,
+        NFQConfig,
+        ReBRACConfig,
+        TD3PlusBCConfig,
+    )
     from d3rlpy.models.encoders import VectorEncoderFactory
-    from d3rlpy.ope import DiscreteFQE, FQEConfig
+    from d3rlpy.ope import FQE, DiscreteFQE, FQEConfig
     from d3rlpy.optimizers import AdamFactory, OptimizerFactory
     from d3rlpy.optimizers.lr_schedulers import CosineAnnealingLRFactory
     from d3rlpy.torch_utility import TorchMiniBatch
@@ -40,8 +53,19 @@ ALGORITHMS: dict[str, tuple[type[Any], dict[str, str]]] = {
         {"action_flexibility": "bcq_flexibility", "beta": "bcq_beta"},
     ),
     "nfq": (NFQConfig, {}),
+    "rebrac": (
+        ReBRACConfig,
+        {"actor_beta": "rebrac_actor_beta", "critic_beta": "rebrac_critic_beta"},
+    ),
+    "td3_plus_bc": (TD3PlusBCConfig, {"alpha": "td3_alpha"}),
+    "iql": (IQLConfig, {"expectile": "iql_expectile", "weight_temp": "iql_temperature"}),
+    "cql": (CQLConfig, {"conservative_weight": "cql_alpha"}),
+    "awac": (AWACConfig, {"lam": "awac_lambda"}),
 }
 """d3rlpy's configuration of each algorithm, and where its own settings stand in ours."""
+
+EVALUATIONS = {"finite": DiscreteFQE, "box": FQE}
+"""d3rlpy's fitted Q evaluation by the kind of the action space."""
 
 
 def flatten(parameters: Sequence[nn.Parameter]) -> torch.Tensor:
@@ -141,19 +165,19 @@ def descend(optimiser: Any, loss: torch.Tensor) -> float:
     return float(loss.detach())
 
 
-def encoder_factory(config: ControlConfig | OpeConfig) -> VectorEncoderFactory:
+def encoder_factory(hidden: Sequence[int], layer_norm: bool = False) -> VectorEncoderFactory:
     """d3rlpy's own encoder: Linear, ReLU, LayerNorm, layer after layer."""
-    norm = isinstance(config, ControlConfig) and config.layer_norm
-    return VectorEncoderFactory(hidden_units=list(config.hidden), use_layer_norm=norm)
+    return VectorEncoderFactory(hidden_units=list(hidden), use_layer_norm=layer_norm)
 
 
 def layers_of(network: Any) -> nn.Sequential:
-    """The layers of one of d3rlpy's networks, its encoder's and its head."""
-    return nn.Sequential(*network._encoder._layers, network._fc)
+    """The layers of one of d3rlpy's networks: its encoder's and its head, the mean of a normal."""
+    head = network._mu if hasattr(network, "_mu") else network._fc
+    return nn.Sequential(*network._encoder._layers, head)
 
 
-def to_numpy(network: Any, weights: torch.Tensor) -> MLP:
-    """One of d3rlpy's networks with `weights`, laid out as its flat tensor is."""
+def to_numpy(network: nn.Sequential, weights: torch.Tensor, squashed: bool = False) -> MLP:
+    """A network with `weights`, laid out as its flat tensor is; squashed: tanh follows."""
 
     def read(module: nn.Module) -> tuple[Any, Any]:
         weight, bias = (part_of(weights, parameter) for parameter in module.parameters())
@@ -161,18 +185,18 @@ def to_numpy(network: Any, weights: torch.Tensor) -> MLP:
 
     layers: list[tuple[Any, Any]] = []
     norms: list[tuple[Any, Any] | None] = []
-    for module in layers_of(network):
+    for module in network:
         if isinstance(module, nn.Linear):
             layers.append(read(module))
             norms.append(None)
         elif isinstance(module, nn.LayerNorm):
             norms[-1] = read(module)
-    return MLP(layers, norms[:-1], norm_first=False)
+    return MLP(layers, norms[:-1], norm_first=False, squashed=squashed)
 
 
-def from_numpy(network: Any, values: MLP) -> None:
-    """Give one of d3rlpy's networks the weights of `values`, which has no norms."""
-    linear = [module for module in layers_of(network) if isinstance(module, nn.Linear)]
+def from_numpy(network: nn.Sequential, values: MLP) -> None:
+    """Give a network the weights of `values`, which has no norms."""
+    linear = [module for module in network if isinstance(module, nn.Linear)]
     with torch.no_grad():
         for module, (weight, bias) in zip(linear, values.layers, strict=True):
             module.weight.copy_(torch.from_numpy(weight.copy()))
@@ -182,13 +206,13 @@ def from_numpy(network: Any, values: MLP) -> None:
 def minibatch(batch: Batch) -> TorchMiniBatch:
     """What d3rlpy's losses read."""
     size = len(batch.actions)
-    actions, rewards = batch.actions.view(size, 1), batch.rewards.view(size, 1)
+    actions, rewards = batch.actions.view(size, -1), batch.rewards.view(size, 1)
     return TorchMiniBatch(
         observations=batch.inputs,
         actions=actions,
         rewards=rewards,
         next_observations=batch.next_inputs,
-        next_actions=actions,
+        next_actions=actions if batch.next_actions is None else batch.next_actions,
         returns_to_go=rewards,
         terminals=batch.terminals.view(size, 1),
         # one step each: d3rlpy only raises gamma to this power, which a number does as well
@@ -205,17 +229,34 @@ def seeded(seed: int) -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def drawing_from(state: torch.Tensor) -> Iterator[None]:
+    """Let torch's global generator, which d3rlpy draws from, continue from `state` and save it."""
+    outside = torch.get_rng_state()
+    torch.set_rng_state(state)
+    try:
+        yield
+    finally:
+        state.copy_(torch.get_rng_state())
+        torch.set_rng_state(outside)
+
+
 def create(config: ControlConfig, input_dim: int, width: int, seed: int) -> Any:
     """d3rlpy's implementation of the config's algorithm, its weights drawn from `seed`."""
     kind, own = ALGORITHMS[config.algorithm]
     settings: dict[str, Any] = {"gamma": config.gamma, "n_critics": config.critics}
     settings |= {theirs: getattr(config, ours) for theirs, ours in own.items()}
+    if config.algorithm == "cql":
+        # the weight as set, instead of one that follows a threshold
+        settings["alpha_learning_rate"] = 0.0
     for field in dataclasses.fields(kind):
         if field.name.endswith("optim_factory"):
             settings[field.name] = FlatAdamFactory(clip_grad_norm=config.grad_clip)
         elif field.name.endswith("encoder_factory"):
-            settings[field.name] = encoder_factory(config)
-        elif field.name == "learning_rate":
+            # with layer normalisation the critics of boxes do not diverge outside the logs
+            norm = config.layer_norm or field.name == "critic_encoder_factory"
+            settings[field.name] = encoder_factory(config.hidden, norm)
+        elif field.name in ("learning_rate", "actor_learning_rate", "critic_learning_rate"):
             settings[field.name] = config.learning_rate
     with seeded(seed):
         algorithm = kind(**settings).create(device=False)
@@ -313,6 +354,10 @@ class QNetworks:
         if isinstance(behind, Critic) and max(abs(low), abs(high)) < most:
             behind.limits = (low, high)
 
+    def value(self, inputs: torch.Tensor) -> torch.Tensor:
+        """The current value `[n]` of the best action at `inputs[n, input_dim]`."""
+        return self.q_values(inputs).max(dim=1).values
+
     def q_values(self, inputs: torch.Tensor) -> torch.Tensor:
         """The current values `[n, num_actions]` of `inputs[n, input_dim]`."""
         with torch.no_grad():
@@ -327,13 +372,145 @@ class QNetworks:
         """One network a critic, and the imitator where the algorithm has one."""
         modules = self.impl.modules
         imitator = getattr(modules, "imitator", None)
-        critics = [to_numpy(critic, weights) for critic in modules.q_funcs]
-        return critics, None if imitator is None else to_numpy(imitator, weights)
+        critics = [to_numpy(layers_of(critic), weights) for critic in modules.q_funcs]
+        return critics, None if imitator is None else to_numpy(layers_of(imitator), weights)
 
     def start_from(self, network: MLP) -> None:
         """Give a single critic and its target these weights."""
-        from_numpy(self.impl.modules.q_funcs[0], network)
+        from_numpy(layers_of(self.impl.modules.q_funcs[0]), network)
         self._target.copy_(self._online)
+
+
+class Critics:
+    """Stands where d3rlpy keeps its forwarder of critics that read an action.
+
+    The same values, targets and errors, with targets within limits.
+    """
+
+    def __init__(self, networks: Sequence[nn.Sequential]) -> None:
+        self._networks = networks
+        self.limits: tuple[float, float] | None = None
+        """Lowest and highest value that a target may have, if anything limits it."""
+
+    def compute_expected_q(
+        self, x: torch.Tensor, action: torch.Tensor, reduction: str = "mean"
+    ) -> torch.Tensor:
+        """The values `[n, 1]` of the actions `[n, k]`; `[critics, n, 1]` if not reduced."""
+        inputs = torch.cat([x, action], dim=1)
+        values = torch.stack([network(inputs) for network in self._networks])
+        if reduction == "min":
+            return values.min(dim=0).values
+        return values.mean(dim=0) if reduction == "mean" else values
+
+    def compute_target(
+        self, x: torch.Tensor, action: torch.Tensor, reduction: str = "min"
+    ) -> torch.Tensor:
+        """The same of a target."""
+        values = self.compute_expected_q(x, action, reduction)
+        return values if self.limits is None else values.clamp(*self.limits)
+
+    def compute_error(
+        self,
+        observations: torch.Tensor,
+        actions: torch.Tensor,
+        rewards: torch.Tensor,
+        target: torch.Tensor,
+        terminals: torch.Tensor,
+        gamma: float,
+    ) -> torch.Tensor:
+        """The sum of the critics' mean squared errors."""
+        values = self.compute_expected_q(observations, actions, "none")
+        wanted = rewards + gamma * target * (1 - terminals)
+        return (values - wanted).square().mean(dim=(1, 2)).sum()
+
+
+class ActorCritic:
+    """An actor of continuous actions and its critics, with their targets and optimisers.
+
+    Actions are in [−1, 1], as the action space encodes them; the actor's are tanh of its network.
+    """
+
+    def __init__(self, config: ControlConfig, input_dim: int, width: int, seed: int) -> None:
+        self.impl = impl = create(config, input_dim, width, seed)
+        modules = impl.modules
+        self._rate = config.target_rate
+        self._actor_every: int = getattr(impl, "_update_actor_interval", 1)
+        self._updates = torch.zeros((), dtype=torch.int64)
+        self._noise = torch.Generator().manual_seed(seed).get_state()
+        """The state of the generator that d3rlpy's losses draw from."""
+        self._adams: dict[str, FlatAdam] = {
+            field.name.removesuffix("_optim"): optimiser.optim
+            for field in dataclasses.fields(modules)
+            if field.name.endswith("_optim")
+            and (optimiser := getattr(modules, field.name)) is not None
+        }
+        self.deployed = self._adams["actor"].online
+        """The weights whose average is deployed: the actor's."""
+        self._targets = {"critic": flatten(list(modules.targ_q_funcs.parameters()))}
+        if hasattr(modules, "targ_policy"):
+            self._targets["actor"] = flatten(list(modules.targ_policy.parameters()))
+        impl._q_func_forwarder = Critics([layers_of(each) for each in modules.q_funcs])
+        impl._targ_q_func_forwarder = Critics([layers_of(each) for each in modules.targ_q_funcs])
+
+    def update(self, batch: Batch) -> float:
+        """One update of the critics, and of the actor if it is its turn; the critics' loss."""
+        impl, modules = self.impl, self.impl.modules
+        columns = minibatch(self._complete(batch))
+        with drawing_from(self._noise):
+            # the target's value of the actor's next action; IQL's is the value function's
+            after = impl.compute_target(columns)
+            # squared error of Q(s, a) against r + γ · (1 − terminal) · after
+            loss = impl.compute_critic_loss(columns, after).critic_loss
+            number = descend(modules.critic_optim, loss)
+            turn = int(self._updates) % self._actor_every == 0
+            self._updates += 1
+            if not turn:
+                return number
+            # most: −Q(s, actor(s)) and the distance to the logged action
+            action = modules.policy(columns.observations)
+            loss = impl.compute_actor_loss(columns, action).actor_loss
+            of_actor = descend(modules.actor_optim, loss)
+        for name, target in self._targets.items():
+            # IQL's value function follows the critics in the flat tensor, without a target
+            target.lerp_(self._adams[name].online[: target.numel()], self._rate)
+        return number if math.isfinite(of_actor) else of_actor
+
+    def _complete(self, batch: Batch) -> Batch:
+        """With the actor's own next action where none was logged: an episode ended there."""
+        following = batch.next_actions
+        if following is None or not hasattr(self.impl.modules, "targ_policy"):
+            return dataclasses.replace(batch, next_actions=None)
+        unknown = following.isnan().any(dim=1).nonzero()[:, 0]
+        if len(unknown):
+            with torch.no_grad():
+                own = self.impl.modules.targ_policy(batch.next_inputs[unknown]).squashed_mu
+            following = following.index_copy(0, unknown, own)
+        return dataclasses.replace(batch, next_actions=following)
+
+    def limit_targets(self, low: float, high: float) -> None:
+        """Keep the targets within these values."""
+        if max(abs(low), abs(high)) < torch.finfo(torch.float32).max:
+            self.impl._targ_q_func_forwarder.limits = (low, high)
+
+    def value(self, inputs: torch.Tensor) -> torch.Tensor:
+        """The current value `[n]` of the actor's action at `inputs[n, input_dim]`."""
+        with torch.no_grad():
+            action = self.impl.modules.policy(inputs).squashed_mu
+            values: torch.Tensor = self.impl._q_func_forwarder.compute_expected_q(
+                inputs, action, "min"
+            )
+            return values[:, 0]
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """All that an update changes."""
+        own = {"noise": self._noise, "updates": self._updates}
+        for name, adam in self._adams.items():
+            own |= {f"{name}.{part}": value for part, value in adam.tensors().items()}
+        return own | {f"{name}.target": value for name, value in self._targets.items()}
+
+    def export(self, weights: torch.Tensor) -> tuple[list[MLP], None]:
+        """The actor's network, with tanh."""
+        return [to_numpy(layers_of(self.impl.modules.policy), weights, squashed=True)], None
 
 
 class _Noted:
@@ -347,23 +524,23 @@ class Evaluation:
     """The networks of d3rlpy's fitted Q evaluation; the evaluated policy's actions are given."""
 
     def __init__(
-        self, config: OpeConfig, input_dim: int, width: int, updates: int, seed: int
+        self, config: OpeConfig, input_dim: int, space: ActionSpace, updates: int, seed: int
     ) -> None:
         schedule = CosineAnnealingLRFactory(T_max=updates)
         settings = FQEConfig(
             learning_rate=config.learning_rate,
             optim_factory=AdamFactory(lr_scheduler_factory=schedule),
-            encoder_factory=encoder_factory(config),
+            encoder_factory=encoder_factory(config.hidden),
             gamma=1.0,
         )
         with seeded(seed):
-            algorithm = DiscreteFQE(_Noted(), settings)
-            algorithm.create_impl((input_dim,), width)
+            algorithm = EVALUATIONS[space.kind](_Noted(), settings)
+            algorithm.create_impl((input_dim,), space.width)
         self._impl = algorithm.impl
         self._impl.modules.set_train()
 
     def after(self, inputs: torch.Tensor, actions: torch.Tensor) -> torch.Tensor:
-        """The target's values `[n, 1]` of the actions `[n]`."""
+        """The target's values `[n, 1]` of the actions `[n, …]`."""
         with torch.no_grad():
             forwarder = self._impl._targ_q_func_forwarder
             values: torch.Tensor = forwarder.compute_target(inputs, actions)
@@ -382,8 +559,9 @@ class Evaluation:
         """Let the target be the network."""
         self._impl.update_target()
 
-    def q_values(self, inputs: torch.Tensor) -> torch.Tensor:
-        """The values `[n, num_actions]`."""
+    def value(self, inputs: torch.Tensor, actions: torch.Tensor) -> torch.Tensor:
+        """The values `[n, 1]` of the actions `[n, …]`."""
         with torch.no_grad():
-            values: torch.Tensor = self._impl._q_func_forwarder.compute_expected_q(inputs)
+            forwarder = self._impl._q_func_forwarder
+            values: torch.Tensor = forwarder.compute_target(inputs, actions)
             return values

@@ -5,18 +5,29 @@ from __future__ import annotations
 import torch
 
 from sept_offline.agent.networks import MLP, Constrained, Ensemble
-from sept_offline.control.d3rlpy import QNetworks
+from sept_offline.control.d3rlpy import ActorCritic, QNetworks
+from sept_offline.control.discrete_iql import DiscreteIQL
 from sept_offline.control.replay import Batch
 from sept_offline.errors import TrainingError
 from sept_offline.seeding import integer
-from sept_offline.settings import ControlConfig
+from sept_offline.settings import BOX_ALGORITHMS, ControlConfig
 from sept_offline.stage import StageState
+
+Networks = QNetworks | ActorCritic | DiscreteIQL
+
+
+def make_networks(config: ControlConfig, input_dim: int, width: int, seed: int) -> Networks:
+    """The networks of the config's algorithm; width: of an encoded action."""
+    if config.algorithm in BOX_ALGORITHMS:
+        return ActorCritic(config, input_dim, width, seed)
+    kind = DiscreteIQL if config.algorithm == "discrete_iql" else QNetworks
+    return kind(config, input_dim, width, seed)
 
 
 class Member:
     """Networks that learn, and the average of their weights."""
 
-    def __init__(self, config: ControlConfig, networks: QNetworks) -> None:
+    def __init__(self, config: ControlConfig, networks: Networks) -> None:
         self.config, self.networks = config, networks
         self._average = networks.deployed.clone()
         self.updates = 0
@@ -44,6 +55,8 @@ class Member:
 
     def start_from(self, network: MLP) -> None:
         """Take these weights: to learn from, to aim at and to act with."""
+        if not isinstance(self.networks, QNetworks):
+            raise TrainingError("Only value networks can start from the weights of an agent.")
         self.networks.start_from(network)
         self._average.copy_(self.networks.deployed)
 
@@ -72,10 +85,13 @@ class Member:
 
 
 class Learner:
-    """`config.members` value networks that learn together and act by the mean of their values."""
+    """`config.members` networks that learn together and act by the mean of their outputs.
 
-    def __init__(self, config: ControlConfig, input_dim: int, num_actions: int, seed: int) -> None:
-        self.config, self.input_dim, self.num_actions = config, input_dim, num_actions
+    width: of an encoded action, which is the number of actions of a finite set.
+    """
+
+    def __init__(self, config: ControlConfig, input_dim: int, width: int, seed: int) -> None:
+        self.config, self.input_dim, self.width = config, input_dim, width
         self.members = [
             self._member(integer(seed, "control", "weights", index))
             for index in range(config.members)
@@ -83,7 +99,7 @@ class Learner:
 
     def _member(self, seed: int) -> Member:
         """A new member; another kind of learner has another kind."""
-        networks = QNetworks(self.config, self.input_dim, self.num_actions, seed)
+        networks = make_networks(self.config, self.input_dim, self.width, seed)
         return Member(self.config, networks)
 
     def limit_targets(self, low: float, high: float) -> None:
@@ -104,12 +120,20 @@ class Learner:
         losses = [member.update(share) for member, share in zip(self.members, shares, strict=True)]
         return sum(losses) / len(losses)
 
+    def value(self, inputs: torch.Tensor) -> torch.Tensor:
+        """The current value `[n]` of the chosen action at `inputs[n, input_dim]`."""
+        if isinstance(self.members[0].networks, QNetworks):
+            return self.q_values(inputs).max(dim=1).values
+        return torch.stack([member.networks.value(inputs) for member in self.members]).mean(dim=0)
+
     def q_values(self, inputs: torch.Tensor) -> torch.Tensor:
-        """The current values `[n, num_actions]` of `inputs[n, input_dim]`, the members' mean."""
-        values = self.members[0].networks.q_values(inputs)
-        for member in self.members[1:]:
-            values = values + member.networks.q_values(inputs)
-        return values / len(self.members)
+        """The current values `[n, width]` of a finite set's actions, the members' mean."""
+        networks = [member.networks for member in self.members]
+        parts = [each.q_values(inputs) for each in networks if isinstance(each, QNetworks)]
+        values = parts[0]
+        for part in parts[1:]:
+            values = values + part
+        return values / len(parts)
 
     def averaged(self) -> MLP | Ensemble | Constrained:
         """The network to deploy: the average of the weights, as NumPy."""

@@ -112,14 +112,14 @@ class MetaLearner(Learner):
     """A single value network that learns to be adapted by one step on a task's support."""
 
     def __init__(
-        self, config: ControlConfig, input_dim: int, num_actions: int, seed: int, *, tasks: Tasks
+        self, config: ControlConfig, input_dim: int, width: int, seed: int, *, tasks: Tasks
     ) -> None:
         check_single(config)
         self._tasks = tasks
-        super().__init__(config, input_dim, num_actions, seed)
+        super().__init__(config, input_dim, width, seed)
 
     def _member(self, seed: int) -> Member:
-        networks = QNetworks(self.config, self.input_dim, self.num_actions, seed, SteppedCritic)
+        networks = QNetworks(self.config, self.input_dim, self.width, seed, SteppedCritic)
         return MetaMember(self.config, networks, self._tasks)
 
 

@@ -17,8 +17,10 @@ from sept_offline.errors import TrainingError
 class Batch:
     """Transitions, one per row of every field.
 
-    inputs `[B, d+k]`, actions `[B]` int64, rewards `[B]`, next_inputs `[B, d+k]`,
-    terminals `[B]` (1 where the episode ended for good, else 0); float32 but for the actions.
+    inputs `[B, d+k]`, actions `[B]` int64 or, encoded, `[B, width]`, rewards `[B]`, next_inputs
+    `[B, d+k]`, terminals `[B]` (1 where the episode ended for good, else 0), next_actions
+    `[B, width]`: the logged ones, NaN where an episode ends; None for a finite set of actions.
+    float32 but for the integers.
     """
 
     inputs: torch.Tensor
@@ -26,18 +28,16 @@ class Batch:
     rewards: torch.Tensor
     next_inputs: torch.Tensor
     terminals: torch.Tensor
+    next_actions: torch.Tensor | None = None
 
     def split(self, parts: int) -> Iterator[Batch]:
         """Equal shares of the rows, in order."""
-        size, width = len(self.actions) // parts, self.inputs.shape[1]
-        columns = (
-            self.inputs.view(parts, size, width).unbind(0),
-            self.actions.view(parts, size).unbind(0),
-            self.rewards.view(parts, size).unbind(0),
-            self.next_inputs.view(parts, size, width).unbind(0),
-            self.terminals.view(parts, size).unbind(0),
+        shares = (
+            column.view(parts, -1, *column.shape[1:]).unbind(0)
+            for column in vars(self).values()
+            if column is not None
         )
-        return (Batch(*row) for row in zip(*columns, strict=True))
+        return (Batch(*row) for row in zip(*shares, strict=True))
 
 
 class Replay:
@@ -45,7 +45,8 @@ class Replay:
 
     observations `[N+E, d]`: all episodes' T+1 observations, one after another, as the control
     network reads them (standardised); row `[N]`: where a step's own observation stands, its next
-    one stands at row + 1; actions `[N]`; rewards `[N]`, prepared; terminals `[N]`; instance `[N]`.
+    one stands at row + 1; actions `[N]`, or encoded `[N, width]`; rewards `[N]`, prepared;
+    terminals `[N]`; instance `[N]`.
 
     contexts `[S, k]` is what is appended to both states of a transition. A sampled transition
     draws one of its instance's contexts (context_instance `[S]`) with probability in proportion to
@@ -69,7 +70,15 @@ class Replay:
             raise TrainingError("There are no transitions to train control on.")
         self._observations = _tensor(observations)
         self._row = torch.as_tensor(np.array(row, dtype=np.int64))
-        self._actions = torch.as_tensor(np.array(actions, dtype=np.int64))
+        self._actions = (
+            torch.as_tensor(np.array(actions, dtype=np.int64))
+            if np.ndim(actions) == 1
+            else _tensor(actions)
+        )
+        self._next_actions = None
+        if np.ndim(actions) == 2:
+            self._next_actions = self._actions.roll(-1, dims=0)
+            self._next_actions[self._row.diff(append=self._row[:1]) != 1] = torch.nan
         self._rewards = _tensor(rewards)
         self._terminals = _tensor(terminals)
         self._instance = np.asarray(instance, dtype=np.int64)
@@ -79,7 +88,7 @@ class Replay:
         self.input_dim = self._observations.shape[1] + (
             0 if self._contexts is None else self._contexts.shape[1]
         )
-        for name in ("_observations", "_rewards", "_contexts"):
+        for name in ("_observations", "_actions", "_rewards", "_contexts"):
             values = getattr(self, name)
             if values is not None and not bool(torch.isfinite(values).all()):
                 raise TrainingError(
@@ -162,6 +171,7 @@ class Replay:
             self._rewards.index_select(0, index),
             next_inputs,
             self._terminals.index_select(0, index),
+            None if self._next_actions is None else self._next_actions.index_select(0, index),
         )
 
     def sample(self, batch_size: int, rng: np.random.Generator) -> Batch:

@@ -32,11 +32,11 @@ class ControlStage:
         replay: Replay,
         config: ControlConfig,
         seed: int,
-        num_actions: int,
+        width: int,
         learner: Callable[[ControlConfig, int, int, int], Learner] = Learner,
     ) -> None:
         self.config, self._replay = config, replay
-        self.learner = learner(config, replay.input_dim, num_actions, seed)
+        self.learner = learner(config, replay.input_dim, width, seed)
         if config.bounded:
             self.learner.limit_targets(*self._limits())
         self.total, self.done = config.updates, 0
@@ -71,9 +71,9 @@ class ControlStage:
         }
 
     def max_q(self) -> float:
-        """Mean value of the best action at some logged states."""
+        """Mean value of the chosen action at some logged states."""
         with one_thread():
-            return float(self.learner.q_values(self._watched).max(dim=1).values.mean())
+            return float(self.learner.value(self._watched).mean())
 
     @property
     def reward_size(self) -> float:

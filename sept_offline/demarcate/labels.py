@@ -58,7 +58,7 @@ def write_labelled(
     progress.start("writing", float(kept.sum()), "episodes")
     with DatasetWriter(
         out,
-        num_actions=data.num_actions,
+        action_space=data.action_space,
         observation_dim=data.observation_dim,
         family=meta.family,
         family_arguments=meta.family_arguments,

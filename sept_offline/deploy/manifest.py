@@ -78,6 +78,11 @@ def check_exportable(agent: Agent) -> None:
             f"An agent of the method {agent.method} learns or infers by gradient steps in its "
             "episode and cannot be exported; serve it with sept-offline act."
         )
+    if "reward" in agent.needs:
+        raise AgentError(
+            f"This agent of the method {agent.method} reads rewards and cannot be exported; serve "
+            "it with sept-offline act."
+        )
 
 
 def describe(agent: Agent, form: str) -> dict[str, Any]:

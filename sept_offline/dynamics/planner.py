@@ -100,7 +100,7 @@ class Planner:
 
     def _choose(self, inputs: Tensor) -> Tensor:
         greedy = self.learner.q_values(inputs).argmax(dim=1)
-        random = torch.randint(self.learner.num_actions, (len(inputs),), generator=self._rng)
+        random = torch.randint(self.learner.width, (len(inputs),), generator=self._rng)
         explores = torch.rand(len(inputs), generator=self._rng) < self.plan.explore
         return torch.where(explores, random, greedy)
 

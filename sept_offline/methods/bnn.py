@@ -56,6 +56,7 @@ BNN = Method(
     _stages,
     "A Bayesian model; the policy learns in fictional episodes during the test.",
     judged=False,
+    finite=True,
     stacks=False,
     title="BNN",
     moving_latent=True,

@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from sept_offline.actions import Finite
+from sept_offline.actions import Box, Finite
 from sept_offline.data import Dataset
 from sept_offline.data.records import Segments, Steps
+from sept_offline.errors import ConfigError
 from sept_offline.probe.behaviour import estimate_behaviour
 from sept_offline.seeding import generator, integer
-from sept_offline.settings import AUTO, FitConfig
+from sept_offline.settings import AUTO, BOX_ALGORITHMS, FINITE_ALGORITHMS, FitConfig
 
 FEW_ACTIONS = 1.5
 """Effective number of actions below which a logged step has hardly any alternative."""
@@ -38,7 +39,9 @@ class Choice:
 
 
 def choose_algorithm(data: Dataset, seed: int) -> Choice:
-    """Conservative control if the behaviour takes a single action at most logged steps."""
+    """By the space; conservative if the behaviour takes a single action at most logged steps."""
+    if isinstance(data.action_space, Box):
+        return Choice("rebrac", "The actions are continuous.")
     steps = data.steps()
     chances, source = _chances(steps, data.num_actions, seed)
     entropy = -(chances * np.log(np.maximum(chances, 1e-12))).sum(axis=1)
@@ -80,6 +83,18 @@ def choose_updates(data: Dataset) -> Choice:
     return Choice(chosen, f"The logs have {data.num_steps:,} steps.")
 
 
+def check_algorithm(data: Dataset, algorithm: str) -> None:
+    """Refuse an algorithm for the other kind of actions."""
+    box = isinstance(data.action_space, Box)
+    fitting = BOX_ALGORITHMS if box else FINITE_ALGORITHMS
+    if algorithm not in (AUTO, *fitting):
+        kind = "continuous" if box else "a finite set"
+        raise ConfigError(
+            f"control.algorithm is {algorithm!r}, but the actions of {data.path} are {kind}; "
+            f"expected one of {', '.join((AUTO, *fitting))}."
+        )
+
+
 def choose_settings(
     data: Dataset, config: FitConfig, seed: int, *, double_dqn: bool = False
 ) -> tuple[FitConfig, dict[str, Choice]]:
@@ -88,6 +103,7 @@ def choose_settings(
     double_dqn: the method supports no other algorithm.
     """
     control, choices = config.control, {}
+    check_algorithm(data, control.algorithm)
     if control.algorithm == AUTO and double_dqn:
         control = replace(control, algorithm="double_dqn")
     elif control.algorithm == AUTO:

@@ -71,6 +71,7 @@ DPT = Method(
     _stages,
     "A Bayesian model's latent, inferred as it acts, given to the policy.",
     judged=False,
+    finite=True,
     stacks=False,
     title="DPT",
     moving_latent=True,

@@ -9,17 +9,20 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from sept_offline.actions import Box
 from sept_offline.agent import Agent, NoContext, RefinedContext, load_agent
 from sept_offline.control import ControlStage
-from sept_offline.data import Dataset, load_dataset
+from sept_offline.data import Dataset, read_dataset
 from sept_offline.errors import ConfigError, TrainingError
 from sept_offline.family import suggest
 from sept_offline.methods.avg import AVG
 from sept_offline.methods.bnn import BNN
 from sept_offline.methods.choices import Choice, choose_settings
+from sept_offline.methods.csro import CSRO
 from sept_offline.methods.dpt import DPT
 from sept_offline.methods.dynasept import DYNASEPT
 from sept_offline.methods.epopt import EPOPT
+from sept_offline.methods.focal import FOCAL
 from sept_offline.methods.history import HISTORY
 from sept_offline.methods.hold_out import choose_hold_out, episode_digests, fitted_on
 from sept_offline.methods.maml import MAML
@@ -34,6 +37,7 @@ from sept_offline.methods.shared import check_data
 from sept_offline.methods.stacking import check_stack, choose_stack, observing_plainly
 from sept_offline.methods.totalvar import TOTALVAR
 from sept_offline.methods.trial import chooses_probe, renamed, trial, with_or_without_probe
+from sept_offline.methods.unicorn import UNICORN
 from sept_offline.methods.verdict import Evidence, Interval, Values, reach
 from sept_offline.progress import Progress, Silent
 from sept_offline.settings import FitConfig, to_plain
@@ -57,6 +61,9 @@ METHODS: dict[str, Method] = {
         DYNASEPT,
         BNN,
         DPT,
+        FOCAL,
+        UNICORN,
+        CSRO,
     )
 }
 Stages = Generator[Stage, None, Agent]
@@ -94,8 +101,9 @@ class Fitter:
             config = resolve_config(data, "default", config or {}, stacks=self.method.stacks)
         self.config = config
         if self.config.fallback != "none":
-            _check_fallback(method, self.config)
+            _check_fallback(self.method, self.config)
         check_stack(self.method, self.config)
+        _check_space(self.method, data)
         check_data(data, self.config.probe_steps if self.method.segments else 0)
         self.data = data if self.method.privileged else data.without_hidden()
         self.config, self.choices = choose_settings(
@@ -189,7 +197,7 @@ class Fitter:
     def _judge(self, agent: Agent) -> Generator[Epoch, None, tuple[Agent, dict[str, Any]]]:
         """Reach a verdict on a fitted agent, for its record.
 
-        Its probe goes if it does not pay, and its latent if it earns less than `avg` with it.
+        Its probe goes if it does not pay, and its latent if `avg` or `history` earns more.
         """
         separation = agent.record.get("separation")
         acts_as_avg = separation is not None and isinstance(agent.context, NoContext)
@@ -214,17 +222,20 @@ class Fitter:
         evidence = replace(evidence, values=self._values, full=_full(agent, self.data))
         if chooses_probe(self.method, self.config):
             agent = with_or_without_probe(agent, evidence.probe_gains)
-        if evidence.worse_than_avg and isinstance(agent.context, RefinedContext):
-            average = yield from self._average()
-            context = NoContext(uncertainty=1.0)
-            agent = replace(agent, context=context, control=average.control, fallback=None)
-            evidence = replace(evidence, replaced=True)
+        better = evidence.better
+        if better is not None and isinstance(agent.context, RefinedContext):
+            instead = yield from self._another(METHODS[better])
+            context = instead.context
+            if isinstance(context, NoContext):
+                context = NoContext(uncertainty=1.0)
+            agent = replace(agent, context=context, control=instead.control, fallback=None)
+            evidence = replace(evidence, replaced=better)
         facts = {**reach(evidence).summary(), "evidence": asdict(evidence)}
         return agent, facts
 
-    def _average(self) -> Generator[Epoch, None, Agent]:
-        """The agent of `avg` from the same logs with the same seed."""
-        stages = renamed(AVG.stages(self._seen, self.config, self.seed), "avg")
+    def _another(self, method: Method) -> Generator[Epoch, None, Agent]:
+        """The agent of another method from the same logs with the same seed."""
+        stages = renamed(method.stages(self._seen, self.config, self.seed), method.name)
         found = _next(stages)
         while not isinstance(found, Agent):
             yield from self._train(found)
@@ -268,10 +279,19 @@ def _method(name: str) -> Method:
     return METHODS[name]
 
 
-def _check_fallback(method: str, config: FitConfig) -> None:
+def _check_space(method: Method, data: Dataset) -> None:
+    """Refuse a box of actions for a method that needs a finite set."""
+    if method.finite and isinstance(data.action_space, Box):
+        raise ConfigError(
+            f"The method {method.name!r} needs a finite action space, but the actions of "
+            f"{data.path} are {data.action_space.expected}; fit 'sept' or 'avg'."
+        )
+
+
+def _check_fallback(method: Method, config: FitConfig) -> None:
     """A fallback acts where a segment is found new: refuse it where that can never be."""
-    if method in ("avg", "oracle", "epopt", "history", "maml", "dynasept", "bnn", "dpt"):
-        why = f"the method {method!r} infers nothing that could be new"
+    if not method.novelty:
+        why = f"the method {method.name!r} does not measure how new an instance is"
     elif config.latent.objective == "segment":
         why = "the paper's VAE does not measure novelty"
     else:
@@ -309,21 +329,8 @@ def fit(
     out for the evaluation of the agent.
     """
     listener = progress or Silent()
-    if not isinstance(data, Dataset):
-        with load_dataset(data, check=True) as opened:
-            return fit(
-                opened,
-                method,
-                config,
-                seed,
-                out=out,
-                preset=preset,
-                hold_out=hold_out,
-                resume=resume,
-                restart=restart,
-                progress=progress,
-                checkpoint_seconds=checkpoint_seconds,
-            )
+    # read once, and then shared by all stages
+    data = data.in_memory() if isinstance(data, Dataset) else read_dataset(data)
     stacks = _method(method).stacks
     if not isinstance(config, FitConfig):
         config = resolve_config(data, preset, config or {}, stacks=stacks)

@@ -101,6 +101,7 @@ MAML = Method(
     "One gradient step on the first steps and their rewards: MAML.",
     segments=True,
     judged=False,
+    finite=True,
     double_dqn=True,
     title="MAML",
 )

@@ -23,6 +23,7 @@ MAXENT = Method(
     _stages,
     "SEPT whose probe seeks what the latent's model explains least.",
     segments=True,
+    novelty=True,
     title="MaxEnt",
     ablation=True,
     probe_reward=True,

@@ -35,6 +35,10 @@ class Method:
     """Whether it learns from observations stacked with the last steps; if not, `stack` is 1."""
     probe_optional: bool = False
     """Whether `probe.use` may leave out its probe."""
+    finite: bool = False
+    """Whether it needs a finite action space."""
+    novelty: bool = False
+    """Whether its agents measure how new an instance is, so that a fallback may act."""
     double_dqn: bool = False
     """Whether its control is always DoubleDQN, for any `control.algorithm`."""
     title: str = ""

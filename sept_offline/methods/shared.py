@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sept_offline.agent import Control, Spaces
+from sept_offline.actions import Box
+from sept_offline.agent import Actor, Control, Spaces
 from sept_offline.agent.networks import Standardiser
 from sept_offline.control import ControlStage, Learner, Replay, prepare_rewards
 from sept_offline.control.rewards import mean_return, shift_by_goal
@@ -41,10 +42,11 @@ def check_data(data: Dataset, probe_steps: int) -> None:
             f"every episode; use --set probe_steps={index.length.min()}."
         )
     steps = data.steps()
-    outside = np.flatnonzero((steps.actions < 0) | (steps.actions >= data.num_actions))
-    if len(outside):
+    space = data.action_space
+    outside = np.count_nonzero(space.outside(steps.actions))
+    if outside:
         raise DataError(
-            f"{data.path}: {len(outside)} actions are outside 0 … {data.num_actions - 1}; "
+            f"{data.path}: {outside} actions are outside {space.expected}; "
             "run sept-offline validate to see where."
         )
     for name, values in (("observations", steps.observations), ("rewards", steps.rewards)):
@@ -54,19 +56,35 @@ def check_data(data: Dataset, probe_steps: int) -> None:
                 f"{data.path}: {int(bad.sum())} values of {name} are not finite; "
                 "run sept-offline validate to see where."
             )
-    counts = np.bincount(steps.actions, minlength=data.num_actions)
-    taken = np.flatnonzero(counts)
+    if isinstance(space, Box):
+        _check_components(data.path, space, steps.actions)
+    else:
+        _check_counts(data.path, np.bincount(steps.actions, minlength=space.width))
+
+
+def _check_counts(path: object, counts: NDArray[np.int64]) -> None:
+    """Refuse logs in which an action of a finite set is missing; counts `[A]`."""
+    taken, never = np.flatnonzero(counts), np.flatnonzero(counts == 0)
     if len(taken) < 2:
         raise DataError(
-            f"{data.path}: only action {taken[0]} was ever logged, so nothing can be learned "
+            f"{path}: only action {taken[0]} was ever logged, so nothing can be learned "
             "about the others."
         )
-    never = np.flatnonzero(counts == 0)
     if len(never):
         raise DataError(
-            f"{data.path}: action {never[0]} of {data.num_actions} was never logged, so its effect "
+            f"{path}: action {never[0]} of {len(counts)} was never logged, so its effect "
             "is unknown; drop it from the action space or log it."
         )
+
+
+def _check_components(path: object, space: Box, actions: NDArray[Any]) -> None:
+    """Refuse logs in which a component of the actions `[N, k]` never varies."""
+    for name, values in zip(space.names, actions.T, strict=True):
+        if np.ptp(values) == 0:
+            raise DataError(
+                f"{path}: the component {name!r} of the actions is always {values[0]:g}, so its "
+                "effect is unknown; drop it from the action space or log other values."
+            )
 
 
 def spaces_of(data: Dataset) -> Spaces:
@@ -94,8 +112,8 @@ def control_stage(
     """Train π(a | s, context) on every logged step; the contexts are already standardised.
 
     `replay` may define another kind of minibatch, and `learner` another kind of update.
-    `beside[N+E, k]` is a context that every observation of the
-    logs has for itself; `rewards[N]`, already prepared, replace the logged ones.
+    `beside[N+E, k]` is a context that every observation of the logs has for itself; `rewards[N]`,
+    already prepared, replace the logged ones.
     """
     steps = data.steps()
     scaler = Standardiser.fit(steps.observations)
@@ -104,11 +122,11 @@ def control_stage(
         if config.centred and config.goal_shift is None:
             centre = mean_return(rewards, steps.time, config.gamma)
             rewards = shift_by_goal(rewards, steps.terminations, centre, config.gamma)
-    seen = scaler(steps.observations)
+    seen, space = scaler(steps.observations), data.action_space
     logged = replay(
         seen if beside is None else np.concatenate([seen, beside], axis=1),
         steps.row,
-        steps.actions,
+        space.encode(steps.actions) if isinstance(space, Box) else steps.actions,
         rewards,
         steps.terminations,
         steps.instance,
@@ -116,9 +134,11 @@ def control_stage(
         context_instance=context_instance,
         context_weights=context_weights,
     )
-    stage = ControlStage(logged, config, integer(seed, name), data.num_actions, learner)
+    stage = ControlStage(logged, config, integer(seed, name), space.width, learner)
     stage.name = name
     yield stage
+    if isinstance(space, Box):
+        return Actor(scaler, stage.result(), space)
     return Control(scaler, stage.result())
 
 

@@ -23,6 +23,7 @@ TOTALVAR = Method(
     _stages,
     "SEPT whose probe seeks to move the state as far as it can.",
     segments=True,
+    novelty=True,
     title="TotalVar",
     ablation=True,
     probe_reward=True,

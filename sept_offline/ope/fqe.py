@@ -9,11 +9,14 @@ the networks, the loss, the optimiser and the target's copies.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from sept_offline.actions import ActionSpace
 from sept_offline.control import Batch
 from sept_offline.control.d3rlpy import Evaluation
 from sept_offline.errors import TrainingError
@@ -28,24 +31,34 @@ REPORT = 500
 """Updates between two reports."""
 
 
+@dataclass(frozen=True)
+class Along:
+    """Values at N' logged steps, in the rewards' own units.
+
+    taken `[N']`: of the logged actions; expected `[N']`: of what the agent does there.
+    """
+
+    taken: Doubles
+    expected: Doubles
+
+
 class FittedQ:
     """Q(s, z, t, a) of an agent, fitted to transitions.
 
-    final, halfway: its values `[R, A]` of all logged states, in the rewards' own units, after all
-    updates and after half of them.
+    final, halfway: its values along the logs, after all updates and after half of them.
     """
 
-    final: Doubles
-    halfway: Doubles
+    final: Along
+    halfway: Along
 
     def __init__(
-        self, inputs: int, num_actions: int, horizon: int, config: OpeConfig, seed: int
+        self, inputs: int, space: ActionSpace, horizon: int, config: OpeConfig, seed: int
     ) -> None:
         self.updates = updates = config.updates_for(horizon)
         self.every = config.target_every_for(horizon)
         self.config, self.seed = config, seed
         seed = integer(seed, "weights")
-        self._networks = Evaluation(config, inputs, num_actions, updates, seed)
+        self._networks = Evaluation(config, inputs, space, updates, seed)
 
     def fit(self, data: Transitions, shares: Doubles, title: str, progress: Progress) -> FittedQ:
         """Learn from the transitions, those of an episode as often as `shares[E]` say."""
@@ -60,7 +73,7 @@ class FittedQ:
             for first in range(0, self.updates, self.every):
                 count = min(self.every, self.updates - first)
                 drawn = rows[_places(weights, count * size, rng)]
-                batch, value = self._targets(data, drawn, data.draw_actions(rng))
+                batch, value = self._targets(data, drawn, data.choices.draw(rng))
                 batches = list(batch.split(count))
                 for update in range(count):
                     part = slice(update * size, (update + 1) * size)
@@ -80,7 +93,7 @@ class FittedQ:
         return self
 
     def _targets(
-        self, data: Transitions, rows: NDArray[np.int64], choice: NDArray[np.int64]
+        self, data: Transitions, rows: NDArray[np.int64], choice: NDArray[Any]
     ) -> tuple[Batch, torch.Tensor]:
         """Steps `rows[n]`, and the value `[n, 1]` of what comes after their rewards.
 
@@ -100,13 +113,24 @@ class FittedQ:
         value = self._networks.after(batch.next_inputs, torch.from_numpy(choice[after])).numpy()
         return batch, torch.from_numpy(data.attainable(value, after))
 
-    def _values(self, data: Transitions) -> Doubles:
-        parts = [
-            self._networks.q_values(torch.from_numpy(part))
-            for part in np.array_split(data.inputs, max(1, len(data.inputs) // 65536))
+    def _values(self, data: Transitions) -> Along:
+        every = np.arange(len(data.inputs))
+        expected = data.choices.expect(
+            lambda actions: self._q(data, every, actions), generator(self.seed, "values")
+        )
+        return Along(self._q(data, data.row, data.actions), expected[data.row])
+
+    def _q(self, data: Transitions, rows: NDArray[np.int64], actions: NDArray[Any]) -> Doubles:
+        """`[n]`: values of `actions[n, …]` in the states `rows[n]`, in the rewards' own units."""
+        parts = np.array_split(np.arange(len(rows)), max(1, len(rows) // 65536))
+        q = [
+            self._networks.value(
+                torch.from_numpy(data.inputs[rows[part]]), torch.from_numpy(actions[part])
+            )
+            for part in parts
         ]
-        q = torch.cat(parts).double().numpy()
-        return np.asarray(data.attainable(q, slice(None)) * data.scale)
+        values = torch.cat(q).double().numpy()
+        return np.asarray(data.attainable(values, rows)[:, 0] * data.scale)
 
 
 def _places(weights: Doubles, count: int, rng: np.random.Generator) -> NDArray[np.int64]:

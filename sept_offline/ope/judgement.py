@@ -10,12 +10,14 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from sept_offline.actions import Finite
+from sept_offline.actions import ActionSpace
 from sept_offline.agent import Agent, load_agent
+from sept_offline.agent.networks import Standardiser
 from sept_offline.data import Dataset, load_dataset
 from sept_offline.data.records import Steps
 from sept_offline.errors import DataError
 from sept_offline.methods.hold_out import episode_digests, in_ranges
+from sept_offline.ope.choices import Choices
 from sept_offline.ope.estimators import (
     direct,
     doubly_robust,
@@ -24,7 +26,7 @@ from sept_offline.ope.estimators import (
     self_normalised,
     weighted_doubly_robust,
 )
-from sept_offline.ope.probabilities import check_spaces, follow
+from sept_offline.ope.following import check_spaces, follow
 from sept_offline.ope.resampling import (
     bootstrap_shares,
     equal_shares,
@@ -151,34 +153,30 @@ def judge(
         )
 
     followed = follow(agent, judged, steps, integer(seed, "follow"), progress)
-    behaviour = behaviour_along(steps, judged.num_actions, integer(seed, "behaviour"))
-    taken = np.arange(len(steps.actions)), steps.actions
-    choices = followed.probabilities[steps.row]
-    chances = behaviour.propensities[:, 0]
-    if not (chances[taken] > 0).all():
-        raise DataError(
-            f"{data.path}: {int((chances[taken] <= 0).sum())} logged actions have probability 0; "
-            "run sept-offline validate to see where."
-        )
+    choices = followed.choices
+    behaviour = _behaviour(data, steps, judged.action_space, choices, integer(seed, "behaviour"))
+    target = choices.probability(steps.row, steps.actions)
     shares = equal_shares(steps.instance[steps.time == 0])
-    table = tabulate(steps, choices[taken], chances[taken], horizon, shares)
+    table = tabulate(steps, target, behaviour.chance, horizon, shares)
     # Errors of at most 1: there d3rlpy's Huber loss is quadratic, and Q a mean and not a median.
     scale = float(np.abs(_returns_to_go(table)).max()) or 1.0
     moves = transitions(steps, followed, horizon, with_enough(table.instance), scale)
-    values = fitted_values(moves, table, choices, taken, horizon, config, seed, progress)
-    logged = steps.propensities
-    whole = logged is not None and bool(np.isfinite(logged).all())
-    rare = RARE if whole else RARE_ESTIMATED
-    found = overlap(table, choices[taken], choices, chances, shares, rare)
-    estimators = estimate_all(table, values, found, config, seed)
+    values = fitted_values(moves, table, judged.action_space, horizon, config, seed, progress)
+    states = Standardiser.fit(steps.observations)(steps.observations[steps.row])
+    supported = choices.support(steps.row, states, steps.actions, behaviour.often)
+    found = overlap(table, target, supported, shares)
+    estimators = estimate_all(table, values, found, config, seed, choices.weighted)
     # the verdict does not depend on which intervals are asked for
     usual = replace(config, confidence=OpeConfig.confidence)
     same = config.confidence == usual.confidence
-    proof = estimators if same else estimate_all(table, values, found, usual, seed)
-    best, fitted = proof["dr"], proof["fqe"]
+    proof = estimators
+    if not same:
+        proof = estimate_all(table, values, found, usual, seed, choices.weighted)
+    best, fitted = proof["dr" if choices.weighted else "dm"], proof["fqe"]
     evidence = Evidence(
+        weighted=choices.weighted,
         estimated=behaviour.estimated,
-        whole=whole,
+        whole=behaviour.whole,
         crossed=values.crossed,
         in_sample=judged_on == "in sample",
         agree=best.low <= fitted.high and fitted.low <= best.high,
@@ -253,7 +251,43 @@ def recognised(learned_from: NDArray[np.uint64] | None, data: Dataset) -> NDArra
     return found
 
 
-def behaviour_along(steps: Steps, num_actions: int, seed: int) -> Behaviour:
+@dataclass(frozen=True)
+class Logger:
+    """The policy that logged N' steps.
+
+    chance `[N']`: its probability of each action taken; often `[N', A]`: whether it takes each
+    action often enough to support it (empty in a box); estimated: whether chances are estimates;
+    whole: whether those of all actions were logged.
+    """
+
+    chance: Doubles
+    often: NDArray[np.bool_]
+    estimated: bool
+    whole: bool
+
+
+def _behaviour(
+    data: Dataset, steps: Steps, space: ActionSpace, choices: Choices, seed: int
+) -> Logger:
+    if not choices.weighted:
+        # nothing is weighted, so nothing has to be known of it
+        never = np.zeros((len(steps.time), 0), dtype=bool)
+        return Logger(np.ones(len(steps.time)), never, estimated=False, whole=True)
+    found = behaviour_along(steps, space, seed)
+    logged = steps.propensities
+    chances = found.propensities[:, 0]
+    chance = chances[np.arange(len(chances)), steps.actions]
+    if not (chance > 0).all():
+        raise DataError(
+            f"{data.path}: {int((chance <= 0).sum())} logged actions have probability 0; "
+            "run sept-offline validate to see where."
+        )
+    whole = logged is not None and bool(np.isfinite(logged).all())
+    often = chances >= (RARE if whole else RARE_ESTIMATED)
+    return Logger(chance, np.asarray(often), found.estimated, whole)
+
+
+def behaviour_along(steps: Steps, space: ActionSpace, seed: int) -> Behaviour:
     """The behaviour's probabilities `[N', 1, A]`, as logged; where they are not, an estimate.
 
     Each step is a separate segment, with its clock as one more column of the state.
@@ -267,7 +301,7 @@ def behaviour_along(steps: Steps, num_actions: int, seed: int) -> Behaviour:
         propensities=None if logged is None else logged[:, None],
         instance=steps.instance,
     )
-    return logged_or_estimated(cast(SegmentsLike, single), Finite.of(num_actions), seed)
+    return logged_or_estimated(cast(SegmentsLike, single), space, seed)
 
 
 @dataclass(frozen=True)
@@ -302,34 +336,28 @@ class Values:
 def fitted_values(
     moves: Transitions,
     table: Table,
-    choices: Doubles,
-    taken: tuple[NDArray[Any], NDArray[Any]],
+    space: ActionSpace,
     horizon: int,
     config: OpeConfig,
     seed: int,
     progress: Progress,
 ) -> Values:
     """Three fits: to all episodes, and to each half for the use of the other."""
-    from sept_offline.ope.fqe import FittedQ
+    from sept_offline.ope.fqe import Along, FittedQ
 
     half = halves(table.instance, generator(seed, "halves"))
     shares = equal_shares(table.instance)
     whole, first, second = (
-        FittedQ(
-            moves.inputs.shape[1],
-            choices.shape[1],
-            horizon,
-            config,
-            integer(seed, "fitted q", name),
-        ).fit(moves, shares * rows if rows.any() else shares, f"fitted Q of {name}", progress)
+        FittedQ(moves.inputs.shape[1], space, horizon, config, integer(seed, "fitted q", name)).fit(
+            moves, shares * rows if rows.any() else shares, f"fitted Q of {name}", progress
+        )
         for name, rows in (("all", np.ones_like(half)), ("one half", ~half), ("the other", half))
     )
-    at = np.zeros(len(choices), dtype=np.int64)
-    at[table.counted] = moves.row
 
-    def along(q: Doubles) -> tuple[Doubles, Doubles]:
-        own = q[at]
-        return table.spread(own[taken]), table.spread((choices * own).sum(axis=1))
+    def along(q: Along) -> tuple[Doubles, Doubles]:
+        everywhere = np.zeros((2, len(table.counted)))
+        everywhere[:, table.counted] = q.taken, q.expected
+        return table.spread(everywhere[0]), table.spread(everywhere[1])
 
     _, whole_v = along(whole.final)
     _, early_v = along(whole.halfway)
@@ -347,9 +375,9 @@ def fitted_values(
 
 
 def estimate_all(
-    table: Table, values: Values, found: Overlap, config: OpeConfig, seed: int
+    table: Table, values: Values, found: Overlap, config: OpeConfig, seed: int, weighted: bool
 ) -> dict[str, Estimate]:
-    """Every estimator with its interval."""
+    """Every estimator with its interval; those without weights if there are none."""
     rng = generator(seed, "bootstrap")
     equal = equal_shares(table.instance)
     drawn = bootstrap_shares(table.instance, config.replicates, rng)
@@ -368,6 +396,8 @@ def estimate_all(
         "dr": doubly_robust(table, q, v, shares) + leaning,
         "wdr": weighted_doubly_robust(table, q, v, shares) + leaning,
     }
+    if not weighted:
+        answers = {name: answers[name] for name in ("fqe", "dm")}
     plain = float(effective_size(_unweighted(table), equal).min())
     tail = (1 - config.confidence) / 2
     # an episode may end at any step, so no reward at all is among what can be earned

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from sept_offline.agent.networks import Standardiser
 from sept_offline.data.records import Steps
-from sept_offline.ope.probabilities import Followed
+from sept_offline.ope.choices import Choices
+from sept_offline.ope.following import Followed
 
 
 @dataclass(frozen=True)
@@ -18,33 +19,23 @@ class Transitions:
     """N' logged steps before the horizon.
 
     inputs `[R, m]` of all logged states, row `[N']` of a step's own (its next one's is row + 1);
-    actions `[N']`; rewards `[N']`, divided by `scale`; last `[N']`: 1 where nothing follows, be it
-    that the episode ended or that the horizon is reached; probabilities `[R, A]`: the agent's;
-    episode `[N']`: its position in the data; left `[R]`: steps before the horizon.
+    actions `[N', …]`, as `choices` gives them; rewards `[N']`, divided by `scale`; last `[N']`: 1
+    where nothing follows, be it that the episode ended or that the horizon is reached; choices:
+    what the agent does in the R states; episode `[N']`: its position in the data; left `[R]`: steps
+    before the horizon.
     """
 
     inputs: NDArray[np.float32]
     row: NDArray[np.int64]
-    actions: NDArray[np.int64]
+    actions: NDArray[Any]
     rewards: NDArray[np.float32]
     last: NDArray[np.float32]
-    probabilities: NDArray[np.float64]
+    choices: Choices
     episode: NDArray[np.int64]
     left: NDArray[np.float32]
     scale: float
 
-    def draw_actions(self, rng: np.random.Generator) -> NDArray[np.int64]:
-        """`[R]`: what the agent does in each logged state; drawn where it has a choice."""
-        choice: NDArray[np.int64] = self.probabilities.argmax(axis=1)
-        free = self.probabilities[np.arange(len(choice)), choice] < 1
-        edges = np.cumsum(self.probabilities[free], axis=1)
-        chance = rng.random((len(edges), 1)) * edges[:, -1:]
-        choice[free] = np.minimum((edges <= chance).sum(axis=1), edges.shape[1] - 1)
-        return choice
-
-    def until_parting(
-        self, choice: NDArray[np.int64]
-    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    def until_parting(self, choice: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """From each step on, the last step `[N']` up to which the log does what the agent does.
 
         And the rewards until then, `[N']`. The first step counts for any action.
@@ -54,7 +45,7 @@ class Transitions:
         goes_on[:-1] = (
             (self.last[:-1] == 0)
             & (self.episode[1:] == self.episode[:-1])
-            & (choice[self.row[1:]] == self.actions[1:])
+            & self.choices.agrees(choice[self.row[1:]], self.actions[1:])
         )
         stops = np.where(goes_on, count, np.arange(count))
         ends = np.minimum.accumulate(stops[::-1])[::-1]
@@ -99,7 +90,7 @@ def transitions(
         followed.contexts,
         (2 * clock / horizon - 1)[:, None],
         followed.probing[:, None],
-        2 * followed.probabilities - 1,
+        followed.choices.features,
     ]
     if len(known):
         which = np.zeros(len(steps.observations), dtype=np.int64)
@@ -111,10 +102,10 @@ def transitions(
     return Transitions(
         inputs=np.concatenate([np.float32(column) for column in columns], axis=1),
         row=steps.row[kept],
-        actions=steps.actions[kept],
+        actions=followed.choices.read(steps.actions[kept]),
         rewards=(steps.rewards[kept] / scale).astype(np.float32),
         last=last[kept].astype(np.float32),
-        probabilities=followed.probabilities,
+        choices=followed.choices,
         episode=np.repeat(np.arange(len(starts)), ends - starts + 1)[kept],
         left=np.maximum(horizon - clock, 0),
         scale=scale,

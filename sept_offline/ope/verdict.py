@@ -52,16 +52,9 @@ class Overlap:
     """Share of episodes cut before the horizon."""
 
 
-def overlap(
-    table: Table,
-    target: Doubles,
-    choices: Doubles,
-    behaviour: Doubles,
-    shares: Doubles,
-    rare: float,
-) -> Overlap:
-    """From `target[N']` of what was done, `choices[N', A]` and `behaviour[N', A]`, `shares[E]`."""
-    supported = table.spread((choices * (behaviour >= rare)).sum(axis=1))
+def overlap(table: Table, target: Doubles, supported: Doubles, shares: Doubles) -> Overlap:
+    """From the agent's probability `target[N']` of what was done, how far what it does is
+    `supported[N']`, and `shares[E]`."""
     there = table.spread(np.ones(len(target)))
     weight = shares[:, None] * there
     sizes = effective_size(table, shares)
@@ -71,7 +64,7 @@ def overlap(
     return Overlap(
         agreement=float((weight * table.spread(target)).sum() / weight.sum()),
         followed=float(shares @ (table.ratio[:, -1] > 0)),
-        support=float((weight * supported).sum() / weight.sum()),
+        support=float((weight * table.spread(supported)).sum() / weight.sum()),
         ess=float(sizes.min()),
         largest_weight=float(final.max() / total) if total > 0 else 1.0,
         mean_weight=float(min(total, 1e300)),
@@ -84,6 +77,8 @@ def overlap(
 class Evidence:
     """Inputs of a verdict besides the overlap."""
 
+    weighted: bool
+    """Whether importance weights exist: in a box control is deterministic and has no density."""
     estimated: bool
     """Whether the behaviour's probabilities of what was done are estimates."""
     whole: bool
@@ -94,7 +89,8 @@ class Evidence:
     in_sample: bool
     """Whether the agent was trained on the evaluation episodes."""
     agree: bool
-    """Whether the intervals of the doubly robust estimate and of fitted Q evaluation meet."""
+    """Whether the intervals of the doubly robust estimate (without weights: of the cross-fitted
+    one) and of fitted Q evaluation meet."""
     travelled: bool
     """Whether the fitted Q had updates enough for values to travel the whole horizon."""
     within: bool
@@ -121,7 +117,12 @@ def verdict(found: Overlap, evidence: Evidence) -> tuple[Verdict, list[str]]:
             f"{1 - found.support:.1%} of the agent's actions have hardly any support in the logs"
         )
     if found.ess < ENOUGH:
-        reasons.append(f"the effective sample size is {found.ess:.1f} episodes")
+        reasons.append(
+            f"the effective sample size is {found.ess:.1f} episodes"
+            if evidence.weighted
+            else "the agent's actions have no density, so importance sampling does not apply and "
+            "the estimate rests on fitted Q evaluation alone"
+        )
         sound = evidence.agree and evidence.within and evidence.travelled and evidence.narrow
         bad |= found.ess < LITTLE and not sound
         if found.ess < LITTLE and not evidence.narrow:
@@ -129,7 +130,8 @@ def verdict(found: Overlap, evidence: Evidence) -> tuple[Verdict, list[str]]:
     if found.largest_weight > DOMINANT and found.ess > 0:
         reasons.append(f"one episode has {found.largest_weight:.0%} of the weight")
     if not evidence.agree:
-        reasons.append("the doubly robust estimate and fitted Q evaluation disagree")
+        other = "doubly robust" if evidence.weighted else "cross-fitted"
+        reasons.append(f"the {other} estimate and fitted Q evaluation disagree")
     if not evidence.travelled:
         reasons.append("the fitted Q had too few updates for the horizon")
     if not evidence.within:

@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from sept_offline.actions import Box
 from sept_offline.agent import Agent
 from sept_offline.evaluation.results import EpisodeResult
 from sept_offline.family import Family
@@ -61,9 +62,14 @@ def _size(episode: EpisodeResult) -> int:
 def episode_data(run: Run, agent: Agent, episode: EpisodeResult) -> dict[str, Any]:
     """One episode, JSON-ready: names, the world, and everything that was seen and done.
 
-    `observations` are columns, `[d][T + 1]`; `actions`, `rewards` `[T]`; `probe` is how many of the
-    first steps the probe chose, and `known` after how many the latent was inferred.
+    `observations` are columns, `[d][T + 1]`; `actions` `[T]`, or `[T][k]` within `bounds`;
+    `rewards` `[T]`; `probe` is how many of the first steps the probe chose, and `known` after how
+    many the latent was inferred.
     """
+    space = agent.spaces.actions
+    bounds = None
+    if isinstance(space, Box):
+        bounds = {"low": list(space.low), "high": list(space.high)}
     columns = np.array(episode.observations, dtype=np.float64).T
     encoder = getattr(agent.context, "encoder", None)
     probed = sum(phase == "probe" for phase in episode.phases)
@@ -75,6 +81,7 @@ def episode_data(run: Run, agent: Agent, episode: EpisodeResult) -> dict[str, An
         "columns": list(agent.spaces.observation_names),
         "action_names": list(agent.spaces.action_names),
         "observations": [numbers(column) for column in columns],
+        "bounds": bounds,
         "actions": list(episode.actions),
         "rewards": numbers(episode.rewards),
         "probe": probed,

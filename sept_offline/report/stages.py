@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sept_offline.actions import ActionSpace
 from sept_offline.agent import Agent
 from sept_offline.bench.figures.figure import BLACK, Dash, Line
 from sept_offline.report.blocks import Block, Chart, Facts, Heading, Note, Section
@@ -115,7 +116,7 @@ def _line(name: str, metric: Metric, colour: str, dash: Dash = "solid") -> Line:
 
 
 def _probe(run: Run, place: str) -> Chart | None:
-    """The probe's probabilities and the behaviour's on the same logged states."""
+    """What the probe and the behaviour do on the same logged states: probabilities, mean doses."""
     probe = getattr(run.agent.context, "probe", None) if run.agent is not None else None
     if probe is None or run.agent is None or run.data is None:
         return None
@@ -125,13 +126,15 @@ def _probe(run: Run, place: str) -> Chart | None:
         return None
     chosen = np.linspace(0, len(segments.actions) - 1, min(STATES, len(segments.actions)))
     rows = chosen.astype(np.int64)
-    actions = [label(name) for name in distinct(run.agent.spaces.action_names)]
+    space = run.agent.spaces.actions
+    actions = [label(name) for name in distinct(space.names)]
     probed, behaved = [], []
     for time in range(steps):
         states = segments.observations[rows, time]
-        chances = [probe.policy(state, time).probabilities for state in states]
-        probed.append(np.mean(chances, axis=0))
-        behaved.append(_behaviour(segments, rows, time, len(actions)))
+        means = [probe.policy(state, time).encoded_mean for state in states]
+        probed.append(np.mean(means, axis=0))
+        behaved.append(_behaviour(segments, rows, time, space))
+    quantity = QUANTITIES[space.kind]
     names: list[Any] = list(actions)
     if steps > 1:
         names = [
@@ -145,22 +148,34 @@ def _probe(run: Run, place: str) -> Chart | None:
     return Chart(
         f"probe-{place}",
         "The probe beside the behaviour",
-        f"Mean probability of each action in the states of {count(len(rows))} logged initial "
-        "segments, for the probe and for the behaviour. Where the behaviour's probabilities were "
-        "not logged, its action frequencies are shown.",
-        bars_plot(names, shown, "action", "probability", [ORANGE, MUTED]),
+        f"In the states of {count(len(rows))} logged initial segments: {quantity[1]}",
+        bars_plot(names, shown, "action", quantity[0], [ORANGE, MUTED]),
     )
 
 
+QUANTITIES = {
+    "finite": (
+        "probability",
+        "mean probability of each action, for the probe and for the behaviour. Where the "
+        "behaviour's probabilities were not logged, its action frequencies are shown.",
+    ),
+    "box": (
+        "mean, scaled to −1 … 1",
+        "mean of each component of the action, from −1 at its lower bound to 1 at its upper one, "
+        "for the probe and for the behaviour.",
+    ),
+}
+"""What is shown of a probe, by the kind of the action space: the axis, and the caption."""
+
+
 def _behaviour(
-    segments: Any, rows: NDArray[np.int64], time: int, actions: int
+    segments: Any, rows: NDArray[np.int64], time: int, space: ActionSpace
 ) -> NDArray[np.float64]:
-    """Mean probabilities of the behaviour at a step; action frequencies where not logged."""
+    """Mean of the encoded logged actions at a step; of the probabilities where they are known."""
     known = segments.propensities
-    if known is not None and np.isfinite(known[rows, time]).all():
-        return np.asarray(known[rows, time].mean(axis=0), dtype=np.float64)
-    taken = np.bincount(segments.actions[rows, time], minlength=actions)
-    return np.asarray(taken / taken.sum(), dtype=np.float64)
+    listed = known is not None and known.ndim == 3 and np.isfinite(known[rows, time]).all()
+    shown = known[rows, time] if listed else space.encode(segments.actions[rows, time])
+    return np.asarray(shown.mean(axis=0), dtype=np.float64)
 
 
 def _training(run: Run, place: str) -> list[Block]:

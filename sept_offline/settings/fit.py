@@ -13,7 +13,11 @@ from sept_offline.settings.values import check_range
 Objective = Literal["transitions", "segment"]
 Reward = Literal["elbo", "information", "total-variation", "negative-elbo"]
 REWARDS: tuple[Reward, ...] = ("elbo", "information", "total-variation", "negative-elbo")
-ALGORITHMS = ("double_dqn", "discrete_cql", "discrete_bcq", "nfq")
+FINITE_ALGORITHMS = ("double_dqn", "discrete_cql", "discrete_bcq", "discrete_iql", "nfq")
+"""Algorithms of control for a finite set of actions."""
+BOX_ALGORITHMS = ("rebrac", "td3_plus_bc", "iql", "cql", "awac")
+"""Algorithms of control for continuous actions."""
+ALGORITHMS = (*FINITE_ALGORITHMS, *BOX_ALGORITHMS)
 AUTO = "auto"
 """Instead of an algorithm: `fit` chooses from the logs."""
 REWARD_FORMS = ("raw", "instance", "log")
@@ -152,12 +156,14 @@ class ControlConfig:
     """Settings of control."""
 
     algorithm: str = "double_dqn"
-    """One of double_dqn, discrete_cql, discrete_bcq, nfq; `auto` is discrete_cql if the behaviour
-    takes a single action at most logged steps, else double_dqn."""
+    """For a finite set of actions one of double_dqn, discrete_cql, discrete_bcq, discrete_iql, nfq;
+    for continuous actions one of rebrac, td3_plus_bc, iql, cql, awac. `auto` is rebrac for
+    continuous actions; else discrete_cql if the behaviour takes a single action at most logged
+    steps, and double_dqn if not."""
     hidden: tuple[int, ...] = (256, 512)
     """Widths of the hidden layers."""
     layer_norm: bool = False
-    """Whether to use layer normalisation."""
+    """Whether to use layer normalisation; critics of continuous actions always do."""
     gamma: float = 0.99
     """Discount factor."""
     learning_rate: float = 5e-4
@@ -179,11 +185,23 @@ class ControlConfig:
     members: int = 1
     """Size of the ensemble; members have different initial weights and minibatches."""
     cql_alpha: float = 1.0
-    """Weight of the conservative term of `discrete_cql`."""
+    """Weight of the conservative term of `discrete_cql` and `cql`."""
     bcq_flexibility: float = 0.3
     """Minimum probability of an action in `discrete_bcq`, relative to the most likely action."""
     bcq_beta: float = 0.5
     """Weight of the regulariser of the imitator in `discrete_bcq`."""
+    rebrac_actor_beta: float = 0.01
+    """Weight of the distance between the actor's and the logged action in `rebrac`."""
+    rebrac_critic_beta: float = 0.01
+    """The same of the next action, in the targets of `rebrac`."""
+    td3_alpha: float = 2.5
+    """Weight of the values, relative to imitation, in `td3_plus_bc`."""
+    iql_expectile: float = 0.7
+    """Expectile of the value function of `iql` and `discrete_iql`."""
+    iql_temperature: float = 3.0
+    """Factor on the advantages that weight logged actions in `iql` and `discrete_iql`."""
+    awac_lambda: float = 1.0
+    """Divisor of the advantages in `awac`."""
     reward_form: str = "raw"
     """Scaling of the rewards: raw, instance (root mean square of 1 per instance) or log."""
     reward_scale: float = 1.0
@@ -220,7 +238,10 @@ class ControlConfig:
         check_range(self, ("learning_rate", "reward_scale", "grad_clip"), "control", above=0)
         check_range(self, ("gamma", "average_decay"), "control", least=0, below=1)
         check_range(self, ("target_rate",), "control", above=0, most=1)
-        check_range(self, ("bcq_flexibility",), "control", above=0, below=1)
+        check_range(self, ("bcq_flexibility", "iql_expectile"), "control", above=0, below=1)
+        weights = ("cql_alpha", "rebrac_actor_beta", "rebrac_critic_beta", "iql_temperature")
+        check_range(self, weights, "control", least=0)
+        check_range(self, ("td3_alpha", "awac_lambda"), "control", above=0)
 
 
 @dataclass(frozen=True)
@@ -390,6 +411,53 @@ class MamlConfig:
 
 
 @dataclass(frozen=True)
+class FocalConfig:
+    """Settings of `focal`, and of the distances in `unicorn` and `csro`."""
+
+    rewards: bool = True
+    """Whether the encoder reads the reward of each step, as published; the agent then needs it."""
+    repulsion: float = 1.0
+    """Weight of the inverse distance between contexts of different instances."""
+    softening: float = 0.1
+    """Constant added to squared distances, so that their inverse is finite."""
+
+    def __post_init__(self) -> None:
+        """Raise a ConfigError that names an invalid setting."""
+        check_range(self, ("repulsion", "softening"), "focal", above=0)
+
+
+@dataclass(frozen=True)
+class UnicornConfig:
+    """Settings of `unicorn`."""
+
+    rewards: bool = True
+    """Whether the encoder reads the reward of each step, as published; the agent then needs it."""
+    distance: float = 1.0
+    """Weight of the distances of `focal`, relative to the reconstruction."""
+
+    def __post_init__(self) -> None:
+        """Raise a ConfigError that names an invalid setting."""
+        check_range(self, ("distance",), "unicorn", least=0)
+
+
+@dataclass(frozen=True)
+class CsroConfig:
+    """Settings of `csro`."""
+
+    rewards: bool = True
+    """Whether the encoder reads the reward of each step, as published; the agent then needs it."""
+    independence: float = 1.0
+    """Weight of the bound on the information between an embedding and its state and action."""
+    hidden: int = 64
+    """Width of the hidden layers of the network that predicts embeddings."""
+
+    def __post_init__(self) -> None:
+        """Raise a ConfigError that names an invalid setting."""
+        check_range(self, ("independence",), "csro", least=0)
+        check_range(self, ("hidden",), "csro", least=1)
+
+
+@dataclass(frozen=True)
 class FitConfig:
     """Settings of all stages; `--set a.b=c` uses the names of these fields."""
 
@@ -429,6 +497,12 @@ class FitConfig:
     """Settings of `dpt` in its episode."""
     maml: MamlConfig = field(default_factory=MamlConfig)
     """Settings of `maml`."""
+    focal: FocalConfig = field(default_factory=FocalConfig)
+    """Settings of `focal`."""
+    unicorn: UnicornConfig = field(default_factory=UnicornConfig)
+    """Settings of `unicorn`."""
+    csro: CsroConfig = field(default_factory=CsroConfig)
+    """Settings of `csro`."""
 
     def __post_init__(self) -> None:
         """Raise a ConfigError that names an invalid setting."""

@@ -23,7 +23,7 @@ COMPLETED = {
     "doc": ["doctor"],
     "fit x.h5 --preset ": ["default", "paper", "segment"],
     "fit x.h5 --method sept": ["sept", "sept-np"],
-    "fit x.h5 --control discrete_": ["discrete_cql", "discrete_bcq"],
+    "fit x.h5 --control discrete_": ["discrete_cql", "discrete_bcq", "discrete_iql"],
     "fit x.h5 --set latent.di": ["latent.dim="],
     "fit x.h5 --set latent.objective=": [
         "latent.objective=segment",

@@ -22,15 +22,17 @@ import sept_offline
 from sept_offline.control import Batch
 from sept_offline.control.d3rlpy import (
     ALGORITHMS,
+    ActorCritic,
     Critic,
     FlatAdam,
     QNetworks,
+    drawing_from,
     encoder_factory,
     layers_of,
     minibatch,
     seeded,
 )
-from sept_offline.settings import ControlConfig
+from sept_offline.settings import BOX_ALGORITHMS, FINITE_ALGORITHMS, ControlConfig
 
 SMALL = ControlConfig(hidden=(16, 24), batch_size=8, learning_rate=1e-2, target_rate=0.25)
 INTERNALS = {"control/d3rlpy.py"}
@@ -69,49 +71,109 @@ def test_nothing_else_touches_their_internals() -> None:
                 assert name in INTERNALS, f"{name}: {ast.unparse(node)}"
 
 
-def stock(config: ControlConfig) -> Any:
+def box_batch(seed: int = 0, size: int = 8, dim: int = 5, width: int = 2) -> Batch:
+    """Some episodes end: terminal, or with an unknown next action."""
+    draws = torch.Generator().manual_seed(seed)
+    rows = batch(seed, size, dim)
+    actions = torch.rand(size, width, generator=draws) * 2 - 1
+    return replace(rows, actions=actions, next_actions=actions.roll(-1, dims=0))
+
+
+def stock(config: ControlConfig, width: int) -> Any:
     """d3rlpy's own algorithm, with nothing replaced."""
     kind, own = ALGORITHMS[config.algorithm]
     settings = {theirs: getattr(config, ours) for theirs, ours in own.items()}
     for field in dataclasses.fields(kind):
         if field.name.endswith("encoder_factory"):
-            settings[field.name] = encoder_factory(config)
+            norm = config.layer_norm or field.name.startswith("critic")
+            settings[field.name] = encoder_factory(config.hidden, norm)
         elif field.name.endswith("optim_factory"):
             settings[field.name] = AdamFactory(clip_grad_norm=config.grad_clip)
-        elif field.name == "learning_rate":
+        elif field.name in ("learning_rate", "actor_learning_rate", "critic_learning_rate"):
             settings[field.name] = config.learning_rate
         elif field.name == "target_update_interval":
             settings[field.name] = 1
+        elif field.name == "tau":
+            settings[field.name] = config.target_rate
+    if config.algorithm == "cql":
+        settings["alpha_learning_rate"] = 0.0
     settings |= {"gamma": config.gamma, "n_critics": config.critics}
     algorithm = kind(**settings).create(device=False)
-    algorithm.create_impl((5,), 3)
+    algorithm.create_impl((5,), width)
     algorithm.impl.modules.set_train()
     return algorithm.impl
 
 
+def networks_of(modules: Any) -> dict[str, nn.Module]:
+    fields = (field.name for field in dataclasses.fields(modules))
+    parts = {name: getattr(modules, name) for name in fields}
+    return {name: part for name, part in parts.items() if isinstance(part, nn.Module)}
+
+
+def assert_same_networks(ours: Any, theirs: Any) -> None:
+    copies = networks_of(theirs)
+    assert len(copies) >= 2
+    for name, network in networks_of(ours).items():
+        for weight, copy in zip(network.parameters(), copies[name].parameters(), strict=True):
+            torch.testing.assert_close(weight, copy, atol=1e-5, rtol=1e-4)
+
+
+def test_every_algorithm_has_its_place() -> None:
+    assert {*ALGORITHMS} == {*FINITE_ALGORITHMS, *BOX_ALGORITHMS} - {"discrete_iql"}
+
+
 @pytest.mark.parametrize("change", [{}, {"critics": 2}, {"layer_norm": True, "grad_clip": 0.5}])
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("algorithm", [name for name in ALGORITHMS if name in FINITE_ALGORITHMS])
 def test_an_update_is_d3rlpys(algorithm: str, change: dict[str, Any]) -> None:
     # with a rate of 1 the target is a copy after every update, as d3rlpy's is
     config = replace(SMALL, algorithm=algorithm, target_rate=1.0, **change)
     ours = QNetworks(config, 5, 3, seed=1)
     with seeded(0):
-        theirs = stock(config)
-    networks = ("q_funcs", "targ_q_funcs", "imitator")
-    for name in networks:
-        if hasattr(theirs.modules, name):
-            weights = getattr(ours.impl.modules, name).state_dict()
-            getattr(theirs.modules, name).load_state_dict(weights)
+        theirs = stock(config, 3)
+    for name, network in networks_of(theirs.modules).items():
+        network.load_state_dict(getattr(ours.impl.modules, name).state_dict())
     for step in range(12):
         loss = ours.update(batch(step))
         assert loss == pytest.approx(theirs.inner_update(minibatch(batch(step)), step)["loss"])
-    for name in networks:
-        for weight, copy in zip(
-            getattr(ours.impl.modules, name, nn.Module()).parameters(),
-            getattr(theirs.modules, name, nn.Module()).parameters(),
-            strict=True,
-        ):
-            torch.testing.assert_close(weight, copy, atol=1e-5, rtol=1e-4)
+    assert_same_networks(ours.impl.modules, theirs.modules)
+
+
+@pytest.mark.parametrize("change", [{"critics": 2}, {"critics": 1, "grad_clip": 0.5}])
+@pytest.mark.parametrize("algorithm", BOX_ALGORITHMS)
+def test_an_update_of_an_actor_is_d3rlpys(algorithm: str, change: dict[str, Any]) -> None:
+    config = replace(SMALL, algorithm=algorithm, learning_rate=1e-3, **change)
+    ours = ActorCritic(config, 5, 2, seed=1)
+    with seeded(0):
+        theirs = stock(config, 2)
+    for name, network in networks_of(theirs.modules).items():
+        network.load_state_dict(getattr(ours.impl.modules, name).state_dict())
+    noise = ours.tensors()["noise"].clone()
+    for step in range(9):
+        loss = ours.update(box_batch(step))
+        with drawing_from(noise):
+            expected = theirs.inner_update(minibatch(box_batch(step)), step)
+        assert loss == pytest.approx(expected["critic_loss"], rel=1e-4)
+    assert_same_networks(ours.impl.modules, theirs.modules)
+
+
+def test_an_unknown_next_action_costs_nothing() -> None:
+    config = replace(SMALL, algorithm="rebrac", rebrac_critic_beta=1e3)
+    losses = []
+    for unknown in (torch.nan, 1.0):
+        networks = ActorCritic(config, 5, 2, seed=1)
+        rows = replace(box_batch(), terminals=torch.zeros(8))
+        losses.append(networks.update(replace(rows, next_actions=torch.full((8, 2), unknown))))
+    assert losses[0] < losses[1] / 1e3
+
+
+def test_targets_of_an_actor_stay_within_limits() -> None:
+    networks = ActorCritic(replace(SMALL, algorithm="rebrac", gamma=0.5), 5, 2, seed=1)
+    networks.limit_targets(3.0, 4.0)
+    rows = replace(box_batch(), terminals=torch.zeros(8), rewards=torch.zeros(8))
+    target = networks.impl.compute_target(minibatch(rows))
+    # the next actions are at most 2 apart in each of two components
+    penalty = 8 * SMALL.rebrac_critic_beta
+    assert (target <= 4.0).all() and (target >= 3.0 - penalty).all()
 
 
 @pytest.mark.parametrize("algorithm", ["double_dqn", "discrete_cql", "discrete_bcq"])
@@ -129,7 +191,7 @@ def test_the_target_follows_by_polyaks_rate(algorithm: str) -> None:
 def test_a_critic_is_d3rlpys_forwarder() -> None:
     with torch.random.fork_rng(devices=[]):
         modules, theirs = create_discrete_q_function(
-            (5,), 3, encoder_factory(SMALL), MeanQFunctionFactory(), "cpu:0", False, 1
+            (5,), 3, encoder_factory(SMALL.hidden), MeanQFunctionFactory(), "cpu:0", False, 1
         )
     ours, rows = Critic(layers_of(modules[0])), batch(4, size=40)
     columns = {

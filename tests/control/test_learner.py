@@ -11,7 +11,7 @@ import torch
 from sept_offline.agent.networks import MLP, Constrained, Ensemble
 from sept_offline.control import Batch, Learner
 from sept_offline.errors import ConfigError, TrainingError
-from sept_offline.settings import ALGORITHMS, ControlConfig
+from sept_offline.settings import BOX_ALGORITHMS, FINITE_ALGORITHMS, ControlConfig
 from tests.margins import Margins
 
 SMALL = ControlConfig(hidden=(16, 24), batch_size=8, learning_rate=1e-2)
@@ -28,6 +28,14 @@ def batch(seed: int = 0, size: int = 8, dim: int = 5, actions: int = 3) -> Batch
     )
 
 
+def box_batch(seed: int = 0, size: int = 8, dim: int = 5, width: int = 3) -> Batch:
+    draws = torch.Generator().manual_seed(seed)
+    actions = torch.rand(size, width, generator=draws) * 2 - 1
+    following = actions.roll(-1, dims=0)
+    following[-1] = torch.nan
+    return replace(batch(seed, size, dim), actions=actions, next_actions=following)
+
+
 def weights(learner: Learner, averaged: bool = True) -> dict[str, np.ndarray]:
     return (learner.averaged() if averaged else learner.current()).to_arrays("n")
 
@@ -36,18 +44,21 @@ def same(a: dict[str, np.ndarray], b: dict[str, np.ndarray]) -> bool:
     return a.keys() == b.keys() and all(np.array_equal(a[name], b[name]) for name in a)
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("algorithm", [*FINITE_ALGORITHMS, *BOX_ALGORITHMS])
 @pytest.mark.parametrize(("critics", "members"), [(1, 1), (2, 1), (1, 2)])
 def test_restored_learner_goes_on_bit_for_bit(algorithm: str, critics: int, members: int) -> None:
     config = replace(SMALL, algorithm=algorithm, critics=critics, members=members, average_every=3)
+    rows = box_batch if algorithm in BOX_ALGORITHMS else batch
     unbroken = Learner(config, 5, 3, seed=1)
     for step in range(7):
-        unbroken.update(batch(step))
+        unbroken.update(rows(step))
     state = unbroken.state()
     resumed = Learner(config, 5, 3, seed=99)
     resumed.restore(state)
+    outside = torch.get_rng_state()
     for step in range(7, 16):
-        assert unbroken.update(batch(step)) == resumed.update(batch(step))
+        assert unbroken.update(rows(step)) == resumed.update(rows(step))
+    assert torch.equal(outside, torch.get_rng_state())
     assert same(weights(unbroken), weights(resumed))
     assert same(weights(unbroken, averaged=False), weights(resumed, averaged=False))
     assert not same(weights(unbroken), weights(unbroken, averaged=False))
@@ -126,6 +137,51 @@ def test_learns_a_task_whose_answer_is_known(training_seed: int, margin: Margins
     best, other = values[[0, 1, 2, 3], [0, 0, 1, 1]], values[[0, 1, 2, 3], [1, 1, 0, 0]]
     margin("better by", (best - other).min(), above=0)
     margin("value error", np.abs(best - 1).max(), below=0.15)
+
+
+def test_discrete_iql_prefers_what_pays_among_what_is_logged(
+    training_seed: int, margin: Margins
+) -> None:
+    # two steps: action 1 pays 1 at once, action 0 leads to where action 1 pays 3; action 2 would
+    # pay most, but is never logged
+    config = replace(
+        SMALL, algorithm="discrete_iql", gamma=0.9, iql_expectile=0.9, target_rate=0.05
+    )
+    learner = Learner(config, 2, 3, seed=training_seed)
+    draws = torch.Generator().manual_seed(training_seed)
+    for _ in range(400):
+        second = torch.rand(64, generator=draws) < 0.5
+        action = torch.randint(2, (64,), generator=draws)
+        reward = action * torch.where(second, 3.0, 1.0)
+        ends = (second | (action == 1)).float()
+        state = torch.stack([1 - second.float(), second.float()], dim=1)
+        learner.update(Batch(state, action, reward, torch.tensor([[0.0, 1.0]] * 64), ends))
+    rows = np.eye(2, dtype=np.float32)
+    chances = learner.averaged()(rows)
+    assert chances.argmax(axis=1).tolist() == [0, 1]
+    margin("logged above unlogged", (chances.max(axis=1) - chances[:, 2]).min(), above=1)
+    value = learner.value(torch.from_numpy(rows)).numpy()
+    # V of the second state is the expectile of 0 and 3 at which 0.9 · (3 − V) = 0.1 · V: 2.7
+    margin("value error", np.abs(value - [0.9 * 2.7, 3.0]).max(), below=0.3)
+
+
+@pytest.mark.parametrize("algorithm", BOX_ALGORITHMS)
+def test_an_actor_learns_a_task_whose_answer_is_known(
+    algorithm: str, training_seed: int, margin: Margins
+) -> None:
+    # one step: the reward is highest where the action is half of the input
+    config = replace(SMALL, algorithm=algorithm, batch_size=64, learning_rate=3e-3, critics=2)
+    changes = {"iql_temperature": 10.0, "awac_lambda": 0.1, "cql_alpha": 0.1}
+    learner = Learner(replace(config, **changes), 1, 1, seed=training_seed)  # type: ignore[arg-type]
+    draws = torch.Generator().manual_seed(training_seed)
+    for _ in range(400):
+        state, action = (torch.rand(64, 1, generator=draws) * 2 - 1 for _ in range(2))
+        reward = -(action - state / 2).square()[:, 0]
+        learner.update(Batch(state, action, reward, state, torch.ones(64), action))
+    rows = np.array([[-0.8], [-0.3], [0.3], [0.8]], dtype=np.float32)
+    acted = learner.averaged()(rows)
+    margin("error", np.abs(acted - rows / 2).max(), below=0.2)
+    margin("value", learner.value(torch.from_numpy(rows)).min().item(), above=-0.1)
 
 
 def test_wrong_settings_are_named() -> None:

@@ -83,7 +83,7 @@ def test_another_seed_draws_other_minibatches() -> None:
     for seed in (1, 1, 2):
         replay = make_replay(kind=Watched)
         assert isinstance(replay, Watched)
-        ControlStage(replay, CONFIG, seed, num_actions=2).advance(1)
+        ControlStage(replay, CONFIG, seed, width=2).advance(1)
         drawn.append(replay.drawn)
     assert torch.equal(drawn[0], drawn[1])
     assert not torch.equal(drawn[0], drawn[2])
@@ -115,11 +115,11 @@ def test_no_draw_leaves_its_instance(seed: int, many: int) -> None:
 @pytest.mark.parametrize("cuts", [[64, 86], [1, 149], [63, 1, 1, 85], [70, 30, 50]])
 def test_a_stage_continues_bit_for_bit(cuts: list[int], members: int) -> None:
     config = replace(CONFIG, members=members)
-    unbroken = ControlStage(make_replay(), config, seed=3, num_actions=2)
+    unbroken = ControlStage(make_replay(), config, seed=3, width=2)
     unbroken.advance(1000)
     state = None
     for cut in cuts:
-        piece = ControlStage(make_replay(), config, seed=3 if state is None else 8, num_actions=2)
+        piece = ControlStage(make_replay(), config, seed=3 if state is None else 8, width=2)
         if state is not None:
             piece.restore(state)
         piece.advance(cut)
@@ -130,7 +130,7 @@ def test_a_stage_continues_bit_for_bit(cuts: list[int], members: int) -> None:
 
 
 def test_metrics_and_bound() -> None:
-    stage = ControlStage(make_replay(), CONFIG, seed=0, num_actions=2)
+    stage = ControlStage(make_replay(), CONFIG, seed=0, width=2)
     metrics = stage.advance(100)
     assert stage.done == 100
     assert metrics["loss"] > 0
@@ -143,21 +143,21 @@ def test_metrics_and_bound() -> None:
 def test_where_steps_cost_the_best_is_to_end_at_once() -> None:
     ends = np.arange(24) % LENGTH == LENGTH - 1
     cost = ControlStage(
-        make_replay(rewards=np.where(ends, 5.0, -1.0), terminals=ends), CONFIG, 0, num_actions=2
+        make_replay(rewards=np.where(ends, 5.0, -1.0), terminals=ends), CONFIG, 0, width=2
     )
     assert cost.bound == pytest.approx(5.0)
     never = ControlStage(
         make_replay(rewards=np.full(24, 2.0), terminals=np.zeros(24, dtype=bool)),
         replace(CONFIG, gamma=0.5),
         0,
-        num_actions=2,
+        width=2,
     )
     assert never.bound == pytest.approx(2 * (1 + 0.5 + 0.25 + 0.125))
 
 
 def test_watching_changes_nothing() -> None:
-    once = ControlStage(make_replay(), CONFIG, seed=0, num_actions=2)
-    often = ControlStage(make_replay(), CONFIG, seed=0, num_actions=2)
+    once = ControlStage(make_replay(), CONFIG, seed=0, width=2)
+    often = ControlStage(make_replay(), CONFIG, seed=0, width=2)
     once.advance(150)
     for _ in range(15):
         often.advance(10)
@@ -177,7 +177,7 @@ def two_threads() -> Iterator[None]:
 def test_the_callers_threads_are_left_alone(
     two_threads: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen, stage = [], ControlStage(make_replay(), CONFIG, seed=0, num_actions=2)
+    seen, stage = [], ControlStage(make_replay(), CONFIG, seed=0, width=2)
     update = stage.learner.update
 
     def watched(*given: Any, **named: Any) -> Any:
@@ -191,7 +191,7 @@ def test_the_callers_threads_are_left_alone(
 
 def test_a_loss_that_is_not_finite_stops_and_says_why() -> None:
     rewards = np.full(EPISODES * LENGTH, 3e38)
-    stage = ControlStage(make_replay(rewards=rewards), CONFIG, seed=0, num_actions=2)
+    stage = ControlStage(make_replay(rewards=rewards), CONFIG, seed=0, width=2)
     with pytest.raises(TrainingError, match=r"at update \d+ of 150 of the control stage.*rewards"):
         stage.advance(150)
 

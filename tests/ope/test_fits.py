@@ -10,6 +10,7 @@ import pytest
 import torch
 from test_transitions import some_transitions
 
+from sept_offline.actions import Finite
 from sept_offline.data.records import Steps
 from sept_offline.ope.estimators import effective_size
 from sept_offline.ope.fqe import FittedQ, _places
@@ -24,13 +25,13 @@ CONFIG = OpeConfig(hidden=(4,), updates=4, batch_size=8)
 @pytest.mark.parametrize("guess", [1e6, -1e6])
 def test_targets_are_rewards_until_parting_and_a_bounded_guess(guess: float) -> None:
     data = some_transitions(1)
-    fitted = FittedQ(1, 3, 6, CONFIG, seed=0)
+    fitted = FittedQ(1, Finite.of(3), 6, CONFIG, seed=0)
     with torch.no_grad():
         for network in fitted._networks._impl.modules.targ_q_funcs:
             for weights in network.parameters():
                 weights.fill_(0)
             network._fc.bias.fill_(guess)
-    choice = data.draw_actions(np.random.default_rng(0))
+    choice = data.choices.draw(np.random.default_rng(0))
     rows = np.arange(len(data.row))
     batch, value = fitted._targets(data, rows, choice)
     ends, earned = data.until_parting(choice)
@@ -65,7 +66,7 @@ def interval(reward: float, ess: float, **parts: float) -> Estimate:
     told = {"first": 1.0, "second": 1.0, "moved": 0.0} | parts
     values = Values(one, one, one, crossed=True, **told)
     overlap = Overlap(1.0, 1.0, 1.0, ess, 0.1, 1.0, 2, 0.0)
-    return estimate_all(table, values, overlap, OpeConfig(), seed=0)["fqe"]
+    return estimate_all(table, values, overlap, OpeConfig(), seed=0, weighted=True)["fqe"]
 
 
 @pytest.mark.parametrize("part", [{"first": 1.2}, {"second": 0.8}, {"moved": 0.1}])

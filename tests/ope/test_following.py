@@ -14,7 +14,8 @@ from sept_offline.actions import Categorical
 from sept_offline.agent import Agent, SegmentContext
 from sept_offline.data import Dataset, DatasetWriter
 from sept_offline.errors import AgentError
-from sept_offline.ope.probabilities import Followed, follow
+from sept_offline.ope.choices import FiniteChoices
+from sept_offline.ope.following import Followed, follow
 
 KINDS = ["avg", "oracle", "history", "sept", "paper", "sept-np"]
 HIDDEN = {"a": {"mass": 0.3, "length": -1.0}, "b": {"mass": -0.5, "length": 2.0}}
@@ -63,6 +64,11 @@ def log_own(
     return so.load_dataset(path)
 
 
+def chances(found: Followed) -> Any:
+    assert isinstance(found.choices, FiniteChoices)
+    return found.choices.probabilities
+
+
 def followed_by(agent: Agent, data: Dataset) -> Followed:
     stacked = data.stacked(agent.stack)
     return follow(agent, stacked, stacked.steps(), seed=7)
@@ -77,7 +83,7 @@ def test_an_agent_would_do_again_what_it_did(
     data = log_own(tmp_path / "own.h5", agent)
     steps = data.steps()
     found = followed_by(agent, data)
-    probabilities = found.probabilities[steps.row]
+    probabilities = chances(found)[steps.row]
     np.testing.assert_allclose(probabilities.sum(axis=1), 1)
     done = probabilities[np.arange(len(steps.actions)), steps.actions]
     probing = steps.time < agent.probe_steps
@@ -90,7 +96,7 @@ def test_an_agent_would_do_again_what_it_did(
 def test_another_agent_would_not(kind: str, tmp_path: Path) -> None:
     data = log_own(tmp_path / "own.h5", make_agent(kind, seed=2))
     steps = data.steps()
-    other = followed_by(make_agent(kind, seed=3), data).probabilities[steps.row]
+    other = chances(followed_by(make_agent(kind, seed=3), data))[steps.row]
     assert other[np.arange(len(steps.actions)), steps.actions].mean() < 0.9
 
 
@@ -108,7 +114,7 @@ def test_a_probe_says_its_probabilities_and_the_latent_is_that_of_the_logged_seg
         if time < STEPS:
             expected = context.probe.policy(steps.observations[row], int(time))
             assert isinstance(expected, Categorical)
-            np.testing.assert_array_equal(found.probabilities[row], expected.probabilities)
+            np.testing.assert_array_equal(chances(found)[row], expected.probabilities)
     taken = agent.spaces.actions.encode(segments.actions)
     mean, _ = context.encoder.encode(segments.observations, taken)
     latent = context.latent_scaler(mean)
@@ -119,7 +125,7 @@ def test_a_probe_says_its_probabilities_and_the_latent_is_that_of_the_logged_seg
             [agent.control.scaler(steps.observations[rows]), found.contexts[rows]], axis=1
         )
         best = agent.control.greedy(inputs)
-        np.testing.assert_array_equal(found.probabilities[rows].argmax(axis=1), best)
+        np.testing.assert_array_equal(chances(found)[rows].argmax(axis=1), best)
 
 
 @pytest.mark.parametrize("method", ["dynasept", "maml"])
@@ -134,7 +140,7 @@ def test_agents_that_change_in_the_episode_are_led_too(method: str, tmp_path: Pa
     agent = so.fit(logs, method, tiny, seed=0)
     data = log_own(tmp_path / "own.h5", agent)
     steps = data.steps()
-    found = followed_by(agent, data).probabilities[steps.row, steps.actions]
+    found = chances(followed_by(agent, data))[steps.row, steps.actions]
     assert (found[steps.time >= agent.probe_steps] == 1).all()
 
 
@@ -161,7 +167,7 @@ def test_the_state_an_episode_was_cut_in_has_a_next_action_and_the_end_has_none(
     steps = data.steps()
     found = followed_by(make_agent("sept", seed=2), data)
     last = np.flatnonzero(steps.terminations | steps.truncations)
-    after = found.probabilities[steps.row[last] + 1].sum(axis=1)
+    after = chances(found)[steps.row[last] + 1].sum(axis=1)
     np.testing.assert_allclose(after, steps.truncations[last])
 
 
@@ -179,5 +185,5 @@ def test_an_agent_is_refused_what_the_logs_do_not_hold(tmp_path: Path) -> None:
             truncated=True,
         )
     narrow = so.load_dataset(tmp_path / "narrow.h5")
-    with pytest.raises(AgentError, match="takes 3 actions on 4 columns"):
+    with pytest.raises(AgentError, match="takes actions 0 … 2 on 4 columns"):
         followed_by(make_agent("avg"), narrow)

@@ -165,13 +165,15 @@ def overlap_of(**values: float) -> Overlap:
         ({}, {"in_sample": True}, "caution"),
         ({}, {"whole": False}, "caution"),
         ({}, {"crossed": False}, "caution"),
+        ({"ess": 0.0}, {"weighted": False}, "caution"),
+        ({"ess": 0.0}, {"weighted": False, "agree": False}, "uncovered"),
     ],
 )
 def test_the_rule_of_the_verdict(
     overlap: dict[str, float], evidence: dict[str, bool], expected: str
 ) -> None:
     fair = {"agree": True, "travelled": True, "within": True, "narrow": True}
-    fair |= {"whole": True, "crossed": True}
+    fair |= {"whole": True, "crossed": True, "weighted": True}
     against = {"estimated": False, "in_sample": False}
     found, reasons = verdict(overlap_of(**overlap), Evidence(**(fair | against | evidence)))
     assert found == expected

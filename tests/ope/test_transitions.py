@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from sept_offline.ope.choices import FiniteChoices
 from sept_offline.ope.transitions import Transitions
 
 
@@ -17,17 +18,20 @@ def some_transitions(seed: int) -> Transitions:
     last[final] = (rng.random(30) < 0.5) | (length == 6)
     left = np.concatenate([6 - np.arange(count + 1) for count in length])
     sharp = rng.random(ends[-1] + 1) < 0.7
+    choices = FiniteChoices(len(sharp), 3)
+    actions, rewards = rng.integers(3, size=len(row)), rng.normal(size=len(row))
+    choices.probabilities[:] = np.where(
+        sharp[:, None],
+        np.eye(3)[rng.integers(3, size=len(sharp))],
+        rng.dirichlet(np.ones(3), size=len(sharp)),
+    )
     return Transitions(
         inputs=np.zeros((ends[-1] + 1, 1), dtype=np.float32),
         row=row,
-        actions=rng.integers(3, size=len(row)),
-        rewards=rng.normal(size=len(row)).astype(np.float32),
+        actions=actions,
+        rewards=rewards.astype(np.float32),
         last=last.astype(np.float32),
-        probabilities=np.where(
-            sharp[:, None],
-            np.eye(3)[rng.integers(3, size=len(sharp))],
-            rng.dirichlet(np.ones(3), size=len(sharp)),
-        ),
+        choices=choices,
         episode=np.repeat(np.arange(30), length),
         left=left.astype(np.float32),
         scale=1.0,
@@ -37,7 +41,7 @@ def some_transitions(seed: int) -> Transitions:
 @pytest.mark.parametrize("seed", range(5))
 def test_rewards_count_until_log_and_agent_part(seed: int) -> None:
     data = some_transitions(seed)
-    choice = data.draw_actions(np.random.default_rng(seed))
+    choice = data.choices.draw(np.random.default_rng(seed))
     ends, earned = data.until_parting(choice)
     for step in range(len(data.row)):
         end, total = step, data.rewards[step]
@@ -57,10 +61,11 @@ def test_rewards_count_until_log_and_agent_part(seed: int) -> None:
 def test_actions_are_drawn_as_often_as_the_agent_does_them() -> None:
     data = some_transitions(0)
     rng = np.random.default_rng(1)
-    drawn = np.stack([data.draw_actions(rng) for _ in range(4000)])
+    drawn = np.stack([data.choices.draw(rng) for _ in range(4000)])
     shares = np.stack([(drawn == action).mean(axis=0) for action in range(3)], axis=1)
-    np.testing.assert_allclose(shares, data.probabilities, atol=0.04)
-    sure = data.probabilities.max(axis=1) == 1
+    expected = data.choices.features / 2 + 0.5
+    np.testing.assert_allclose(shares, expected, atol=0.04)
+    sure = expected.max(axis=1) == 1
     assert (shares[sure].max(axis=1) == 1).all()
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import sept_offline as so
-from benchmarks.fuzzing.corpus import foreign, log
+from benchmarks.fuzzing.corpus import BOX, foreign, log
 from tests import processes
 from tests.safety.test_failed_writes import CASES, contents
 
@@ -44,7 +44,7 @@ def test_thirty_kills(name: str, whole: Path, tmp_path: Path) -> None:
     case, source = CASES[name], tmp_path / "source"
     shutil.copytree(whole, source)
     foreign(source)
-    log(source / "other.h5", episodes=4)
+    log(source / "other.h5", episodes=4, space=BOX)
     so.convert(source / "other.h5", source / "other.parquet")
     if case.before:
         run(source, *case.before)

@@ -44,7 +44,7 @@ FORWARD: dict[str, type[Forward]] = {
     WindowContext.kind: WindowContext,
 }
 """The contexts that are a forward pass: an agent with one of them can be exported."""
-ADAPTED = "adapted"
+ADAPTED, REWARDED = "adapted", "rewarded"
 ENTRY_POINTS = "sept_offline.contexts"
 
 
@@ -58,6 +58,11 @@ def context_from_arrays(arrays: Arrays, description: Any, prefix: str) -> Contex
         from .adapted import AdaptedContext
 
         return AdaptedContext.from_arrays(arrays, description, prefix)
+    if kind == REWARDED:
+        # needs rewards: not part of exports, which are given none
+        from .rewarded import RewardedContext
+
+        return RewardedContext.from_arrays(arrays, description, prefix)
     for point in importlib.metadata.entry_points(group=ENTRY_POINTS, name=kind):
         context: Context = point.load().from_arrays(arrays, description, prefix)
         return context

@@ -54,11 +54,11 @@ class RefinedContext(EncodedContext):
     def without_probe(self) -> RefinedContext:
         """The same, but control acts from the first step."""
         parts = self.encoder, self.latent_scaler, self.novelty, self.uncertainty_scale
-        return RefinedContext(None, *parts, self.refine_steps)
+        return type(self)(None, *parts, self.refine_steps)
 
     def begin(self, seed: int, hidden: Hidden | None, control: Control) -> Tracker:
         """A tracker that starts from the prior."""
-        return _Refining(self)
+        return Refining(self)
 
     def check(self, observation_dim: int, action_width: int) -> None:
         """Raise unless probe, encoder and decoder fit these spaces."""
@@ -95,7 +95,7 @@ class RefinedContext(EncodedContext):
         return cls(probe, encoder, scaler, novelty, scale, refine_steps)
 
 
-class _Refining(Tracker):
+class Refining(Tracker):
     """Adds up the evidence of every step; the probe acts first, if there is one."""
 
     def __init__(self, context: RefinedContext) -> None:

@@ -87,21 +87,34 @@ const linksScene = (episode, step) => {
   return [svg];
 };
 
-// One row of the strip below the columns: at which steps something was given.
+// One row of the strip below the columns: how much of something was given at each step, 0 to 1.
 const strip = (svg, episode, top, name, given, x) => {
   svg.append(words(0, top + 11, brief(name)));
   episode.actions.forEach((action, time) => {
-    if (given(action)) {
-      svg.append(shape("rect", { x: x(time), y: top, width: Math.max(x(time + 1) - x(time) - 0.5, 0.7), height: 13, fill: phase(episode, time) }));
+    const height = 13 * given(action);
+    if (height > 0) {
+      svg.append(shape("rect", { x: x(time), y: top + 13 - height, width: Math.max(x(time + 1) - x(time) - 0.5, 0.7), height, fill: phase(episode, time) }));
     }
   });
 };
 
+// How much of row `row` an action gives: a dose of the scene, a component of a box, or all of the action itself.
+const amount = (episode, row) => {
+  if (episode.bounds) {
+    const [low, high] = [episode.bounds.low[row], episode.bounds.high[row]];
+    return (action) => (action[row] - low) / (high - low);
+  }
+  if (episode.scene.kind === "doses") return (action) => Number(Boolean(episode.scene.given[action]?.[row]));
+  return (action) => Number(action === row);
+};
+
+const named = (episode, action) =>
+  episode.bounds ? action.map((one, row) => `${episode.action_names[row]} ${short(one)}`).join(", ") : episode.action_names[action] ?? String(action);
+
 const columnsScene = (episode, step) => {
-  const doses = episode.scene.kind === "doses";
   const rows = episode.columns.length;
   const height = rows > 8 ? 36 : 52;
-  const strips = doses ? episode.scene.drugs : episode.action_names;
+  const strips = episode.scene.kind === "doses" && !episode.bounds ? episode.scene.drugs : episode.action_names;
   const left = 110, total = episode.actions.length;
   const full = rows * height + strips.length * 18 + 16;
   const svg = shape("svg", { viewBox: `0 0 ${WIDTH} ${full}`, style: `max-height: ${Math.max(full, 416)}px` });
@@ -117,8 +130,7 @@ const columnsScene = (episode, step) => {
     svg.append(words(WIDTH - 54, top + height / 2, short(values[step])));
   });
   strips.forEach((name, row) => {
-    const given = doses ? (action) => episode.scene.given[action]?.[row] : (action) => action === row;
-    strip(svg, episode, rows * height + 6 + row * 18, name, given, x);
+    strip(svg, episode, rows * height + 6 + row * 18, name, amount(episode, row), x);
   });
   svg.append(shape("line", { x1: x(step), y1: 0, x2: x(step), y2: full, stroke: "var(--accent)", "stroke-width": 1.2, class: "cursor" }));
   return [svg];
@@ -208,8 +220,7 @@ class EpisodePlayer {
     const parts = [`step ${this.step} of ${last}`];
     if (this.step) {
       const done = this.step - 1;
-      const name = episode.action_names[episode.actions[done]] ?? String(episode.actions[done]);
-      parts.push(`${done < episode.probe ? "probe" : "control"} chose ${name}`, `reward ${short(episode.rewards[done])}`);
+      parts.push(`${done < episode.probe ? "probe" : "control"} chose ${named(episode, episode.actions[done])}`, `reward ${short(episode.rewards[done])}`);
     }
     parts.push(`return so far ${short(paid)}`);
     if (episode.latent && this.step >= (episode.moves ? last : episode.known)) {

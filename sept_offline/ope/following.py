@@ -1,8 +1,7 @@
-"""The agent's action probabilities at each logged step: probe and control as one policy.
+"""The agent along the logs: what it would do at each logged step, probe and control as one policy.
 
-A logged episode is shown to the agent observation by observation. At each it says with which
-probability it would take each action; then it is told the action that was logged, as if that had
-been its own. A probe samples, so it has probabilities; control is greedy, so it has a single 1.
+A logged episode is shown to the agent observation by observation. At each one it states its action
+or its distribution of actions; then it takes the logged action for its own.
 """
 
 from __future__ import annotations
@@ -13,13 +12,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sept_offline.actions import Categorical
 from sept_offline.agent import Agent, Control
 from sept_offline.agent.contexts import Tracker
 from sept_offline.data import Dataset
 from sept_offline.data.records import Steps
 from sept_offline.errors import AgentError
 from sept_offline.family import Hidden
+from sept_offline.ope.choices import Choices, choices_of
 from sept_offline.progress import Progress, Silent
 from sept_offline.seeding import integer
 from sept_offline.threads import one_thread
@@ -29,12 +28,11 @@ from sept_offline.threads import one_thread
 class Followed:
     """An agent along N logged steps of E episodes; rows as `Steps.observations` has them.
 
-    probabilities `[N+E, A]`: of each action, given the logged past; zeros in a state that ended an
-    episode for good. contexts `[N+E, k]`: what control reads beside the state; zeros while another
-    acts. probing `[N+E]`: whether the probe acts.
+    choices: what it does in each, given the logged past. contexts `[N+E, k]`: what control reads
+    beside the state; zeros while another acts. probing `[N+E]`: whether the probe acts.
     """
 
-    probabilities: NDArray[np.float64]
+    choices: Choices
     contexts: NDArray[np.float32]
     probing: NDArray[np.bool_]
 
@@ -49,7 +47,7 @@ def follow(
     ends = np.append(starts[1:], len(steps.time))
     count = len(steps.observations)
     result = Followed(
-        np.zeros((count, agent.spaces.num_actions)),
+        choices_of(agent.spaces.actions, count),
         np.zeros((count, agent.context.dim), dtype=np.float32),
         np.zeros(count, dtype=bool),
     )
@@ -95,7 +93,7 @@ class _Pending:
         inputs = control.scaler(self.observations[rows])
         if control is not self.agent.fallback:
             inputs = np.concatenate([inputs, self.result.contexts[rows]], axis=1)
-        self.result.probabilities[rows, control.greedy(np.ascontiguousarray(inputs))] = 1.0
+        self.result.choices.control(rows, control.greedy(np.ascontiguousarray(inputs)))
 
 
 def _lead(
@@ -126,14 +124,9 @@ def _lead(
         probe = tracker.step(observation, reward)
         if probe is None:
             _note(agent, tracker, np.array([row]), pending)
-        elif isinstance(probe, Categorical):
-            result.probabilities[row] = probe.probabilities
-            result.probing[row] = True
         else:
-            raise AgentError(
-                f"The agent ({agent.method}) does not provide action probabilities, so its "
-                "value cannot be estimated from logs."
-            )
+            result.choices.probe(row, probe)
+            result.probing[row] = True
         if not tracker.settled and time < end - start:
             tracker.took(taken[time])
 
@@ -159,10 +152,10 @@ def _hidden(agent: Agent, data: Dataset, instance: int) -> Hidden | None:
 
 def check_spaces(agent: Agent, data: Dataset, columns: int) -> None:
     """Refuse logs of another family than the agent's, whose observations have other `columns`."""
-    expected = (agent.spaces.num_actions, columns)
-    found = (data.num_actions, data.observation_dim)
-    if found != expected:
+    space, logged = agent.spaces.actions, data.action_space
+    if (space.kind, space.width) != (logged.kind, logged.width) or data.observation_dim != columns:
         raise AgentError(
-            f"The agent ({agent.method}) takes {expected[0]} actions on {expected[1]} columns, but "
-            f"{data.path} has {found[0]} and {found[1]}; evaluate it on logs of its own family."
+            f"The agent ({agent.method}) takes actions {space.expected} on {columns} columns, but "
+            f"{data.path} has {logged.expected} and {data.observation_dim}; evaluate it on logs of "
+            "its own family."
         )
