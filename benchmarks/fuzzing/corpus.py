@@ -12,7 +12,6 @@ import h5py
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
 import sept_offline as so
 from sept_offline.actions import ActionSpace, Box, Finite
@@ -41,7 +40,6 @@ def make_corpus(folder: Path) -> None:
     _agents(folder)
     save_modelled(folder)
     make_bench(folder / "bench")
-    _shard(folder)
     foreign(folder)
     (folder / "config.toml").write_text(
         'fallback = "none"\nhistory_steps = 3\n[control]\nupdates = 10\nhidden = [8, 8]\n'
@@ -273,20 +271,6 @@ def make_bench(folder: Path) -> None:
         )
         write_cell(folder / "cells" / f"{method}.parquet", done)
     gather(folder)
-
-
-def _shard(folder: Path) -> None:
-    from sept_offline.seals import save_arrays
-
-    columns: dict[str, NDArray[Any]] = {
-        "observations": np.zeros((3, 2), np.float32),
-        "actions": np.zeros(2, np.int64),
-        "rewards": np.zeros(2),
-        "propensities": np.full((2, 3), 1 / 3),
-        "length": np.array([2]),
-        "terminated": np.array([True]),
-    }
-    save_arrays(folder / "shard.safetensors", columns)
 
 
 def foreign(folder: Path) -> None:

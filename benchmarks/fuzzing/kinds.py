@@ -19,7 +19,6 @@ from benchmarks.fuzzing.readers import (
     page,
     resumed,
     run,
-    shard,
 )
 
 
@@ -79,7 +78,6 @@ def kinds() -> dict[str, Kind]:
         Kind("bench/training.parquet", (bench,), "table", weight=2),
         Kind("bench/latents.parquet", (bench,), "table", weight=2),
         Kind("bench/cells/avg.parquet", (cell,), "table", weight=4),
-        Kind("shard.safetensors", (shard,), "tensors", weight=6),
         Kind("config.toml", (config,), "toml", sealed=False, weight=6),
         Kind("d4rl.hdf5", (imported("d4rl.hdf5"),), "hdf5", sealed=False, weight=3),
         Kind("buffer.h5", (imported("buffer.h5"),), "hdf5", sealed=False, weight=2),

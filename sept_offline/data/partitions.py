@@ -81,22 +81,15 @@ def read_part(folder: Folder, name: str) -> WrittenPart | None:
     return WrittenPart(Part(name, size, group_rows(metadata)), index.length)
 
 
-def publish_parts(
-    folder: Folder,
+def join_parts(
     header: Header,
     written: Sequence[WrittenPart],
-    hidden: HiddenTable | None,
     *,
     instance: Int64,
     behaviour: Int64,
     seed: Int64,
-    check: Callable[[], None],
-) -> str:
-    """Hash all parts as the one dataset they are, and write its manifest; return the hash.
-
-    instance, behaviour, seed: [E], of all episodes in order; check: called once they are hashed,
-    raises if nothing may be written any more.
-    """
+) -> Manifest:
+    """The manifest of all parts; instance, behaviour, seed: [E], of all episodes in order."""
     length = np.concatenate([one.length for one in written])
     index = EpisodeIndex(
         number=np.arange(len(length), dtype=np.int64),
@@ -106,13 +99,22 @@ def publish_parts(
         behaviour=behaviour,
         seed=seed,
     )
-    manifest = Manifest(header, index, tuple(one.part for one in written))
+    return Manifest(header, index, tuple(one.part for one in written))
+
+
+def publish_parts(
+    folder: Folder, manifest: Manifest, hidden: HiddenTable | None, check: Callable[[], None]
+) -> str:
+    """Hash all parts as the one dataset they are, and write its manifest; return the hash.
+
+    check: called once they are hashed, raises if nothing may be written any more.
+    """
     source = ParquetSource(folder.place, manifest=manifest)
     try:
         digest = content_hash(source, hidden)
     finally:
         source.close()
-    complete = replace(manifest, header=header.with_hash(digest))
+    complete = replace(manifest, header=manifest.header.with_hash(digest))
     check()
     write_manifest(folder, complete, hidden)
     return digest

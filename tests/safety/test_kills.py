@@ -17,7 +17,7 @@ from tests.safety.test_failed_writes import CASES, contents
 
 KILLS = 30
 NAMES = [name for name in CASES if name != "report"]
-BEGUN = ("new.h5.partial/plan.json", "new.h5", "new/_plan.json", "new/run.json")
+BEGUN = ("new.h5.partial/_plan.json", "new.h5", "new/_plan.json", "new/run.json")
 """What is there once a command that can be resumed has begun."""
 
 
