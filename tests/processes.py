@@ -47,6 +47,7 @@ LOADED = (
     "safetensors.torch",
     "sept_offline.agent.kernels",
     "sept_offline.tools.bench.figures",
+    "sept_offline.cli.main",
     "sept_offline.collect",
     "sept_offline.tools.demarcate.clusters",
     "sept_offline.deploy.graphs",
@@ -329,11 +330,16 @@ def main() -> None:
 
 
 def _act() -> None:
-    """One row through a network: numba loads half of itself only when a function is called."""
+    """One row through a network: numba loads half of itself only when a function is called.
+
+    On one thread, so that the pools of threads need not be looked for in every process.
+    """
     from sept_offline.agent.networks import MLP
+    from sept_offline.threads import one_thread
 
     row = np.ones(2, dtype=np.float32)
-    MLP([(np.eye(2, dtype=np.float32), row)]).row(row)
+    with one_thread():
+        MLP([(np.eye(2, dtype=np.float32), row)]).row(row)
 
 
 def _report(alive: dict[int, socket.socket]) -> None:

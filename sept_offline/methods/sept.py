@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,16 +12,16 @@ from numpy.typing import NDArray
 
 from sept_offline.agent import (
     Agent,
-    InstancePrior,
     NoContext,
     Novelty,
     RefinedContext,
     SegmentContext,
-    segment_elbo,
 )
 from sept_offline.agent.encoders import TransitionEncoder
 from sept_offline.agent.networks import Standardiser
 from sept_offline.agent.probes import NetworkProbe
+from sept_offline.control import Replay
+from sept_offline.control.refined_replay import RefinedReplay
 from sept_offline.data import Dataset, Segments
 from sept_offline.errors import TrainingError
 from sept_offline.latent import (
@@ -31,6 +32,7 @@ from sept_offline.latent import (
 )
 from sept_offline.latent.separation import Separation, measure_separation
 from sept_offline.methods.method import Method
+from sept_offline.methods.novelty import novelty_of
 from sept_offline.methods.shared import control_stage, fallback_stage, spaces_of
 from sept_offline.probe import (
     Behaviour,
@@ -47,8 +49,6 @@ from sept_offline.stage import Stage
 
 SEPARATION_SAMPLE = 4000
 """Segments of each kind, at most, on which the separation of instances is measured."""
-NOVELTY_SAMPLE = 2000
-"""Held-out segments, drawn as the probe would meet them, whose ELBOs make the quantiles."""
 
 
 @dataclass(frozen=True)
@@ -105,19 +105,25 @@ def probe_infer_control(
     read = read_contexts if refine else read_segments
     seen = read(data, segments, known, config, seed)
     scaler = Standardiser.fit(seen.latent)
+    contexts: NDArray[np.float32] = scaler(seen.latent)
+    replay: Callable[..., Replay] = Replay
+    if seen.sums is not None and seen.evidence is not None:
+        contexts = seen.sums
+        replay = partial(RefinedReplay, evidence=seen.evidence, scaler=scaler)
     control = yield from control_stage(
         data,
         config.control,
         seed,
-        contexts=scaler(seen.latent),
+        contexts=contexts,
         context_instance=seen.instance,
         context_weights=seen.weights,
+        replay=replay,
     )
     fallback = yield from fallback_stage(data, config, seed)
     context = context_of(
         known,
         scaler,
-        novelty_of(known.latent, known.weights, segments, fresh, config, seed),
+        novelty_of(known.latent, known.weights, segments, fresh, config),
         1.0 if separated is None else separated.scale,
         config,
     )
@@ -166,11 +172,15 @@ class Seen:
     """The latents that control is trained with.
 
     latent `[S, k]`, instance `[S]`, weights `[S]`: how often each is drawn within its instance.
+    Of a latent that is refined at every step also sums `[S, 2k]` and evidence `[N, 2k]`, see
+    RefinedReplay.
     """
 
     latent: NDArray[np.float32]
     instance: NDArray[np.int64]
     weights: NDArray[np.float64]
+    sums: NDArray[np.float32] | None = None
+    evidence: NDArray[np.float32] | None = None
 
 
 def read_segments(
@@ -194,7 +204,7 @@ def read_contexts(
     order = np.argsort(segments.episode)
     place = order[np.searchsorted(segments.episode[order], steps.episode[found.first])]
     weights = np.where(found.begins, likely[place], 1.0)
-    return Seen(found.latent, found.instance, weights)
+    return Seen(found.latent, found.instance, weights, found.sums, found.evidence)
 
 
 def learn_in_turn(
@@ -379,45 +389,6 @@ def separation_in_time(
     if later is None or later.apart < first.apart:
         return first
     return replace(first, apart=later.apart, low=later.low, high=later.high)
-
-
-def novelty_of(
-    latent: LatentModel,
-    weights: NDArray[np.float64],
-    segments: Segments,
-    fresh: NDArray[np.bool_],
-    config: FitConfig,
-    seed: int,
-) -> Novelty | None:
-    """The ELBOs that segments of known instances have, to compare with.
-
-    weights `[N]`: how likely each segment is under the policy that acts first.
-    """
-    decoder = latent.decoder
-    if decoder is None or not fresh.any():
-        return None
-    own = pick(segments, fresh)
-    prior = None
-    if config.novelty_prior == "instances":
-        prior = instance_prior(latent, pick(segments, ~fresh))
-    taken = latent.space.encode(own.actions)
-    elbos = segment_elbo(latent.encoder, decoder, own.observations, taken, prior)
-    likely = weights[fresh]
-    # Low-variance resampling: one draw, then even steps through the cumulative weights.
-    places = (np.arange(NOVELTY_SAMPLE) + generator(seed, "novelty").random()) / NOVELTY_SAMPLE
-    edges = np.cumsum(likely) / likely.sum()
-    drawn = np.minimum(np.searchsorted(edges, places), len(elbos) - 1)
-    return Novelty(decoder, elbos[drawn], prior=prior)
-
-
-def instance_prior(latent: LatentModel, segments: Segments) -> InstancePrior:
-    """Mean and spread of each instance's segments in latent space."""
-    mean, log_variance = latent.encode(segments)
-    rows = [segments.instance == code for code in np.unique(segments.instance)]
-    return InstancePrior(
-        np.stack([mean[own].mean(axis=0) for own in rows]),
-        np.stack([mean[own].var(axis=0) + np.exp(log_variance[own]).mean(axis=0) for own in rows]),
-    )
 
 
 SEPT = Method(

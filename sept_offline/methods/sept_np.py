@@ -24,11 +24,11 @@ from sept_offline.control import Batch, Replay
 from sept_offline.data import Dataset, Segments
 from sept_offline.latent import LatentModel, SegmentLatentStage, TransitionLatentStage
 from sept_offline.methods.method import Method
+from sept_offline.methods.novelty import novelty_of
 from sept_offline.methods.sept import (
     describe_behaviour,
     held_out_episodes,
     identification,
-    novelty_of,
     pick,
 )
 from sept_offline.methods.shared import control_stage, fallback_stage, spaces_of
@@ -106,7 +106,7 @@ def _stages(data: Dataset, config: FitConfig, seed: int) -> Generator[Stage, Non
     last = yield from learn_round(data, segments, fresh, acted.weights, config, seed, "")
 
     fallback = yield from fallback_stage(data, config, seed)
-    novelty = novelty_of(last.latent, acted.weights, segments, fresh, config, seed)
+    novelty = novelty_of(last.latent, acted.weights, segments, fresh, config)
     return Agent(
         "sept-np",
         data.metadata.family or "",

@@ -163,10 +163,13 @@ def test_the_preset_segment_learns_from_one_step(
     margin("blind", float(np.mean([e.total for e in results.episodes])), below=0.8)
 
 
-def probe_of(name: str, path: Path, seed: int, **probe: Any) -> tuple[float, Agent]:
+def probe_of(
+    name: str, path: Path, seed: int, updates: int = 20, **probe: Any
+) -> tuple[float, Agent]:
     """How likely the fitted probe is to take action 1 at first, and its agent."""
     # with fewer, a latent may explain both actions of a shy coin equally well
-    settings = merge(SMALL, {"latent": {"updates": 400}, "probe": {"steps": 100, **probe}})
+    latent = {"latent": {"updates": 400}, "control": {"updates": updates}}
+    settings = merge(SMALL, {**latent, "probe": {"steps": 100, **probe}})
     agent = so.fit(path, name, settings, seed=seed)
     assert isinstance(agent.context, RefinedContext) and agent.context.probe is not None
     first = agent.context.probe.policy(np.array([1.0, 0.0], dtype=np.float32), 0)
@@ -190,7 +193,7 @@ def test_totalvar_does_not_look_for_the_instance(
     """The face moves by 1 on average whatever a shy coin's probe does, so chance chooses."""
     path = log_two_step(tmp_path / "shy.h5", shy=True)
     informed, _ = probe_of("sept", path, training_seed)
-    uninformed, agent = probe_of("totalvar", path, training_seed)
+    uninformed, agent = probe_of("totalvar", path, training_seed, updates=400)
     margin("informed", informed, above=0.9)
     margin("uninformed", uninformed, above=0.3, below=0.7)
     # shown in half of the episodes, guessed in the others: 3/4, give or take 0.03 in 200 episodes
