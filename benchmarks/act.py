@@ -13,34 +13,49 @@ import time
 
 import numpy as np
 
-from sept_offline.actions import Finite
-from sept_offline.agent import Agent, Control, NoContext, Spaces
+from sept_offline.actions import Box, Finite
+from sept_offline.agent import Actor, Agent, Control, NoContext, Spaces
 from sept_offline.agent.networks import Standardiser
 from sept_offline.threads import one_thread
 
 
-def measure(actions: int, batch: int, repeats: int) -> dict[str, float]:
-    """The best of `repeats` rounds each, so that a busy machine disturbs least."""
-    from d3rlpy.algos import DoubleDQNConfig
+def measure(actions: int, batch: int, repeats: int, box: bool) -> dict[str, float]:
+    """The best of `repeats` rounds each, so that a busy machine disturbs least.
+
+    box: continuous actions, against d3rlpy's ReBRAC instead of its DoubleDQN.
+    """
+    from d3rlpy.algos import DoubleDQNConfig, ReBRACConfig
 
     from sept_offline.control import Learner
     from sept_offline.control.d3rlpy import encoder_factory
     from sept_offline.settings import ControlConfig
 
-    dim, num_actions, config = 8, 3, ControlConfig()
-    learner = Learner(config, dim, num_actions, seed=0)
+    dim, width = 8, 3
+    config = ControlConfig("rebrac" if box else "double_dqn")
+    learner = Learner(config, dim, width, seed=0)
+    trained = learner.members[0].networks.impl
     rng = np.random.default_rng(0)
     states = rng.normal(size=(actions, dim)).astype(np.float32)
+    encoder, scaler = encoder_factory(config.hidden), Standardiser.identity(dim)
+    if box:
+        space = Box.of([-1.0] * width, [1.0] * width)
+        control = Actor(scaler, learner.current(), space)
+        rival = ReBRACConfig(actor_encoder_factory=encoder).create(device=False)
+        rival.create_impl((dim,), width)
+        rival.impl.policy.load_state_dict(trained.policy.state_dict())
+    else:
+        space = Finite.of(width)
+        control = Control(scaler, learner.current())
+        rival = DoubleDQNConfig(encoder_factory=encoder).create(device=False)
+        rival.create_impl((dim,), width)
+        rival.impl.q_function.load_state_dict(trained.q_function.state_dict())
     agent = Agent(
         method="avg",
         family="benchmark",
-        spaces=Spaces.of(states, Finite.of(num_actions)),
+        spaces=Spaces.of(states, space),
         context=NoContext(),
-        control=Control(Standardiser.identity(dim), learner.current()),
+        control=control,
     )
-    rival = DoubleDQNConfig(encoder_factory=encoder_factory(config.hidden)).create(device=False)
-    rival.create_impl((dim,), num_actions)
-    rival.impl.q_function.load_state_dict(learner.members[0].networks.impl.q_function.state_dict())
 
     single, theirs, together = [], [], []
     for _ in range(repeats):
@@ -50,9 +65,9 @@ def measure(actions: int, batch: int, repeats: int) -> dict[str, float]:
         single.append((time.process_time() - start) / actions)
         few = states[: max(1, actions // 10)]
         start = time.process_time()
-        rivals = [int(rival.predict(state[None])[0]) for state in few]
+        rivals = [rival.predict(state[None])[0] for state in few]
         theirs.append((time.process_time() - start) / len(few))
-        if ours[: len(few)] != rivals:
+        if not np.allclose(ours[: len(few)], rivals, atol=1e-5):
             sys.exit("The agent and d3rlpy's predict chose different actions.")
         many = agent.begin_batch(range(batch))
         rows = rng.normal(size=(20, batch, dim)).astype(np.float32)
@@ -78,16 +93,18 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     options = parser.parse_args()
     with one_thread():
-        result = measure(options.actions, options.batch, options.repeats)
+        result = measure(options.actions, options.batch, options.repeats, box=False)
+        continuous = measure(options.actions, options.batch, options.repeats, box=True)
     if options.json:
-        print(json.dumps(result))
+        print(json.dumps(result | {f"box_{name}": value for name, value in continuous.items()}))
         return
-    print(f"one episode:       {result['act_microseconds']:8.1f} µs an action")
-    print(f"d3rlpy's predict:  {result['predict_microseconds']:8.1f} µs an action")
-    print(f"ratio:             {result['times_faster']:8.1f} × (to reach: 10)")
-    print(
-        f"{options.batch} at once: {result['batched_actions_per_second']:14,.0f} actions a second"
-    )
+    for title, found in (("a finite set", result), ("continuous actions", continuous)):
+        print(title)
+        print(f"  one episode:       {found['act_microseconds']:8.1f} µs per action")
+        print(f"  d3rlpy's predict:  {found['predict_microseconds']:8.1f} µs per action")
+        print(f"  ratio:             {found['times_faster']:8.1f} × (to reach: 10)")
+        rate = found["batched_actions_per_second"]
+        print(f"  {options.batch} at once: {rate:14,.0f} actions per second")
 
 
 if __name__ == "__main__":
