@@ -37,7 +37,12 @@ FAMILIES = (
 )
 EPISODES = 20
 """Of each instance, half of them for its place and half to be asked."""
-UNTRAINED = {"verdict": False, "control": {"updates": 1, "hidden": [4]}}
+UNTRAINED = {
+    "verdict": False,
+    "probe": {"use": "always"},
+    "control": {"updates": 1, "hidden": [4]},
+}
+"""The probe acts first, as in the segments on which the regions were measured."""
 RESULTS = HERE / "results" / "calibration.jsonl"
 
 
@@ -107,11 +112,17 @@ def draw(rows: list[dict[str, Any]], out: Path) -> None:
     figure.savefig(out, dpi=150)
 
 
-def table(rows: list[dict[str, Any]]) -> str:
+def read(path: Path) -> list[dict[str, Any]]:
+    """The rows that were measured."""
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def tables(rows: list[dict[str, Any]]) -> str:
     """Means over seeds, in Markdown."""
     lines = [
-        "| family | asked of | 50 % | 80 % | 95 % | uncertainty |",
-        "|---|---|---|---|---|---|",
+        "| family | tested on | 50 % | 80 % | 95 % | uncertainty | seeds |",
+        "|---|---|---|---|---|---|---|",
     ]
     for family, split in dict.fromkeys((row["family"], row["split"]) for row in rows):
         own = [row for row in rows if (row["family"], row["split"]) == (family, split)]
@@ -119,8 +130,8 @@ def table(rows: list[dict[str, Any]]) -> str:
         what = {"train": "unseen episodes", "test": "unseen instances"}[split]
         cells = " | ".join(f"{100 * share:.0f} %" for share in covered)
         mean = np.mean([row["uncertainty"] for row in own])
-        lines.append(f"| {family} | {what} | {cells} | {mean:.2f} |")
-    return "\n".join(lines)
+        lines.append(f"| {family} | {what} | {cells} | {mean:.2f} | {len(own)} |")
+    return "\n".join(lines) + "\n"
 
 
 def main() -> None:
@@ -133,8 +144,7 @@ def main() -> None:
     parser.add_argument("-o", "--out", type=Path)
     arguments = parser.parse_args()
     arguments.work.mkdir(parents=True, exist_ok=True)
-    text = arguments.results.read_text() if arguments.results.exists() else ""
-    rows = [json.loads(line) for line in text.splitlines()]
+    rows = read(arguments.results)
     for seed in range(arguments.seeds):
         for family in arguments.families.split(","):
             name = family.rpartition(".")[2].partition(":")[0]
@@ -145,7 +155,7 @@ def main() -> None:
             with arguments.results.open("a") as file:
                 file.writelines(json.dumps(row) + "\n" for row in new)
             print(name, seed, [row["covered"] for row in new], flush=True)
-    print(table(rows))
+    print(tables(rows), end="")
     if arguments.out is not None:
         draw(rows, arguments.out)
 

@@ -4,8 +4,8 @@
     python benchmarks/pages.py --check    # exit code 1 if they are out of date
 
 docs/results.md has an overview and the figures of the bench, docs/results-tables.md its tables;
-docs/ope.md and docs/demarcate.md have the tables of the scripts of the same names. The commands on
-the pages repeat or continue the studies.
+docs/ope.md and docs/demarcate.md have the tables of the scripts of the same names, docs/verdict.md
+those of calibration.py and testbed.py. The commands on the pages repeat or continue the studies.
 """
 
 from __future__ import annotations
@@ -223,6 +223,8 @@ def main() -> None:
         (TABLES, "tables", tables(summary, bench.cells)),
         (ROOT / "docs" / "ope.md", "tables", kept("ope")),
         (ROOT / "docs" / "demarcate.md", "tables", kept("demarcate")),
+        (ROOT / "docs" / "verdict.md", "calibration", kept("calibration")),
+        (ROOT / "docs" / "verdict.md", "testbed", kept("testbed")),
     ]
     stale = {image.stem for image in IMAGES.glob("*.png")} != {picture.name for picture in shown}
     for path, name, content in wanted:

@@ -31,6 +31,7 @@ import numpy as np  # noqa: E402
 
 import sept_offline as so  # noqa: E402
 from benchmarks.families import NAMES  # noqa: E402
+from sept_offline.bench.statistics import paired  # noqa: E402
 from sept_offline.environments import spaces  # noqa: E402
 from sept_offline.errors import FamilyError  # noqa: E402
 from sept_offline.evaluation.results import statistics  # noqa: E402
@@ -86,7 +87,7 @@ def roll_out(family: so.Family, policy: Policy, seed: int, episodes: int) -> dic
 
 def untrained(family: so.Family, method: str, seed: int, episodes: int) -> Cell:
     """What nobody needs logs for."""
-    _, actions = spaces(family)
+    actions = spaces(family)[1].width
     if method == "random":
         scores = roll_out(family, lambda draws: int(draws.integers(actions)), seed, episodes)
         return scored(scores)
@@ -135,7 +136,7 @@ def key_of(cell: Cell) -> tuple[Any, ...]:
     )
 
 
-def read(path: Path, settings: list[str]) -> list[Cell]:
+def read(path: Path, settings: Sequence[str] = ()) -> list[Cell]:
     """The cells finished with these settings: the last line of each, and no half line."""
     cells: dict[tuple[Any, ...], Cell] = {}
     for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
@@ -143,7 +144,7 @@ def read(path: Path, settings: list[str]) -> list[Cell]:
             cell = json.loads(line)
         except json.JSONDecodeError:
             continue
-        if cell["method"] in UNTRAINED or cell["settings"] == settings:
+        if cell["method"] in UNTRAINED or cell["settings"] == list(settings):
             cells[cell["family"], cell["method"], cell["seed"]] = cell
     return list(cells.values())
 
@@ -176,7 +177,7 @@ def run_cells(arguments: Any) -> int:
                 flush=True,
             )
     done = {key_of(cell) for cell in read(arguments.results, arguments.set)}
-    for seed in range(arguments.seeds):
+    for seed in range(arguments.first_seed, arguments.first_seed + arguments.seeds):
         for name, (family, path, content) in logs.items():
             for method in arguments.methods:
                 cell: Cell = {"family": name, "method": method, "seed": seed}
@@ -205,38 +206,77 @@ def run_cells(arguments: Any) -> int:
     return failed
 
 
-def table(cells: Iterable[Cell], families: Sequence[str], methods: Sequence[str]) -> str:
-    """In Markdown: the mean return over seeds and, of several seeds, its standard error."""
+def tables(cells: Iterable[Cell]) -> str:
+    """In Markdown: the returns of every method, then what was said of `sept` and what is true."""
     groups: dict[tuple[str, str], list[Cell]] = {}
     for cell in cells:
         groups.setdefault((cell["family"], cell["method"]), []).append(cell)
-    lines = [row(["family", *methods, "verdicts on sept"]), row(["---"] * (len(methods) + 2))]
-    for family in families:
-        shown = [mean_of(groups.get((family, method), [])) for method in methods]
-        if any(shown):
-            lines.append(row([family, *shown, verdicts(groups.get((family, "sept"), []))]))
-    return "\n".join(lines)
+    families = [name for name in NAMES if any(name == family for family, _ in groups)]
+    methods = [name for name in METHODS if any(name == method for _, method in groups)]
+    returns = [
+        [f"`{family}`", *(mean_and_range(groups.get((family, name), [])) for name in methods)]
+        for family in families
+    ]
+    judged = [
+        [f"`{family}`", *compared(groups, family)]
+        for family in families
+        if (family, "sept") in groups
+    ]
+    titles = ["family", "`sept` − `avg`", "`sept` − `history`", "of `avg` → `oracle`", "verdicts"]
+    return "\n".join(
+        [
+            *in_markdown(["family", *(f"`{name}`" for name in methods)], returns),
+            "",
+            *in_markdown(titles, judged),
+            "",
+        ]
+    )
 
 
-def row(parts: Iterable[str]) -> str:
-    """One line of a table."""
-    return "| " + " | ".join(parts) + " |"
+def in_markdown(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """The lines of a table."""
+    lines = [titles, ["---"] * len(titles), *rows]
+    return ["| " + " | ".join(parts) + " |" for parts in lines]
 
 
-def mean_of(cells: list[Cell]) -> str:
-    """The mean over seeds and its error, or nothing."""
+def mean_and_range(cells: list[Cell]) -> str:
+    """The mean return over seeds and, of several seeds, the least and the largest."""
     values = [cell["mean"] for cell in cells]
     if not values:
         return ""
     if len(values) == 1:
         return f"{values[0]:.3g}"
-    return f"{np.mean(values):.3g} ± {np.std(values, ddof=1) / np.sqrt(len(values)):.2g}"
+    return f"{np.mean(values):.3g} [{min(values):.3g}, {max(values):.3g}]"
 
 
-def verdicts(cells: list[Cell]) -> str:
-    """How often each verdict was given."""
-    said = [str(cell["verdict"]) for cell in cells if cell.get("verdict")]
-    return ", ".join(f"{verdict} {said.count(verdict)}" for verdict in sorted(set(said)))
+def compared(groups: dict[tuple[str, str], list[Cell]], family: str) -> list[str]:
+    """How far `sept` is above `avg` and `history`, its share of the way to `oracle`, verdicts."""
+    rows = {
+        method: [
+            {"seed": cell["seed"], "instance": instance, "total": total}
+            for cell in groups.get((family, method), [])
+            for instance, total in cell["instances"].items()
+        ]
+        for method in METHODS
+    }
+    above = {name: paired(rows["sept"], rows[name], "total") for name in ("avg", "history")}
+    shown = [difference(found) for found in above.values()]
+    way, gained = paired(rows["oracle"], rows["avg"], "total"), above["avg"]
+    # Where the oracle is not above avg there is no way to go.
+    clear = way is not None and (way["mean"] if way["low"] is None else way["low"]) > 0
+    share = f"{gained['mean'] / way['mean']:.2f}" if clear and way and gained else ""
+    said = [
+        f"{cell['seed']}: {cell['verdict']}" for cell in groups[family, "sept"] if cell["verdict"]
+    ]
+    return [*shown, share, ", ".join(said)]
+
+
+def difference(found: dict[str, Any] | None) -> str:
+    """A mean difference with its interval, if seeds give one."""
+    if found is None:
+        return ""
+    interval = "" if found["low"] is None else f" [{found['low']:.3g}, {found['high']:.3g}]"
+    return f"{found['mean']:.3g}{interval}"
 
 
 def several(known: Sequence[str]) -> Callable[[str], list[str]]:
@@ -260,6 +300,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--families", type=several(NAMES), default=list(NAMES))
     parser.add_argument("--methods", type=several(METHODS), default=list(METHODS))
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--episodes", type=int, default=10, help="test episodes an instance")
     parser.add_argument("--set", action="append", default=[], help="a setting of fit, as in fit")
     parser.add_argument("--work", type=Path, default=Path("build/testbed"), help="logs and runs")
@@ -267,7 +308,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--only-table", action="store_true", help="run nothing")
     arguments = parser.parse_args(words)
     failed = 0 if arguments.only_table else run_cells(arguments)
-    print(table(read(arguments.results, arguments.set), arguments.families, arguments.methods))
+    print(tables(read(arguments.results, arguments.set)), end="")
     return 1 if failed else 0
 
 

@@ -364,6 +364,9 @@ class QNetworks:
             values: torch.Tensor = self.critics[0].compute_expected_q(inputs)
             return values
 
+    outputs = q_values
+    """What the networks prefer: the highest value."""
+
     def tensors(self) -> dict[str, torch.Tensor]:
         """All that an update changes."""
         return {**self._adam.tensors(), "target": self._target}
@@ -500,6 +503,12 @@ class ActorCritic:
                 inputs, action, "min"
             )
             return values[:, 0]
+
+    def outputs(self, inputs: torch.Tensor) -> torch.Tensor:
+        """The actor's current outputs `[n, width]`, whose tanh is the action."""
+        with torch.no_grad():
+            outputs: torch.Tensor = self.impl.modules.policy(inputs).mu
+            return outputs
 
     def tensors(self) -> dict[str, torch.Tensor]:
         """All that an update changes."""

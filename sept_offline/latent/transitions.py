@@ -315,14 +315,17 @@ def _encode_some(model: LatentModel, segments: SegmentsLike, most: int) -> tuple
 class ContextLatents:
     """Latents of many contexts, for control to learn with.
 
-    latent `[S, k]`, instance `[S]`, first `[S]`: the number of the context's first step; begins
-    `[S]`: whether that is the first of its episode.
+    sums `[S, 2k]`: the evidence of each context, summed; latent `[S, k]`: its posterior mean;
+    instance `[S]`; first `[S]`: the number of the context's first step; begins `[S]`: whether that
+    is the first of its episode. evidence `[N, 2k]`: that of every step.
     """
 
+    sums: Floats
     latent: Floats
     instance: Integers
     first: Integers
     begins: NDArray[np.bool_]
+    evidence: Floats
 
 
 def context_latents(
@@ -345,6 +348,11 @@ def context_latents(
         each = max(CONTEXTS // len(present), LEAST_CONTEXTS)
         instance = present.repeat(each)
         start, length = contexts.draw(instance, rng)
-        latent, _ = posterior(between(cumulative(torch.cat(parts)), start, length))
+        evidence = torch.cat(parts)
+        sums = between(cumulative(evidence), start, length)
+        latent, _ = posterior(sums)
     first = start.numpy()
-    return ContextLatents(latent.numpy(), instance.numpy(), first, steps.time[first] == 0)
+    begins = steps.time[first] == 0
+    return ContextLatents(
+        sums.numpy(), latent.numpy(), instance.numpy(), first, begins, evidence.numpy()
+    )

@@ -12,7 +12,7 @@ import numpy as np
 from sept_offline.actions import Box
 from sept_offline.agent import Agent, NoContext, RefinedContext, load_agent
 from sept_offline.control import ControlStage
-from sept_offline.data import Dataset, load_dataset
+from sept_offline.data import Dataset, read_dataset
 from sept_offline.errors import ConfigError, TrainingError
 from sept_offline.family import suggest
 from sept_offline.methods.avg import AVG
@@ -197,7 +197,7 @@ class Fitter:
     def _judge(self, agent: Agent) -> Generator[Epoch, None, tuple[Agent, dict[str, Any]]]:
         """Reach a verdict on a fitted agent, for its record.
 
-        Its probe goes if it does not pay, and its latent if it earns less than `avg` with it.
+        Its probe goes if it does not pay, and its latent if `avg` or `history` earns more.
         """
         separation = agent.record.get("separation")
         acts_as_avg = separation is not None and isinstance(agent.context, NoContext)
@@ -222,17 +222,20 @@ class Fitter:
         evidence = replace(evidence, values=self._values, full=_full(agent, self.data))
         if chooses_probe(self.method, self.config):
             agent = with_or_without_probe(agent, evidence.probe_gains)
-        if evidence.worse_than_avg and isinstance(agent.context, RefinedContext):
-            average = yield from self._average()
-            context = NoContext(uncertainty=1.0)
-            agent = replace(agent, context=context, control=average.control, fallback=None)
-            evidence = replace(evidence, replaced=True)
+        better = evidence.better
+        if better is not None and isinstance(agent.context, RefinedContext):
+            instead = yield from self._another(METHODS[better])
+            context = instead.context
+            if isinstance(context, NoContext):
+                context = NoContext(uncertainty=1.0)
+            agent = replace(agent, context=context, control=instead.control, fallback=None)
+            evidence = replace(evidence, replaced=better)
         facts = {**reach(evidence).summary(), "evidence": asdict(evidence)}
         return agent, facts
 
-    def _average(self) -> Generator[Epoch, None, Agent]:
-        """The agent of `avg` from the same logs with the same seed."""
-        stages = renamed(AVG.stages(self._seen, self.config, self.seed), "avg")
+    def _another(self, method: Method) -> Generator[Epoch, None, Agent]:
+        """The agent of another method from the same logs with the same seed."""
+        stages = renamed(method.stages(self._seen, self.config, self.seed), method.name)
         found = _next(stages)
         while not isinstance(found, Agent):
             yield from self._train(found)
@@ -326,21 +329,8 @@ def fit(
     out for the evaluation of the agent.
     """
     listener = progress or Silent()
-    if not isinstance(data, Dataset):
-        with load_dataset(data, check=True) as opened:
-            return fit(
-                opened,
-                method,
-                config,
-                seed,
-                out=out,
-                preset=preset,
-                hold_out=hold_out,
-                resume=resume,
-                restart=restart,
-                progress=progress,
-                checkpoint_seconds=checkpoint_seconds,
-            )
+    # read once, and then shared by all stages
+    data = data.in_memory() if isinstance(data, Dataset) else read_dataset(data)
     stacks = _method(method).stacks
     if not isinstance(config, FitConfig):
         config = resolve_config(data, preset, config or {}, stacks=stacks)

@@ -1,4 +1,5 @@
-"""Evidence for the verdict: the agent, or a second fit, compared with `avg` in learned dynamics."""
+"""Evidence for the verdict: the agent, or a second fit, beside `avg` and `history` in learned
+dynamics."""
 
 from __future__ import annotations
 
@@ -19,9 +20,10 @@ from sept_offline.dynamics.world import WorldStage, roll_out
 from sept_offline.errors import ConfigError, DataError
 from sept_offline.latent.separation import measure_separation
 from sept_offline.methods.avg import AVG
+from sept_offline.methods.history import HISTORY
 from sept_offline.methods.hold_out import FEW_INSTANCES, choose_hold_out
 from sept_offline.methods.method import Method
-from sept_offline.methods.sept import later_steps
+from sept_offline.methods.sept import later_steps, refines
 from sept_offline.methods.shared import check_data
 from sept_offline.methods.verdict import Evidence, Interval, probe_pays
 from sept_offline.seeding import generator, integer
@@ -70,19 +72,23 @@ def _beside_avg(
     agent: Agent,
     stack: Stack | None,
 ) -> Generator[Stage, None, Evidence]:
-    """Too few instances to hold any out: compare the agent itself with an `avg` trained as long."""
-    average = None
-    if method.name != AVG.name:
-        average = yield from renamed(AVG.stages(data, config, seed), "trial-avg")
+    """Too few instances to hold any out: compare the agent itself with an `avg` trained as long.
+
+    A `history` learns half as long, so that the trial takes no longer than the fit.
+    """
+    history = shortened(config, 1 / 2) if _compares_history(method, config, stack) else None
+    rivals = yield from _rivals(method, data, config, seed, history)
     place = yield from _tried_in(data, data, config, seed, stack)
     choosing = chooses_probe(method, config)
     probe_gains = _probe_gains(place, agent) if choosing else None
     if choosing:
         agent = with_or_without_probe(agent, probe_gains)
     mine = place.returns(agent)
-    evidence = Evidence(above_logs=place.difference(mine, None), probe_gains=probe_gains)
-    if average is not None:
-        evidence = replace(evidence, above_avg=place.difference(mine, place.returns(average)))
+    evidence = Evidence(
+        above_logs=place.difference(mine, None),
+        probe_gains=probe_gains,
+        **_above(place, mine, rivals),
+    )
     if isinstance(agent.context, SegmentContext | RefinedContext):
         segments = data.segments(agent.context.encoder.steps)
         rows = np.sort(generator(seed, "explained").permutation(len(segments.actions))[:SEGMENTS])
@@ -118,9 +124,8 @@ def _without_some(
         return Evidence(missing=why)
     short = shortened(config)
     own = yield from renamed(method.stages(kept, short, seed), "trial")
-    average = None
-    if method.name != AVG.name:
-        average = yield from renamed(AVG.stages(kept, short, seed), "trial-avg")
+    history = short if _compares_history(method, config, stack) else None
+    rivals = yield from _rivals(method, kept, short, seed, history)
     place = yield from _tried_in(data, unseen, config, seed, stack)
     choosing = chooses_probe(method, config)
     probe_gains = _probe_gains(place, own) if choosing else None
@@ -132,12 +137,39 @@ def _without_some(
         held_out=record["by"],
         above_logs=place.difference(mine, None),
         seeds_differ=float((second - mine).mean()),
+        **_above(place, second, rivals),
     )
-    if average is not None:
-        evidence = replace(evidence, above_avg=place.difference(second, place.returns(average)))
     if isinstance(own.context, SegmentContext | RefinedContext):
         evidence = replace(evidence, **_separation(own.context, unseen, config, seed))
     return evidence
+
+
+def _compares_history(method: Method, config: FitConfig, stack: Stack | None) -> bool:
+    """Whether `history` is tried too: settings leave open how the agent begins.
+
+    An agent that stacks observations reads what `history` reads.
+    """
+    return chooses_probe(method, config) and refines(config) and stack is None
+
+
+def _rivals(
+    method: Method, data: Dataset, config: FitConfig, seed: int, history: FitConfig | None
+) -> Generator[Stage, None, dict[str, Agent]]:
+    """Agents to compare with: `avg` and, with settings of its own, `history`."""
+    rivals = {}
+    if method.name != AVG.name:
+        rivals["avg"] = yield from renamed(AVG.stages(data, config, seed), "trial-avg")
+    if history is not None:
+        rivals["history"] = yield from renamed(HISTORY.stages(data, history, seed), "trial-history")
+    return rivals
+
+
+def _above(place: Place, mine: Doubles, rivals: dict[str, Agent]) -> dict[str, Any]:
+    """The returns `mine[n]` less those of each rival, as fields of the evidence."""
+    return {
+        f"above_{name}": place.difference(mine, place.returns(rival))
+        for name, rival in rivals.items()
+    }
 
 
 def _probe_gains(place: Place, agent: Agent) -> Interval | None:
@@ -161,9 +193,9 @@ def with_or_without_probe(agent: Agent, gains: Interval | None) -> Agent:
     return replace(agent, context=agent.context.without_probe())
 
 
-def shortened(config: FitConfig) -> FitConfig:
+def shortened(config: FitConfig, share: float = SHORT) -> FitConfig:
     """The same fit with fewer updates of control, and with a probe if one is to be tried."""
-    updates = max(1, round(SHORT * config.control.updates))
+    updates = max(1, round(share * config.control.updates))
     if config.probe.use == "auto":
         config = replace(config, probe=replace(config.probe, use="always"))
     return replace(config, verdict=False, control=replace(config.control, updates=updates))

@@ -59,8 +59,8 @@ class Evidence:
     """Whether that is more than chance."""
     acts_as_avg: bool = False
     """Whether the agent was fitted without a probe because it is not."""
-    replaced: bool = False
-    """Whether the agent acts as `avg` because it earns less with its latent."""
+    replaced: str | None = None
+    """The method that acts instead, because the agent earns less with its latent."""
     unseen: Interval | None = None
     """The same of instances kept from a second, shorter fit."""
     unseen_separates: bool | None = None
@@ -75,6 +75,8 @@ class Evidence:
     above_avg: Interval | None = None
     """Return of the second fit (of the agent, if there is none) less that of `avg`, in learned
     dynamics, in standard deviations of the logged returns."""
+    above_history: Interval | None = None
+    """The same of `history`."""
     above_logs: Interval | None = None
     """Return of the agent less what was logged, there and in those units."""
     seeds_differ: float | None = None
@@ -85,9 +87,11 @@ class Evidence:
     """The dimensions of the latent, where all are in use and there are instances for more."""
 
     @property
-    def worse_than_avg(self) -> bool:
-        """Whether the agent is shown to earn less than `avg`."""
-        return self.above_avg is not None and self.above_avg.high < 0
+    def better(self) -> str | None:
+        """The method, `avg` or `history`, that is shown to earn most and more than the agent."""
+        found = {"avg": self.above_avg, "history": self.above_history}
+        gaps = {name: gap.mean for name, gap in found.items() if gap is not None and gap.high < 0}
+        return min(gaps, key=gaps.__getitem__) if gaps else None
 
 
 @dataclass(frozen=True)
@@ -113,9 +117,9 @@ def reach(evidence: Evidence) -> Verdict:
     not usable: the latent distinguishes instances no better than chance, on held-out episodes or in
     the second fit; or control earns less than `avg` there; or its values have diverged and it is
     not shown to earn more than `avg`.
-    doubtful: control is not shown to earn more than `avg`, or earns less than the logs; the decoder
-    explains no more with the latent; values are above what rewards allow; a shorter fit earns
-    more; or no second fit could be made. usable: all else.
+    doubtful: control is not shown to earn more than `avg`, or earns less than `history` or the
+    logs; the decoder explains no more with the latent; values are above what rewards allow; a
+    shorter fit earns more; or no second fit could be made. usable: all else.
     """
     bad: list[str] = []
     doubts: list[str] = []
@@ -181,8 +185,8 @@ def _judge_control(evidence: Evidence, bad: list[str], doubts: list[str], good: 
     if better is not None:
         whose = "unseen instances" if evidence.held_out else "the logged instances"
         where = f"in learned dynamics of {whose}, in standard deviations of logged returns"
-        if evidence.worse_than_avg:
-            instead = " The agent acts as avg." if evidence.replaced else ""
+        instead = f" The agent acts as {evidence.replaced}." if evidence.replaced else ""
+        if better.high < 0:
             bad.append(
                 f"With its latent it earns less than avg: {better} {where}.{instead} Log more, or "
                 "more instances."
@@ -194,6 +198,14 @@ def _judge_control(evidence: Evidence, bad: list[str], doubts: list[str], good: 
             )
         else:
             good.append(f"It earns more than avg: {better} {where}.")
+        remembers = evidence.above_history
+        if remembers is not None and remembers.high < 0:
+            doubts.append(
+                "With its latent it earns less than a policy on the last steps (history): "
+                f"{remembers} {where}.{instead} Log more, or more instances."
+            )
+        elif remembers is not None and remembers.low > 0:
+            good.append(f"It earns more than history: {remembers} there.")
     probe = evidence.probe_gains
     if probe is not None:
         does = "probes first" if probe_pays(probe) else "acts without a probe"

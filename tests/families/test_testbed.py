@@ -58,7 +58,7 @@ def test_a_finished_cell_is_not_run_again(
     shown = capsys.readouterr().out
     assert testbed.main([*words, "--only-table"]) == 0
     drawn = capsys.readouterr().out
-    assert shown.endswith(drawn) and "| indifferent | -" in drawn
+    assert shown.endswith(drawn) and "| `indifferent` | -" in drawn
     # Cells of other settings are others.
     assert testbed.main([*words, "--set", "control.updates=41", "--only-table"]) == 0
     assert capsys.readouterr().out != drawn
@@ -66,13 +66,33 @@ def test_a_finished_cell_is_not_run_again(
 
 def test_a_kill_in_the_middle_of_a_line_costs_that_line(tmp_path: Path) -> None:
     path = tmp_path / "r.jsonl"
-    cell = {"family": "many", "method": "avg", "seed": 0, "settings": [], "mean": 1.0}
+    cell = cell_of("avg", 0, 1.0)
     testbed.append(path, cell)
     path.write_text(path.read_text("utf-8") + '{"family": "ma', encoding="utf-8")
-    testbed.append(path, cell | {"seed": 1, "mean": 3.0})
-    found = testbed.read(path, [])
+    testbed.append(path, cell_of("avg", 1, 3.0))
+    found = testbed.read(path)
     assert [one["seed"] for one in found] == [0, 1]
-    assert testbed.table(found, ["many"], ["avg"]).splitlines()[-1] == "| many | 2 ± 1 |  |"
+    assert "| `many` | 2 [1, 3] |" in testbed.tables(found)
+
+
+def cell_of(method: str, seed: int, mean: float, verdict: str | None = None) -> dict[str, Any]:
+    """A cell of `many` with two instances around the mean."""
+    instances = {"test-0": mean - 0.5, "test-1": mean + 0.5}
+    said = {"verdict": verdict, "settings": [], "instances": instances}
+    return {"family": "many", "method": method, "seed": seed, "mean": mean} | said
+
+
+def test_the_tables_show_what_was_said_beside_what_is_true() -> None:
+    cells = [cell_of("avg", seed, 1.0 + seed) for seed in range(2)]
+    cells += [cell_of("history", seed, 8.0) for seed in range(2)]
+    cells += [cell_of("oracle", seed, 11.0 + seed) for seed in range(2)]
+    cells += [cell_of("sept", 0, 6.0, "usable"), cell_of("sept", 1, 5.0, "doubtful")]
+    above_avg, above_history = "4 [3, 5]", "-2.5 [-3, -2]"
+    line = f"| `many` | {above_avg} | {above_history} | 0.40 | 0: usable, 1: doubtful |"
+    assert line in testbed.tables(cells)
+    # Without an oracle above avg there is no way to have a share of.
+    cells = [cell for cell in cells if cell["method"] != "oracle"]
+    assert "|  | 0: usable, 1: doubtful |" in testbed.tables(cells)
 
 
 def test_a_rollout_plays_the_episodes_of_evaluate() -> None:
@@ -91,8 +111,6 @@ def test_a_verdict_is_taken_from_the_run(small: tuple[Path, list[str]], tmp_path
     record = read_record(run) | {"verdict": "doubtful", "reasons": ["few episodes"]}
     write_json(tmp_path / "run.json", record)
     assert testbed.said_of(tmp_path) == {"verdict": "doubtful", "reasons": ["few episodes"]}
-    cells = [{"verdict": "doubtful"}, {"verdict": "usable"}, {"verdict": "doubtful"}, {}]
-    assert testbed.verdicts(cells) == "doubtful 2, usable 1"
 
 
 def test_a_family_whose_package_is_missing_is_left_out(

@@ -119,11 +119,26 @@ def test_a_full_latent_is_noticed() -> None:
     assert "All 5 dimensions" in reasons and "latent.dim=10" in reasons
 
 
-def test_an_agent_that_earns_less_than_avg_acts_as_avg(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+WORSE, LEVEL = Interval(-1.0, -2.0, -0.5), Interval(-0.1, -0.3, 0.1)
+
+
+@pytest.mark.parametrize(
+    ("evidence", "instead", "word"),
+    [
+        (Evidence(above_avg=WORSE), "avg", "not usable"),
+        (Evidence(above_avg=WORSE, above_history=LEVEL), "avg", "not usable"),
+        (Evidence(above_avg=LEVEL, above_history=WORSE), "history", "doubtful"),
+    ],
+)
+def test_an_agent_that_earns_less_than_another_method_acts_as_it_does(
+    evidence: Evidence,
+    instead: str,
+    word: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def worse(*_: object) -> Generator[Stage, None, Evidence]:
-        return Evidence(above_avg=Interval(-1.0, -2.0, -0.5))
+        return evidence
         yield
 
     apart = Separation(0.9, 0.8, 1.0, 1.0, 0.1, (1.0, 1.0, 1.0))
@@ -131,10 +146,10 @@ def test_an_agent_that_earns_less_than_avg_acts_as_avg(
     monkeypatch.setattr("sept_offline.methods.fitting.trial", worse)
     data = log(tmp_path / "line.h5", 0.3)
     agent = so.fit(data, "sept", FEW | {"verdict": True}, 0)
-    assert agent.method == "sept" and agent.record["verdict"] == "not usable"
-    assert "acts as avg" in agent.record["reasons"][0]
-    episode, plain = agent.begin(seed=0), so.fit(data, "avg", FEW, 0).begin(seed=0)
+    assert agent.method == "sept" and agent.record["verdict"] == word
+    assert f"acts as {instead}" in " ".join(agent.record["reasons"])
+    episode, plain = agent.begin(seed=0), so.fit(data, instead, FEW, 0).begin(seed=0)
     places = np.linspace(-2, 2, 41)
     taken = [episode.act(np.array([place])) for place in places]
     assert taken == [plain.act(np.array([place])) for place in places]
-    assert episode.latent is None and episode.uncertainty == 1
+    assert episode.latent is None and episode.uncertainty == (1 if instead == "avg" else None)

@@ -55,6 +55,9 @@ CHANCE = Interval(0.5, 0.4, 0.6)
         ({"above_avg": Interval(-0.5, -0.8, -0.2)}, "not usable", "earns less than avg"),
         ({"above_avg": Interval(0.1, -0.2, 0.4)}, "doubtful", "not shown to earn clearly more"),
         ({"above_avg": Interval(0.02, 0.01, 0.03)}, "doubtful", "not shown to earn clearly more"),
+        ({"above_history": Interval(-0.5, -0.8, -0.2)}, "doubtful", "on the last steps (history)"),
+        ({"above_history": Interval(-0.5, -0.8, 0.2)}, "usable", "earns more than avg"),
+        ({"above_history": Interval(0.5, 0.2, 0.8)}, "usable", "earns more than history"),
         ({"above_logs": Interval(-0.5, -0.8, -0.2)}, "doubtful", "less than the logs"),
         ({"explained": Interval(0.0, -0.1, 0.1)}, "doubtful", "no better with their own latent"),
         ({"values": Values(2.5, 2.0, 2.0)}, "doubtful", "more than the 2 that"),
@@ -73,6 +76,13 @@ def test_the_rule(change: dict[str, Any], word: Word, said: str) -> None:
     assert found.verdict == word
     # what speaks against a better word comes first
     assert said in (found.reasons[0] if word != "usable" else " ".join(found.reasons))
+
+
+def test_the_best_of_those_that_earn_more_acts_instead() -> None:
+    worse, much_worse = Interval(-0.5, -0.8, -0.2), Interval(-0.9, -1.0, -0.8)
+    assert replace(GOOD, above_history=None).better is None
+    assert replace(GOOD, above_avg=worse, above_history=much_worse).better == "history"
+    assert replace(GOOD, above_avg=much_worse, above_history=worse).better == "avg"
 
 
 def test_nothing_is_said_of_what_was_not_asked() -> None:
