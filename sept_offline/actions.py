@@ -473,7 +473,9 @@ class Box(ActionSpace):
     def decode(self, encoded: NDArray[Any]) -> NDArray[np.float32]:
         """Actions `[..., k]` from `encoded[..., k]`; what lies beyond ±1 is clipped."""
         actions = np.asarray(encoded * self.half + self.centre, dtype=np.float32)
-        return np.clip(actions, *self.bounds)
+        low, high = self.bounds
+        # np.clip takes three times as long for a single action
+        return np.minimum(np.maximum(actions, low), high)
 
     @property
     def levels(self) -> int:
