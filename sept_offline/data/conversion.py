@@ -6,13 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from sept_offline.data.dataset import Dataset, open_source
-from sept_offline.data.files import Workspace
 from sept_offline.data.filesystems import Place
 from sept_offline.data.hashing import content_hash
 from sept_offline.data.publication import kind_of, publish
 from sept_offline.data.records import HiddenTable
 from sept_offline.data.source import Source, check_structure
 from sept_offline.errors import DataError
+from sept_offline.files import Workspace
 
 
 def convert(

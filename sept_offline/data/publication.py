@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from sept_offline.data.files import Workspace
 from sept_offline.data.hashing import content_hash
 from sept_offline.data.hdf5 import write_hdf5
 from sept_offline.data.parquet_writer import write_parquet
 from sept_offline.data.records import HiddenTable
 from sept_offline.data.source import Source
 from sept_offline.errors import DataError
-from sept_offline.files import writing
+from sept_offline.files import Workspace, writing
 
 HDF5_SUFFIXES = (".h5", ".hdf5")
 PARQUET_SUFFIXES = (".parquet",)

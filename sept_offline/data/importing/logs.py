@@ -15,7 +15,6 @@ import numpy as np
 
 from sept_offline.data.checks import json_ready
 from sept_offline.data.dataset import Dataset
-from sept_offline.data.files import Workspace
 from sept_offline.data.hdf5 import Hdf5Source
 from sept_offline.data.importing.actions import Actions, settle
 from sept_offline.data.importing.card import markdown, measure, warnings
@@ -32,7 +31,7 @@ from sept_offline.data.records import EpisodeIndex, Int64, Metadata
 from sept_offline.data.source import Header, Source, blocks
 from sept_offline.data.writer import Spool, written_by
 from sept_offline.errors import DataError
-from sept_offline.files import write_text
+from sept_offline.files import Workspace, write_text
 from sept_offline.progress import Progress, Silent
 
 PACKED = 10
