@@ -12,8 +12,7 @@ import numpy as np
 from sept_offline.agent import Agent, load_agent
 from sept_offline.agent.assembly import agent_arrays
 from sept_offline.agent.exported import WEIGHTS, ExportedAgent, read_weights
-from sept_offline.data import Dataset
-from sept_offline.data.dataset import opened
+from sept_offline.data import Dataset, opened
 from sept_offline.deploy.manifest import (
     MANIFEST,
     SHIPPED,
