@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sept_offline.data import Dataset, opened
-from sept_offline.data.publication import kind_of
+from sept_offline.data.filesystems import kind_of
 from sept_offline.errors import DataError
 from sept_offline.files import real_path
 from sept_offline.progress import Progress, Silent
