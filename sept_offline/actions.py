@@ -384,10 +384,11 @@ class Box(ActionSpace):
     """Vectors between finite bounds; networks see them scaled to [−1, 1]."""
 
     names: tuple[str, ...]
+    """Names of the components, `[k]`."""
     low: tuple[float, ...]
-    """[k]"""
+    """Lower bounds, `[k]`."""
     high: tuple[float, ...]
-    """[k]"""
+    """Upper bounds, `[k]`."""
     kind = "box"
     dtype = np.float32
     missing = math.nan
