@@ -72,6 +72,16 @@ def _float32(value: Any) -> Array:
     return np.ascontiguousarray(value, dtype=np.float32)
 
 
+def varying(rows: NDArray[Any], unit: float = 1e-3) -> NDArray[np.bool_]:
+    """Which columns of `rows[n, k]` are not constant, `[k]`.
+
+    Float32 noise on a constant is about 1e-7 of its size and must not be amplified: a column varies
+    if it does so by 1e-6 of its largest value, and of `unit`.
+    """
+    values = np.asarray(rows, dtype=np.float64)
+    return np.asarray(values.std(axis=0) > 1e-6 * np.maximum(np.abs(values).max(axis=0), unit))
+
+
 class Standardiser:
     """(x − mean) / scale, per column: `mean[k]`, `scale[k]`, every scale above 0."""
 
@@ -93,11 +103,11 @@ class Standardiser:
         return cls(np.zeros(dim), np.ones(dim))
 
     @classmethod
-    def fit(cls, rows: NDArray[Any], floor: float = 1e-6) -> Standardiser:
-        """From the columns of `rows[n, k]`; a constant column is only centred."""
+    def fit(cls, rows: NDArray[Any], unit: float = 1e-3) -> Standardiser:
+        """From the columns of `rows[n, k]`; a constant column (see `varying`) is only centred."""
         values = np.asarray(rows, dtype=np.float64)
-        scale = values.std(axis=0)
-        return cls(values.mean(axis=0), np.where(scale > floor, scale, 1.0))
+        scale = np.where(varying(values, unit), values.std(axis=0), 1.0)
+        return cls(values.mean(axis=0), scale)
 
     def __call__(self, x: NDArray[Any]) -> Array:
         """`x[..., k]`, standardised."""

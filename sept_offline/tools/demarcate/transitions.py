@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from sept_offline.actions import ActionSpace
+from sept_offline.agent.networks import Standardiser, varying
 from sept_offline.data.records import Steps
-from sept_offline.training.inputs import Integers, fit_scaling, varying
+from sept_offline.training.inputs import Integers, standardised
 
 
 @dataclass(frozen=True)
@@ -62,9 +63,10 @@ def transitions_of(steps: Steps, length: Integers, space: ActionSpace) -> Transi
     change = steps.observations[steps.row + 1] - before
     varies = varying(change)
     return Transitions(
-        states=torch.from_numpy(fit_scaling(before)(before)),
+        states=standardised(Standardiser.fit(before), before),
         actions=torch.from_numpy(space.encode(steps.actions)),
-        changes=torch.from_numpy(fit_scaling(change)(change) * varies.astype(np.float32)),
+        changes=standardised(Standardiser.fit(change), change)
+        * torch.from_numpy(varies.astype(np.float32)),
         varies=torch.from_numpy(varies.astype(np.float32)),
         first=torch.from_numpy(np.cumsum(length) - length),
         length=torch.from_numpy(length.astype(np.int64)),
