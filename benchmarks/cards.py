@@ -21,7 +21,7 @@ from sept_offline.data import Dataset
 from sept_offline.data.summary import InstanceSummary, Summary
 
 _HERE = Path(__file__).resolve().parent
-FAMILIES = ("navigation2d", "navigation2d-switch", "acrobot", "hiv")
+FAMILIES = ("navigation2d", "navigation2d-switch", "acrobot", "hiv", "pendulum", "point-robot-wind")
 OTHERS = {"seed1": "--seed 1", "random": "--behaviour random --seed 0"}
 """Other commands whose content hashes a card names, by the end of their file's name."""
 SHOWN = 8

@@ -15,11 +15,10 @@ from pathlib import Path
 import sept_offline as so
 from sept_offline.cli.console import ConsoleProgress
 from sept_offline.collect import load_recipe
-from sept_offline.collect.collection import load_expert, train_expert
-from sept_offline.collect.shipped_experts import ship_expert
+from sept_offline.collect.expert_files import load_expert, ship_expert, train_expert
 
 _HERE = Path(__file__).resolve().parent
-FAMILIES = ("navigation2d", "navigation2d-switch", "acrobot", "hiv")
+FAMILIES = ("navigation2d", "navigation2d-switch", "acrobot", "hiv", "pendulum", "point-robot-wind")
 
 
 def main() -> None:

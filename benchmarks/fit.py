@@ -75,7 +75,11 @@ def stock(data: dict[str, np.ndarray], config: ControlConfig) -> Loop:
         action_space=spaces.CONTINUOUS if box else spaces.DISCRETE,
         action_size=ACTIONS,
     )
-    common = {"batch_size": config.batch_size, "gamma": config.gamma, "n_critics": config.critics}
+    common = {
+        "batch_size": config.batch_size,
+        "gamma": config.gamma,
+        "n_critics": config.num_critics,
+    }
     if box:
         settings = d3rlpy.algos.ReBRACConfig(
             actor_learning_rate=config.learning_rate,
@@ -194,7 +198,7 @@ def main() -> None:
     updates = options.steps * (options.rounds + 1) + 100
     finite = ControlConfig(batch_size=options.batch_size, updates=updates)
     box = ControlConfig(
-        "rebrac", batch_size=options.box_batch_size, updates=updates, critics=2, hidden=(256, 256)
+        "rebrac", batch_size=options.box_batch_size, updates=updates, hidden=(256, 256)
     )
     # d3rlpy logs to standard output, which is kept for the result
     with one_thread(), contextlib.redirect_stdout(sys.stderr):

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sept_offline.collect.behaviour import Behaviour, EpsilonGreedy, Snapshot, Uniform
+from sept_offline.collect.behaviour import Behaviour, Constant, Exploring, Snapshot, Uniform
 from sept_offline.collect.expert import ExpertStage
 from sept_offline.collect.recipe import ExpertConfig, load_recipe
 from sept_offline.collect.rollout import Start, run_shard
@@ -68,22 +68,6 @@ HIDDEN_LAYERS = (128, 128)
 """Smaller than a conditioned expert's: one instance needs less, and there are many of them."""
 AVERAGE_DECAY = 0.99
 """Shorter too: so few updates leave a longer average of the weights behind the learner."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Constant:
-    """One action for ever."""
-
-    action: int
-    num_actions: int
-
-    def probabilities(
-        self, observations: NDArray[Any], hidden: NDArray[Any], progress: NDArray[Any]
-    ) -> NDArray[np.float64]:
-        """[n, A], all on the one action."""
-        rows = np.zeros((len(observations), self.num_actions))
-        rows[:, self.action] = 1.0
-        return rows
 
 
 class Recorder:
@@ -130,18 +114,20 @@ def returns_of(
     family: Family, hidden: Hidden, behaviours: Sequence[Behaviour], starts: int, name: str
 ) -> NDArray[np.float64]:
     """[len(behaviours), starts], every behaviour from the same starts, at the test limit."""
+    _, space = spaces(family)
+    shape = (family.test_steps, space.draws)
     planned = [
         Start(
             hidden=hidden,
             behaviour=behaviour,
             progress=0.5,
             reset_seed=integer(SEED, "references", name, start, "reset"),
-            draws=generator(SEED, "references", name, start, "actions").random(family.test_steps),
+            draws=generator(SEED, "references", name, start, "actions").random(shape),
         )
         for behaviour in behaviours
         for start in range(starts)
     ]
-    logged = run_shard(family, planned, family.test_steps, 0)
+    logged = run_shard(family, space, planned, family.test_steps, 0)
     returns = np.array([episode.rewards.sum() for episode in logged])
     return returns.reshape(len(behaviours), starts)
 
@@ -181,8 +167,8 @@ def expert_config(family: Family, attempt: int) -> ExpertConfig:
 
 def reference_of(family: Family, hidden: Hidden, name: str, attempt: int) -> dict[str, Any]:
     """One entry of the file: hidden, random, its standard error, reference, and its source."""
-    _, num_actions = spaces(family)
-    chance = returns_of(family, hidden, [Uniform(num_actions)], RANDOM_EPISODES, f"{name}-random")
+    _, space = spaces(family)
+    chance = returns_of(family, hidden, [Uniform(space)], RANDOM_EPISODES, f"{name}-random")
     recorder = Recorder(family)
     alone = dataclasses.replace(family, splits={"train": [hidden]}, make_vec=recorder)
     stage = ExpertStage(
@@ -192,13 +178,13 @@ def reference_of(family: Family, hidden: Hidden, name: str, attempt: int) -> dic
         integer(SEED, "references", family.name, name, *([attempt] if attempt else [])),
     )
     stage.advance(stage.total)
-    expert = stage.result()
+    expert, learner = stage.result(), stage.config.control.algorithm
     candidates: dict[str, Behaviour] = {
-        f"constant:{action}": Constant(action, num_actions) for action in range(num_actions)
+        f"constant:{action.tolist()}": Constant(space, action) for action in space.grid()
     }
     for index, snapshot in enumerate(expert.snapshots):
-        greedy = EpsilonGreedy((Snapshot(snapshot.network, 0.0),), expert.features)
-        candidates[f"double_dqn:{index}"] = greedy
+        greedy = Exploring(space, (Snapshot(snapshot.network, 0.0),), expert.features, 0.0)
+        candidates[f"{learner}:{index}"] = greedy
     rules = list(candidates.values())
     alike = starts_alike(family, hidden)
     chosen = returns_of(
@@ -210,11 +196,11 @@ def reference_of(family: Family, hidden: Hidden, name: str, attempt: int) -> dic
         fresh = returns_of(family, hidden, [rules[winner]], MEASURING_STARTS, f"{name}-measuring")
         value = float(fresh.mean())
     named = list(candidates)[winner]
-    where = named if named.startswith("constant") else "double_dqn"
+    where = named if named.startswith("constant") else learner
     if alike:
         again = repeated(family, hidden, recorder.actions)
         if again > value:
-            where, value = "double_dqn:episode", again
+            where, value = f"{learner}:episode", again
     return {
         "hidden": dict(hidden),
         "random": float(chance.mean()),

@@ -87,7 +87,7 @@ def roll_out(family: so.Family, policy: Policy, seed: int, episodes: int) -> dic
 
 def untrained(family: so.Family, method: str, seed: int, episodes: int) -> Cell:
     """What nobody needs logs for."""
-    _, actions = spaces(family)
+    actions = spaces(family)[1].width
     if method == "random":
         scores = roll_out(family, lambda draws: int(draws.integers(actions)), seed, episodes)
         return scored(scores)

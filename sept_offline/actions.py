@@ -11,20 +11,20 @@ A normal distribution that is cut off at the bounds has a density on the bounds 
 
 from __future__ import annotations
 
+import itertools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from statistics import NormalDist
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .elementary import Floats, exp, log, normal_mass, normal_quantile, tanh
 from .errors import AgentError, ConfigError
 
-Floats = NDArray[np.float64]
 SMALLEST = 1e-300
 """The least probability whose logarithm is taken."""
 SUM_TOLERANCE = 1e-5
@@ -135,6 +135,29 @@ class ActionSpace(ABC):
         """The uniform policy, for `rows`."""
 
     @abstractmethod
+    def explore(self, outputs: NDArray[Any], epsilon: Floats, noise: float) -> Policy:
+        """The action that a network's `outputs[n, width]` prefer, or another with some probability.
+
+        `epsilon[n]` is the share of uniform actions. Vectors also vary around the preferred one:
+        `noise` is their standard deviation as a share of half the range.
+        """
+
+    @abstractmethod
+    def policy(self, answer: Any, *rows: int) -> Policy:
+        """A policy from what a user's function returned for `rows`; a ConfigError says what it
+        returned instead. Finite: probabilities `[*rows, A]`. Box: a pair, the means `[*rows, k]`
+        and the standard deviations (`[*rows, k]`, `[k]` or one number) of normal distributions,
+        which are cut off at the bounds."""
+
+    @abstractmethod
+    def certain(self, actions: NDArray[Any]) -> Policy:
+        """The policy that takes `actions[..., *shape]`."""
+
+    @abstractmethod
+    def grid(self) -> NDArray[Any]:
+        """`[m, *shape]`: all actions of a finite set; a few of a box, its centre first."""
+
+    @abstractmethod
     def log_propensity(self, propensities: NDArray[Any], actions: NDArray[Any]) -> Floats:
         """`[...]`: what `propensities[..., *propensity_shape]` say of the actions taken."""
 
@@ -243,6 +266,37 @@ class Finite(ActionSpace):
     def uniform(self, *rows: int) -> Categorical:
         """See ActionSpace."""
         return Categorical(np.full((*rows, self.width), 1.0 / self.width))
+
+    def explore(self, outputs: NDArray[Any], epsilon: Floats, noise: float) -> Categorical:
+        """ε/A for every action, and 1 − ε more for the one with the highest value."""
+        chances = np.repeat((epsilon / self.width)[:, None], self.width, axis=1)
+        chances[np.arange(len(outputs)), outputs.argmax(axis=1)] += 1.0 - epsilon
+        return Categorical(chances)
+
+    def policy(self, answer: Any, *rows: int) -> Categorical:
+        """See ActionSpace."""
+        expected = (*rows, self.width)
+        chances = _numbers(answer, f"probabilities of shape {expected}")
+        if chances.shape != expected:
+            raise ConfigError(
+                f"returned shape {chances.shape}; expected probabilities of shape {expected}."
+            )
+        bad = ~np.isfinite(chances).all(axis=-1) | (chances < 0).any(axis=-1)
+        bad |= np.abs(chances.sum(axis=-1) - 1.0) > 1e-6
+        if bad.any():
+            raise ConfigError(
+                f"returned {chances[bad][0].tolist()}; expected non-negative probabilities that "
+                "sum to 1."
+            )
+        return Categorical(chances)
+
+    def certain(self, actions: NDArray[Any]) -> Categorical:
+        """See ActionSpace."""
+        return Categorical(np.eye(self.width)[actions])
+
+    def grid(self) -> NDArray[np.int64]:
+        """See ActionSpace."""
+        return np.arange(self.width)
 
     def log_propensity(self, propensities: NDArray[Any], actions: NDArray[Any]) -> Floats:
         """See ActionSpace."""
@@ -383,7 +437,7 @@ class Box(ActionSpace):
     @property
     def log_volume(self) -> float:
         """See ActionSpace."""
-        return float(np.log(2 * self.half).sum())
+        return float(log(2 * self.half).sum())
 
     @property
     def expected(self) -> str:
@@ -435,6 +489,45 @@ class Box(ActionSpace):
         """See ActionSpace."""
         mean = np.broadcast_to(self.centre, (*rows, self.width))
         return TruncatedNormal(self, mean, np.ones(self.width), spread=1.0)
+
+    def explore(self, outputs: NDArray[Any], epsilon: Floats, noise: float) -> Policy:
+        """A truncated normal around tanh of the outputs; a share ε is uniform."""
+        mean = self.centre + self.half * tanh(outputs)
+        if noise == 0 and not epsilon.any():
+            return self.certain(np.clip(mean, self.low, self.high))
+        return TruncatedNormal(self, mean, noise * self.half, spread=epsilon)
+
+    def policy(self, answer: Any, *rows: int) -> TruncatedNormal:
+        """See ActionSpace; means beyond the bounds are moved to them."""
+        expected = (*rows, self.width)
+        wanted = f"means of shape {expected} and standard deviations"
+        if not isinstance(answer, tuple) or len(answer) != 2:
+            raise ConfigError(f"returned {type(answer).__name__}; expected a pair: {wanted}.")
+        mean, deviation = (_numbers(part, wanted) for part in answer)
+        if mean.shape != expected or deviation.shape not in (expected, (self.width,), ()):
+            raise ConfigError(
+                f"returned shapes {mean.shape} and {deviation.shape}; expected {wanted}."
+            )
+        deviation = np.broadcast_to(deviation, expected)
+        if not np.isfinite(mean).all():
+            raise ConfigError("returned a mean that is not finite.")
+        if not (np.isfinite(deviation) & (deviation > 0)).all():
+            raise ConfigError("returned a standard deviation that is not a positive number.")
+        return TruncatedNormal(self, np.clip(mean, self.low, self.high), deviation)
+
+    def certain(self, actions: NDArray[Any]) -> Certain:
+        """See ActionSpace."""
+        return Certain(self, np.asarray(actions, dtype=np.float32))
+
+    def grid(self) -> NDArray[np.float32]:
+        """Low, middle and high of up to three components, combined; of more, one at a time."""
+        if self.width <= 3:
+            levels = np.array(list(itertools.product((0.0, -1.0, 1.0), repeat=self.width)))
+        else:
+            each = np.eye(self.width)
+            ones = np.ones((1, self.width))
+            levels = np.concatenate([0 * ones, each, -each, ones, -ones])
+        return self.decode(levels)
 
     def log_propensity(self, propensities: NDArray[Any], actions: NDArray[Any]) -> Floats:
         """See ActionSpace."""
@@ -548,36 +641,40 @@ class TruncatedNormal(Policy):
     """[..., k], before it is cut off"""
     deviation: Floats
     """[k] or [..., k]"""
-    spread: float = 0.0
-    """The probability of a uniform action instead."""
+    spread: float | Floats = 0.0
+    """The probability of a uniform action instead, for all rows or [...]"""
     bounds: NDArray[Any] | None = None
     """[..., 2, k]: where the distribution is cut off, if not at the bounds of the box"""
 
     def draw(self, uniforms: Floats) -> NDArray[np.float32]:
         """See Policy."""
-        lower, upper = self._edges()
-        places = lower + uniforms[..., 1:] * (upper - lower)
         low, high = self._ends()
-        normal = self.mean + self.deviation * _quantile(places)
-        flat = low + uniforms[..., 1:] * (high - low)
-        actions = np.where(uniforms[..., :1] < self.spread, flat, normal)
-        return np.clip(actions, low, high).astype(np.float32)
+        actions = low + uniforms[..., 1:] * (high - low)
+        if np.any(self._spread < 1):
+            lower, upper = self._edges()
+            places = lower + uniforms[..., 1:] * (upper - lower)
+            normal = self.mean + self.deviation * normal_quantile(places)
+            actions = np.where(uniforms[..., :1] < self._spread[..., None], actions, normal)
+        return np.asarray(np.clip(actions, low, high), dtype=np.float32)
 
     def log_probability(self, actions: NDArray[Any]) -> Floats:
         """See Policy."""
+        rows = np.broadcast_shapes(np.shape(actions), self.mean.shape)[:-1]
+        spread = np.broadcast_to(self._spread, rows)
+        low, high = self._ends()
+        flat = np.broadcast_to(-log(high - low).sum(axis=-1), rows)
+        if (spread == 1).all():
+            return np.array(flat)
         lower, upper = self._edges()
         away = (np.asarray(actions, dtype=np.float64) - self.mean) / self.deviation
         mass = np.maximum(upper - lower, SMALLEST)
-        each = -0.5 * away**2 - np.log(self.deviation * mass * math.sqrt(2 * math.pi))
-        normal = np.broadcast_to(each, away.shape).sum(axis=-1)
-        if self.spread == 0:
-            return np.asarray(normal)
-        low, high = self._ends()
-        flat = -np.log(high - low).sum(axis=-1)
-        if self.spread == 1:
-            return np.asarray(np.broadcast_to(flat, normal.shape))
-        mixed = np.logaddexp(math.log1p(-self.spread) + normal, math.log(self.spread) + flat)
-        return np.asarray(mixed)
+        each = -0.5 * (away * away) - log(self.deviation * mass * math.sqrt(2 * math.pi))
+        normal = np.asarray(each.sum(axis=-1))
+        if not spread.any():
+            return normal
+        # Where there is a uniform share, it keeps the sum away from 0.
+        mixed = log(np.maximum((1.0 - spread) * exp(normal) + spread * exp(flat), SMALLEST))
+        return np.asarray(np.where(spread == 0, normal, np.where(spread == 1, flat, mixed)))
 
     def logged(self, actions: NDArray[Any]) -> Floats:
         """The log-density of the actions."""
@@ -591,17 +688,22 @@ class TruncatedNormal(Policy):
         low, high = (np.exp(-(((at - self.mean) / self.deviation) ** 2) / 2) for at in bounds)
         moved = (low - high) / np.maximum(upper - lower, SMALLEST) / math.sqrt(2 * math.pi)
         centre = self.space.encode(self.mean + self.deviation * moved)
-        return np.asarray((1 - self.spread) * centre, dtype=np.float64)
+        return np.asarray((1 - self._spread[..., None]) * centre, dtype=np.float64)
 
     def take(self, rows: NDArray[Any]) -> TruncatedNormal:
         """See Policy."""
-        own = self.deviation if self.deviation.ndim == 1 else self.deviation[rows]
+        deviation = self.deviation if self.deviation.ndim == 1 else self.deviation[rows]
+        spread = self._spread[rows] if self._spread.ndim else self.spread
         ends = self.bounds if self.bounds is None or self.bounds.ndim == 2 else self.bounds[rows]
-        return TruncatedNormal(self.space, self.mean[rows], own, self.spread, ends)
+        return TruncatedNormal(self.space, self.mean[rows], deviation, spread, ends)
 
     def within(self, allowed: NDArray[Any]) -> TruncatedNormal:
         """See Policy; what is more than some eight deviations away is the nearest bound."""
         return TruncatedNormal(self.space, self.mean, self.deviation, self.spread, allowed)
+
+    @property
+    def _spread(self) -> Floats:
+        return np.asarray(self.spread, dtype=np.float64)
 
     def _ends(self) -> tuple[Floats, Floats]:
         """Where the distribution is cut off, [..., k] each."""
@@ -613,11 +715,46 @@ class TruncatedNormal(Policy):
     def _edges(self) -> tuple[Floats, Floats]:
         """The normal distribution's mass below each bound, [..., k] each."""
         low, high = self._ends()
-        below: tuple[Floats, Floats] = (
-            _mass((low - self.mean) / self.deviation),
-            _mass((high - self.mean) / self.deviation),
+        return (
+            normal_mass((low - self.mean) / self.deviation),
+            normal_mass((high - self.mean) / self.deviation),
         )
-        return below
+
+
+@dataclass(frozen=True)
+class Certain(Policy):
+    """One action of a box and no other; it has no density."""
+
+    space: Box
+    actions: NDArray[np.float32]
+    """[..., k]"""
+
+    @property
+    def encoded_mean(self) -> Floats:
+        """See Policy."""
+        return np.asarray(self.space.encode(self.actions), dtype=np.float64)
+
+    def draw(self, uniforms: Floats) -> NDArray[np.float32]:
+        """See Policy."""
+        return self.actions
+
+    def log_probability(self, actions: NDArray[Any]) -> Floats:
+        """Infinite for the action."""
+        taken = (np.asarray(actions) == self.actions).all(axis=-1)
+        return np.asarray(np.where(taken, np.inf, -np.inf))
+
+    def logged(self, actions: NDArray[Any]) -> Floats:
+        """See `log_probability`."""
+        return self.log_probability(actions)
+
+    def take(self, rows: NDArray[Any]) -> Certain:
+        """See Policy."""
+        return Certain(self.space, self.actions[rows])
+
+    def within(self, allowed: NDArray[Any]) -> Certain:
+        """The nearest action that is allowed."""
+        nearest = np.clip(self.actions, allowed[..., 0, :], allowed[..., 1, :])
+        return Certain(self.space, np.asarray(nearest, dtype=np.float32))
 
 
 def space_from(description: Any) -> ActionSpace:
@@ -641,23 +778,14 @@ def space_from(description: Any) -> ActionSpace:
     return Box(tuple(names), low, high)
 
 
+def _numbers(answer: Any, expected: str) -> Floats:
+    try:
+        return np.asarray(answer, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ConfigError(f"returned {answer!r:.80}; expected {expected}.") from None
+
+
 def _named(names: Sequence[str] | None, count: int, what: str) -> tuple[str, ...]:
     if names is not None and len(names) != count:
         raise ConfigError(f"{len(names)} names were given for {count} {what}.")
     return tuple(names) if names is not None else tuple(f"action_{i}" for i in range(count))
-
-
-def _mass(values: NDArray[Any]) -> Floats:
-    """The standard normal distribution function; NumPy has none."""
-    root = math.sqrt(0.5)
-    return np.asarray(_erfc(-root * np.asarray(values, dtype=np.float64)), dtype=np.float64) / 2
-
-
-def _quantile(places: Floats) -> Floats:
-    """The inverse of `_mass`, at most some eight standard deviations away."""
-    inside = np.clip(places, 1e-16, 1 - 1e-16)
-    return np.asarray(_inverse(inside), dtype=np.float64)
-
-
-_erfc = np.frompyfunc(math.erfc, 1, 1)
-_inverse = np.frompyfunc(NormalDist().inv_cdf, 1, 1)

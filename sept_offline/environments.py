@@ -7,12 +7,13 @@ from typing import Any, TypeVar
 
 import gymnasium
 import numpy as np
-from gymnasium.spaces import Box, Dict, Discrete
+from gymnasium import spaces as gym
 from gymnasium.vector import SyncVectorEnv, VectorEnv
 from gymnasium.wrappers import TimeLimit
 from numpy.typing import NDArray
 
-from sept_offline.errors import FamilyError, SeptError, SimulatorError
+from sept_offline.actions import ActionSpace, Box, Finite
+from sept_offline.errors import ConfigError, FamilyError, SeptError, SimulatorError
 from sept_offline.family import Family, Hidden
 
 Environment = gymnasium.Env[Any, Any]
@@ -43,9 +44,9 @@ class NamedEnvironment(gymnasium.Wrapper[Any, Any, Any, Any]):
         return found
 
     def step(self, action: Any) -> Step:
-        """Take one step; the reward must be one number."""
+        """Take one step with a plain number or a vector; the reward must be one number."""
         where = f"{self._where}: step {self._step}"
-        found: Any = called(where, lambda: self.env.step(action))
+        found: Any = called(where, lambda: self.env.step(self._plain(action)))
         if not isinstance(found, tuple) or len(found) != 5:
             raise FamilyError(
                 f"{where} returned {_kind(found)}; return (observation, reward, terminated, "
@@ -61,6 +62,13 @@ class NamedEnvironment(gymnasium.Wrapper[Any, Any, Any, Any]):
             raise FamilyError(f"{where} returned the reward {found[1]!r:.80}; return one number.")
         self._step += 1
         return found
+
+    def _plain(self, action: Any) -> Any:
+        if not isinstance(self.action_space, gym.Box):
+            return plain(action)
+        # Rounded to float32, an action on a bound may lie a hair beyond one of float64.
+        bounds = self.action_space.low, self.action_space.high
+        return np.clip(np.asarray(action, dtype=self.action_space.dtype), *bounds)
 
 
 def open_environment(family: Family, hidden: Hidden, instance: str) -> Environment:
@@ -108,7 +116,7 @@ def reset_rows(
 
 
 def step_rows(
-    family: Family, env: VectorEnv[Any, Any, Any], action: NDArray[np.int64], step: int
+    family: Family, env: VectorEnv[Any, Any, Any], action: NDArray[Any], step: int
 ) -> tuple[NDArray[np.float32], NDArray[Any], NDArray[Any], NDArray[Any]]:
     """Step every row: observations [n, d], rewards, terminated and truncated [n]."""
     where = f"Family {family.name!r}: step {step} of the batch"
@@ -121,45 +129,62 @@ def step_rows(
     return np.asarray(observation, dtype=np.float32), reward, terminated, truncated
 
 
-def spaces(family: Family) -> tuple[int, int]:
-    """The size of an observation and the number of actions; anything but these is refused."""
+def spaces(family: Family) -> tuple[int, ActionSpace]:
+    """The size of an observation and the actions, as the first instance declares them."""
     split = next(iter(family.splits))
     hiddens = family.instances(split)
     if not hiddens:
         raise FamilyError(f"Family {family.name!r} has a split without instances.")
     env = open_environment(family, hiddens[0], f"{split}-0")
     try:
-        check_spaces(family, env)
-        shape: Any = env.observation_space.shape
-        actions: Any = env.action_space
-        return int(shape[0]), int(actions.n)
+        return check_spaces(family, env)
     finally:
         env.close()  # type: ignore[no-untyped-call]
 
 
-def check_spaces(family: Family, env: Environment) -> None:
-    """Refuse spaces that the library cannot log, and say how to change them."""
-    actions, seen = env.action_space, env.observation_space
-    if not isinstance(actions, Discrete):
-        raise FamilyError(
-            f"Family {family.name!r} has actions {actions}; only Discrete is supported."
-        )
-    if actions.start != 0:
-        raise FamilyError(
-            f"Family {family.name!r} numbers its actions from {actions.start}; declare "
-            f"Discrete({actions.n}), which starts at 0, and add {actions.start} in step()."
-        )
-    if isinstance(seen, Dict):
+def check_spaces(family: Family, env: Environment) -> tuple[int, ActionSpace]:
+    """The size of an observation and the actions of `env`.
+
+    Spaces that the library cannot log are refused, and the refusal says how to change them.
+    """
+    seen = env.observation_space
+    if isinstance(seen, gym.Dict):
         raise FamilyError(
             f"Family {family.name!r} observes a Dict of {', '.join(map(str, seen))}; return one "
             "flat Box of the measured quantities alone (gymnasium.wrappers.TransformObservation), "
             "without entries that contain hidden parameters."
         )
-    if not isinstance(seen, Box) or len(seen.shape) != 1:
+    if not isinstance(seen, gym.Box) or len(seen.shape) != 1:
         raise FamilyError(
             f"Family {family.name!r} observes {seen}; only a flat Box is supported: return the "
             "measured quantities, without hidden parameters, as one vector."
         )
+    return seen.shape[0], _action_space(family, env.action_space)
+
+
+def _action_space(family: Family, actions: gymnasium.Space[Any]) -> ActionSpace:
+    try:
+        if isinstance(actions, gym.Discrete):
+            if actions.start != 0:
+                raise FamilyError(
+                    f"Family {family.name!r} numbers its actions from {actions.start}; declare "
+                    f"Discrete({actions.n}), which starts at 0, and add {actions.start} in step()."
+                )
+            return Finite.of(int(actions.n), family.action_names)
+        floats = isinstance(actions, gym.Box) and np.issubdtype(actions.dtype, np.floating)
+        if isinstance(actions, gym.Box) and floats and len(actions.shape) == 1:
+            return Box.of(actions.low, actions.high, family.action_names)
+    except ConfigError as error:
+        raise FamilyError(f"Family {family.name!r}: {error}") from error
+    raise FamilyError(
+        f"Family {family.name!r} has actions {actions}; only Discrete and a flat Box of "
+        "floats are supported."
+    )
+
+
+def plain(action: Any) -> Any:
+    """A numbered action as an int; a vector as it is."""
+    return int(action) if np.ndim(action) == 0 else action
 
 
 def called(

@@ -35,7 +35,7 @@ class Family:
     name: str
     """Name used in files and tables."""
     make: Callable[[Hidden], gymnasium.Env[Any, Any]]
-    """From hidden parameters to an environment with discrete actions."""
+    """From hidden parameters to an environment with Discrete actions or a bounded Box of them."""
     splits: Mapping[str, Sequence[Hidden]]
     """Named lists of instances, each a dict of hidden parameters: train, validation, test, …"""
     train_steps: int
@@ -53,7 +53,7 @@ class Family:
     observation_names: tuple[str, ...] | None = None
     """`[d]`"""
     action_names: tuple[str, ...] | None = None
-    """`[A]`"""
+    """`[A]`, or `[k]` for the components of a box"""
     recipe: Path | None = None
     """The TOML file `collect` follows when nothing else is said."""
     experts: Path | None = None
@@ -65,6 +65,10 @@ class Family:
     """Published steps to solve for each method, shown next to measured ones."""
     scene: Callable[[Hidden], Mapping[str, Any]] | None = None
     """How `report` draws an episode in an instance; the kinds are those of `report/scenes.py`."""
+    extra: str | None = None
+    """The extra of sept-offline whose packages `make` needs."""
+    benched: bool = True
+    """Whether `bench` plays it if no family is named."""
 
     def instances(self, split: str = "train") -> list[dict[str, float]]:
         """The hidden parameters of a split, in order; instance i has the id "<split>-<i>"."""

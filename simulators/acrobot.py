@@ -6,9 +6,10 @@ import math
 
 import numpy as np
 
+from simulators.actions import Array, Integers, Mask
 from simulators.compiled import compiled
-from simulators.dynamics import Array, Dynamics, HiddenParameter, Integers, Mask, as_float32
-from simulators.elementary import sin_cos
+from simulators.dynamics import Dynamics, HiddenParameter, as_float32
+from simulators.elementary import sin_cos, wrap
 
 TIME_STEP = 0.2  # s, one RK4 step an action
 GRAVITY = 9.8  # m/s^2
@@ -80,15 +81,6 @@ def rk4(
 
 
 @compiled
-def _wrap(angle: float) -> float:
-    while angle > math.pi:
-        angle -= 2.0 * math.pi
-    while angle < -math.pi:
-        angle += 2.0 * math.pi
-    return angle
-
-
-@compiled
 def _advance(
     state: Array,
     action: Integers,
@@ -108,7 +100,7 @@ def _advance(
             hidden[row],
             TIME_STEP,
         )
-        theta1, theta2 = _wrap(theta1), _wrap(theta2)
+        theta1, theta2 = wrap(theta1), wrap(theta2)
         after[row, 0] = theta1
         after[row, 1] = theta2
         after[row, 2] = min(max(speed1, -MAX_SPEED_1), MAX_SPEED_1)

@@ -9,6 +9,8 @@ import numpy as np
 
 from simulators.acrobot import ACROBOT
 from simulators.hiv import HIV
+from simulators.pendulum import PENDULUM
+from simulators.point_robot import POINT_ROBOT_WIND
 
 SPLITS_FILE = Path(__file__).parent / "data" / "splits.json"
 HIV_NAMES = [parameter.name for parameter in HIV.hidden]
@@ -20,6 +22,18 @@ ACROBOT_NAMES = [parameter.name for parameter in ACROBOT.hidden]
 ACROBOT_COUNT = 20
 ACROBOT_LIMIT = 0.35
 ACROBOT_SEED = 20200102
+PENDULUM_NAMES = [parameter.name for parameter in PENDULUM.hidden]
+PENDULUM_COUNTS = {"train": 12, "validation": 4, "test": 8}
+PENDULUM_MASS = (0.6, 1.4)  # kg
+PENDULUM_LENGTH = (0.7, 1.3)  # m
+PENDULUM_SEED = 20200103
+WIND_NAMES = [parameter.name for parameter in POINT_ROBOT_WIND.hidden]
+WIND_LIMIT = 0.05
+WIND_TASKS = 50  # of FOCAL, drawn as it draws them: the first 40 for training, the others for tests
+WIND_TRAIN = 40
+WIND_SEED = 1337
+WIND_VALIDATION = 6  # ours, from another stream: none of FOCAL's tasks
+WIND_VALIDATION_SEED = 20200104
 DECIMALS = 4
 
 Instances = list[dict[str, float]]
@@ -40,11 +54,43 @@ def draw() -> dict[str, dict[str, Instances]]:
     return {
         "hiv": patients,
         "acrobot": {"test-independent": _instances(ACROBOT_NAMES, links)},
+        "pendulum": _pendulums(),
+        "point-robot-wind": _winds(),
     }
 
 
-def _instances(names: list[str], values: np.typing.NDArray[np.float64]) -> Instances:
-    return [dict(zip(names, row, strict=True)) for row in np.round(values, DECIMALS).tolist()]
+def _pendulums() -> dict[str, Instances]:
+    """Masses and lengths are drawn; the sign alternates, so that every split has both."""
+    random = np.random.default_rng(PENDULUM_SEED)
+    splits = {}
+    for split, count in PENDULUM_COUNTS.items():
+        mass = random.uniform(*PENDULUM_MASS, count)
+        length = random.uniform(*PENDULUM_LENGTH, count)
+        sign = np.where(np.arange(count) % 2 == 0, 1.0, -1.0)
+        splits[split] = _instances(PENDULUM_NAMES, np.stack([mass, length, sign], axis=1))
+    return splits
+
+
+def _winds() -> dict[str, Instances]:
+    tasks, others = (
+        np.stack([random.uniform(-WIND_LIMIT, WIND_LIMIT, count) for _ in WIND_NAMES], axis=1)
+        for random, count in (
+            (np.random.RandomState(WIND_SEED), WIND_TASKS),
+            (np.random.RandomState(WIND_VALIDATION_SEED), WIND_VALIDATION),
+        )
+    )
+    return {
+        "train": _instances(WIND_NAMES, tasks[:WIND_TRAIN], None),
+        "validation": _instances(WIND_NAMES, others),
+        "test": _instances(WIND_NAMES, tasks[WIND_TRAIN:], None),
+    }
+
+
+def _instances(
+    names: list[str], values: np.typing.NDArray[np.float64], decimals: int | None = DECIMALS
+) -> Instances:
+    rounded = values if decimals is None else np.round(values, decimals)
+    return [dict(zip(names, row, strict=True)) for row in rounded.tolist()]
 
 
 def as_text(splits: dict[str, dict[str, Instances]]) -> str:

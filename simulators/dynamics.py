@@ -5,36 +5,43 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from numbers import Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from simulators.actions import Array, Bounded, Integers, Mask, Numbered
+
 Observations = NDArray[np.float32]
-Integers = NDArray[np.int64]
-Mask = NDArray[np.bool_]
-Advance = Callable[[Array, Integers, Array, Integers, Array, Array, Mask], None]
+Actions = NDArray[Any]
+Advance = Callable[[Array, Actions, Array, Integers, Array, Array, Mask], None]
 
 
 @dataclass(frozen=True)
 class HiddenParameter:
-    """One hidden parameter: one of `choices`, or else relative, admissible where -1 < p <= 1."""
+    """One hidden parameter: one of `choices`, or else admissible where above < p <= most.
+
+    By default it is relative to a nominal value: above -1, at most 1.
+    """
 
     name: str
     default: float = 0.0
     choices: tuple[float, ...] | None = None
+    above: float = -1.0
+    most: float = 1.0
 
     def check(self, value: Any) -> float:
         """`value` as a float, or ValueError when it is not admissible."""
         allowed = (
-            "a number p with -1 < p <= 1"
+            f"a number p with {self.above:g} < p <= {self.most:g}"
             if self.choices is None
             else f"one of {', '.join(f'{choice:g}' for choice in self.choices)}"
         )
         number = float(value) if isinstance(value, Real | np.number) else math.nan
-        admissible = -1.0 < number <= 1.0 if self.choices is None else number in self.choices
+        between = self.above < number <= self.most
+        admissible = between if self.choices is None else number in self.choices
         if not admissible:
             raise ValueError(f"Hidden parameter {self.name!r} must be {allowed}, got {value!r}.")
         return number
@@ -44,14 +51,17 @@ class HiddenParameter:
 class Dynamics:
     """A family's dynamics, and what an environment has to know to be built around them.
 
-    advance: the compiled kernel; `(state[n, d], action[n], hidden[n, h], elapsed[n])` in,
-        `(next state[n, d], reward[n], terminated[n])` written to the last three arguments, row by
+    advance: the compiled kernel; `(state[n, s], action[n] or [n, k], hidden[n, h], elapsed[n])` in,
+        `(next state[n, s], reward[n], terminated[n])` written to the last three arguments, row by
         row, so that a row never depends on its batch. The next state may be the state itself.
-    observe: state[n, d] float64 to observation[n, d] float32.
+    observe: state[n, s] float64 to observation[n, d] float32.
     hidden: the h hidden parameters, in the order of the columns of hidden[n, h].
     observation_names, observation_low, observation_high: [d].
-    start_low, start_high: [d], the start state is uniform between them; drawn only if they differ.
-    from_raw: populations[n, d] to state[n, d], for reset's option "raw_state", if there is one.
+    start_low, start_high: [s], the start state is uniform between them; drawn only if they differ.
+    action_names: of numbered actions, or of the components of vectors.
+    action_low, action_high: [k], the bounds of vectors; None for numbered actions.
+    from_raw: populations[n, d] to state[n, s], for reset's option "raw_state", if there is one.
+    from_observation: observations[n, d] to state[n, s], where the two differ.
     """
 
     name: str
@@ -65,12 +75,22 @@ class Dynamics:
     start_high: tuple[float, ...]
     action_names: tuple[str, ...]
     train_steps: int
+    action_low: tuple[float, ...] | None = None
+    action_high: tuple[float, ...] | None = None
     from_raw: Callable[[Array], Array] | None = None
+    from_observation: Callable[[Array], Array] | None = None
+
+    @cached_property
+    def actions(self) -> Numbered | Bounded:
+        """What an action is, and the check of one."""
+        if self.action_low is None or self.action_high is None:
+            return Numbered(len(self.action_names))
+        return Bounded(self.action_low, self.action_high)
 
     def step(
-        self, state: Array, action: Integers, hidden: Array, elapsed: Integers
+        self, state: Array, action: Actions, hidden: Array, elapsed: Integers
     ) -> tuple[Array, Array, Mask]:
-        """(next state[n, d], reward[n], terminated[n]) of state[n, d], action[n], hidden[n, h].
+        """(next state[n, s], reward[n], terminated[n]) of state[n, s], actions, hidden[n, h].
 
         `elapsed[n]` counts the actions since the start of each row's episode.
         """
@@ -80,7 +100,7 @@ class Dynamics:
         terminated = np.empty(len(state), dtype=np.bool_)
         self.advance(
             state,
-            np.ascontiguousarray(action, dtype=np.int64),
+            np.ascontiguousarray(action, dtype=self.actions.empty(0).dtype),
             np.ascontiguousarray(hidden, dtype=np.float64),
             np.ascontiguousarray(elapsed, dtype=np.int64),
             after,
@@ -120,7 +140,7 @@ class Dynamics:
         return np.stack([self.hidden_row(one) for one in hidden])
 
     def given_states(self, options: Mapping[str, Any], rows: int) -> Array | None:
-        """The start states [rows, d] that reset's `options` ask for, or None when they do not."""
+        """The start states [rows, s] that reset's `options` ask for, or None when they do not."""
         kinds = ("state",) if self.from_raw is None else ("state", "raw_state")
         for option in options:
             if option not in kinds:
@@ -154,7 +174,8 @@ class Dynamics:
                 f"Reset option 'state' must lie in the observation space, between {low.tolist()} "
                 f"and {high.tolist()}, got {value!r:.200}."
             )
-        return np.clip(given, low, high)
+        inside = np.clip(given, low, high)
+        return inside if self.from_observation is None else self.from_observation(inside)
 
     @property
     def start_is_fixed(self) -> bool:
@@ -162,7 +183,7 @@ class Dynamics:
         return self.start_low == self.start_high
 
     def draw_starts(self, random: np.random.Generator, count: int) -> Array:
-        """The next `count` start states [count, d] of the stream `random`.
+        """The next `count` start states [count, s] of the stream `random`.
 
         One call for k states and k calls for one give the same states.
         """

@@ -1,4 +1,4 @@
-"""exp, log, sin and cos whose bits are the same on every processor.
+"""exp, log, sin, cos and angles whose bits are the same on every processor.
 
 A C library picks its kernels by the processor (with and without fused multiply-add), and their last
 bits differ. These use additions, multiplications and divisions in a fixed order, which IEEE 754
@@ -129,3 +129,13 @@ def sin_cos(x: float) -> tuple[float, float]:
     if turn == 2:
         return -sine, -cosine
     return -cosine, sine
+
+
+@compiled
+def wrap(angle: float) -> float:
+    """The same direction in [-pi, pi], for angles of a few turns."""
+    while angle > np.pi:
+        angle -= 2.0 * np.pi
+    while angle < -np.pi:
+        angle += 2.0 * np.pi
+    return angle

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,42 +10,38 @@ import numpy as np
 from gymnasium.utils import seeding
 from gymnasium.vector.utils import batch_space
 
-from simulators.dynamics import Array, Dynamics, Integers, Mask, Observations
+from simulators.actions import Array, Integers, Mask
+from simulators.dynamics import Actions, Dynamics, Observations
 
 Hidden = Mapping[str, float]
 # Start states that a row draws at once; the stream does not depend on the number.
 STARTS_AHEAD = 32
 
 
-def _spaces(dynamics: Dynamics) -> tuple[gymnasium.spaces.Box, gymnasium.spaces.Discrete]:
-    observation = gymnasium.spaces.Box(
+def _observation_space(dynamics: Dynamics) -> gymnasium.spaces.Box:
+    return gymnasium.spaces.Box(
         np.array(dynamics.observation_low, dtype=np.float32),
         np.array(dynamics.observation_high, dtype=np.float32),
         dtype=np.float32,
     )
-    return observation, gymnasium.spaces.Discrete(len(dynamics.action_names))
 
 
-def _bad_action(dynamics: Dynamics, action: Any) -> ValueError:
-    last = len(dynamics.action_names) - 1
-    return ValueError(f"An action of {dynamics.name!r} is an integer from 0 to {last}: {action!r}.")
-
-
-class SimulatorEnv(gymnasium.Env[Observations, np.int64]):
+class SimulatorEnv(gymnasium.Env[Observations, Any]):
     """One instance of a family, without a time limit."""
 
     metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 - Gymnasium declares it so
 
     def __init__(self, dynamics: Dynamics, hidden: Hidden | None = None) -> None:
-        self.observation_space, self.action_space = _spaces(dynamics)
+        self.observation_space = _observation_space(dynamics)
+        self.action_space = dynamics.actions.space
         self._dynamics = dynamics
+        self._read = dynamics.actions.one
         self._advance = dynamics.advance
         self._observe = dynamics.observe
-        self._actions = len(dynamics.action_names)
         self._hidden = dynamics.hidden_row(hidden)[None]
         # The kernel's arrays, one row each, are kept: allocating them costs more than a step.
         self._state: Array = np.array([dynamics.start_low])
-        self._action: Integers = np.zeros(1, dtype=np.int64)
+        self._action: Actions = dynamics.actions.empty(1)
         self._elapsed: Integers = np.zeros(1, dtype=np.int64)
         self._reward: Array = np.zeros(1)
         self._terminated: Mask = np.zeros(1, dtype=np.bool_)
@@ -68,14 +63,8 @@ class SimulatorEnv(gymnasium.Env[Observations, np.int64]):
 
     def step(self, action: Any) -> tuple[Observations, float, bool, bool, dict[str, Any]]:
         """Take one action; truncation is left to the time limit around this environment."""
-        try:
-            index = operator.index(action)
-        except TypeError as error:
-            raise _bad_action(self._dynamics, action) from error
-        if not 0 <= index < self._actions:
-            raise _bad_action(self._dynamics, action)
+        self._action[0] = self._read(action, self._dynamics.name)
         state = self._state
-        self._action[0] = index
         self._advance(
             state,
             self._action,
@@ -89,7 +78,7 @@ class SimulatorEnv(gymnasium.Env[Observations, np.int64]):
         return self._observe(state)[0], self._reward.item(), self._terminated.item(), False, {}
 
 
-class SimulatorVectorEnv(gymnasium.vector.VectorEnv[Observations, Integers, Any]):
+class SimulatorVectorEnv(gymnasium.vector.VectorEnv[Observations, Any, Any]):
     """A batch of instances of a family, stepped by one call of its kernel.
 
     A row that ended is reset by the next `step`, which ignores the row's action and gives it
@@ -112,13 +101,14 @@ class SimulatorVectorEnv(gymnasium.vector.VectorEnv[Observations, Integers, Any]
         if max_episode_steps < 1:
             raise ValueError(f"`max_episode_steps` must be at least 1, got {max_episode_steps}.")
         self.num_envs = num_envs
-        self.single_observation_space, self.single_action_space = _spaces(dynamics)
+        self.single_observation_space = _observation_space(dynamics)
+        self.single_action_space = dynamics.actions.space
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
         self._dynamics = dynamics
         self._limit = max_episode_steps
         self._hidden = dynamics.hidden_rows(hidden, num_envs)
-        width = len(dynamics.observation_names)
+        width = len(dynamics.start_low)
         self._state: Array = np.tile(np.array(dynamics.start_low), (num_envs, 1))
         self._elapsed: Integers = np.zeros(num_envs, dtype=np.int64)
         self._ended: Mask = np.zeros(num_envs, dtype=np.bool_)
@@ -148,7 +138,7 @@ class SimulatorVectorEnv(gymnasium.vector.VectorEnv[Observations, Integers, Any]
         """Take one action a row; rows that have ended are reset instead."""
         dynamics = self._dynamics
         any_ended = self._ended.any()
-        chosen = self._checked(actions)
+        chosen = dynamics.actions.rows(actions, self._ended, dynamics.name)
         after = np.empty_like(self._state)
         reward: Array = np.empty(self.num_envs)
         terminated: Mask = np.empty(self.num_envs, dtype=np.bool_)
@@ -169,24 +159,6 @@ class SimulatorVectorEnv(gymnasium.vector.VectorEnv[Observations, Integers, Any]
         np.logical_or(terminated, truncated, out=self._ended)
         return dynamics.observe(after), reward, terminated, truncated, {}
 
-    def _checked(self, actions: Any) -> Integers:
-        """`actions` as int64 [n]; the action of a row about to be reset is ignored."""
-        given = np.asarray(actions)
-        if given.shape != (self.num_envs,) or given.dtype.kind not in "iu":
-            raise ValueError(
-                f"Actions must be integers of shape ({self.num_envs},), "
-                f"got {given.dtype} of shape {given.shape}."
-            )
-        chosen = np.ascontiguousarray(given, dtype=np.int64)
-        count = len(self._dynamics.action_names)
-        # As unsigned numbers the negative ones are the greatest: one pass finds both kinds.
-        if chosen.view(np.uint64).max() >= count:
-            wrong = ((chosen < 0) | (chosen >= count)) & ~self._ended
-            if wrong.any():
-                raise _bad_action(self._dynamics, chosen[wrong][0].item())
-            chosen = np.where(self._ended, 0, chosen)
-        return chosen
-
     def _seed(self, seed: int | Sequence[int | None]) -> None:
         if isinstance(seed, int | np.integer):
             seeds: list[int | None] = [int(seed) + row for row in range(self.num_envs)]
@@ -206,7 +178,7 @@ class SimulatorVectorEnv(gymnasium.vector.VectorEnv[Observations, Integers, Any]
             self._next_start[row] = STARTS_AHEAD
 
     def _draw(self, rows: Integers) -> Array:
-        """The next start states [len(rows), d] of `rows`, each from its own stream."""
+        """The next start states [len(rows), s] of `rows`, each from its own stream."""
         dynamics = self._dynamics
         if dynamics.start_is_fixed:
             return np.tile(np.array(dynamics.start_low), (len(rows), 1))

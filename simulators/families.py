@@ -1,4 +1,4 @@
-"""The four families that are shipped, one frozen record each."""
+"""The families that are shipped, one frozen record each."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from simulators.acrobot import ACROBOT
 from simulators.dynamics import Dynamics
 from simulators.environment import SimulatorEnv, SimulatorVectorEnv
 from simulators.hiv import HIV
+from simulators.locomotion import HOPPER, STEPS, WALKER, LocomotionEnv, Robot
 from simulators.navigation2d import NAVIGATION2D, NAVIGATION2D_SWITCH
+from simulators.pendulum import PENDULUM
+from simulators.point_robot import POINT_ROBOT_WIND
 
 _HERE = Path(__file__).parent
 _DRAWN = json.loads((_HERE / "data" / "splits.json").read_text(encoding="utf-8"))
@@ -137,9 +140,72 @@ def _hiv() -> Family:
     )
 
 
+def _pendulum() -> Family:
+    make, make_vec = _makers(PENDULUM)
+    return Family(
+        name="pendulum",
+        make=make,
+        make_vec=make_vec,
+        splits=_DRAWN["pendulum"],
+        train_steps=PENDULUM.train_steps,
+        test_steps=200,
+        probe_steps=4,
+        latent_dim=3,
+        observation_names=PENDULUM.observation_names,
+        action_names=PENDULUM.action_names,
+        **_files("pendulum"),
+        benched=False,
+    )
+
+
+def _point_robot_wind() -> Family:
+    make, make_vec = _makers(POINT_ROBOT_WIND)
+    return Family(
+        name="point-robot-wind",
+        make=make,
+        make_vec=make_vec,
+        splits=_DRAWN["point-robot-wind"],
+        train_steps=POINT_ROBOT_WIND.train_steps,
+        test_steps=25,
+        # One step shows the wind, and every step that is not control costs its distance.
+        probe_steps=1,
+        latent_dim=2,
+        observation_names=POINT_ROBOT_WIND.observation_names,
+        action_names=POINT_ROBOT_WIND.action_names,
+        **_files("point-robot-wind"),
+        scene=scenes.point_robot,
+        benched=False,
+    )
+
+
+def _robot(robot: Robot) -> Family:
+    return Family(
+        name=robot.name,
+        make=partial(LocomotionEnv, robot),
+        splits=robot.draw({"train": 20, "test": 20, "validation": 5}),
+        train_steps=STEPS,
+        test_steps=STEPS,
+        probe_steps=8,
+        latent_dim=6,
+        **_files(robot.name),
+        extra="mujoco",
+        benched=False,
+    )
+
+
 navigation2d = _navigation(NAVIGATION2D)
 navigation2d_switch = _navigation(NAVIGATION2D_SWITCH)
 acrobot = _acrobot()
 hiv = _hiv()
+pendulum = _pendulum()
+point_robot_wind = _point_robot_wind()
+hopper_params = _robot(HOPPER)
+walker_params = _robot(WALKER)
 
-FAMILIES = {one.name: one for one in (navigation2d, navigation2d_switch, acrobot, hiv)}
+FAMILIES = {
+    one.name: one
+    for one in (
+        *(navigation2d, navigation2d_switch, acrobot, hiv, pendulum, point_robot_wind),
+        *(hopper_params, walker_params),
+    )
+}

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from simulators.actions import Array, Integers, Mask
 from simulators.compiled import compiled
-from simulators.dynamics import Array, Dynamics, HiddenParameter, Integers, Mask, as_float32
+from simulators.dynamics import Dynamics, HiddenParameter, as_float32
 
 BOX = 2.0  # the box is [-BOX, BOX] squared, length
 STRIDE = 0.3  # length of a move

@@ -8,6 +8,7 @@ from sept_offline.family import Hidden
 from simulators.acrobot import ACROBOT, LENGTH
 from simulators.hiv import HIV
 from simulators.navigation2d import BOX, SWITCH_STEP
+from simulators.point_robot import GOAL_X, GOAL_Y, STRIDE
 
 Scene = dict[str, Any]
 Wall = tuple[float, float, float, float]
@@ -53,4 +54,17 @@ def hiv(hidden: Hidden) -> Scene:
         "kind": "doses",
         "drugs": ("RTI", "PI"),
         "given": [DRUGS[name] for name in HIV.action_names],
+    }
+
+
+def point_robot(hidden: Hidden) -> Scene:
+    """A point that starts at the origin, and a square around the goal, one move wide."""
+    half = STRIDE / 2
+    return {
+        "kind": "plane",
+        "x": 0,
+        "y": 1,
+        "box": (-0.5, 1.5, -1.0, 1.0),
+        "goal": (GOAL_X - half, GOAL_X + half, GOAL_Y - half, GOAL_Y + half),
+        "walls": [],
     }

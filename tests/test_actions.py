@@ -70,7 +70,7 @@ def test_a_density_is_exact(mean: float, deviation: float, spread: float) -> Non
     density = np.exp(policy.log_probability(grid[:, None]))
     assert np.trapezoid(density, grid) == pytest.approx(1, abs=1e-4)
     rng = np.random.default_rng(0)
-    drawn = np.concatenate([policy.draw(rng.random((1, 2)))[0] for _ in range(4000)])
+    drawn = policy.draw(rng.random((4000, 2)))[:, 0]
     reached = np.cumsum(density) * (grid[1] - grid[0])
     assert stats.kstest(drawn, lambda x: np.interp(x, grid, reached)).pvalue > 1e-3
 
@@ -115,3 +115,62 @@ def test_rows_do_not_depend_on_each_other() -> None:
     for row in range(6):
         alone = policy.take(np.array([row])).draw(uniforms[[row]])
         assert np.array_equal(alone[0], together[row])
+
+
+def test_every_row_has_its_own_share_of_uniform_actions() -> None:
+    mean, spread = np.tile([0.5, 4.0], (3, 1)), np.array([0.0, 0.4, 1.0])
+    policy = TruncatedNormal(TWO, mean, np.array([0.2, 1.0]), spread)
+    uniforms = np.random.default_rng(2).random((3, 3))
+    actions = policy.draw(uniforms)
+    for row, share in enumerate(spread):
+        alone = TruncatedNormal(TWO, mean[row], np.array([0.2, 1.0]), float(share))
+        assert np.array_equal(alone.draw(uniforms[row]), actions[row])
+        assert alone.log_probability(actions[row]) == policy.log_probability(actions)[row]
+        taken = policy.take(np.array([row]))
+        assert taken.log_probability(actions[[row]]) == policy.log_probability(actions)[row]
+
+
+def test_exploration_around_what_a_network_prefers() -> None:
+    values = np.array([[0.0, 2.0, 1.0], [3.0, 2.0, 1.0]])
+    chances = Finite.of(3).explore(values, np.array([0.3, 0.0]), 0.1)
+    assert np.allclose(chances.probabilities, [[0.1, 0.8, 0.1], [1.0, 0.0, 0.0]])
+    outputs = np.array([[0.0, 9.0], [-9.0, 0.0]])
+    policy = TWO.explore(outputs, np.array([0.5, 0.0]), 0.1)
+    assert isinstance(policy, TruncatedNormal)
+    assert np.allclose(policy.mean, [[0.0, 10.0], [-1.0, 5.0]], atol=1e-6)
+    assert policy.deviation.tolist() == [0.1, 0.5]
+    greedy = TWO.explore(outputs, np.zeros(2), 0.0)
+    assert np.allclose(greedy.draw(np.random.default_rng(0).random((2, 3))), policy.mean)
+    assert greedy.log_probability(greedy.draw(np.zeros((2, 3)))).tolist() == [np.inf, np.inf]
+
+
+@pytest.mark.parametrize(
+    ("space", "answer", "words"),
+    [
+        (Finite.of(3), np.full((2, 4), 0.25), r"shape \(2, 4\); expected .* \(2, 3\)"),
+        (Finite.of(3), np.full((2, 3), 0.5), "sum to 1"),
+        (Finite.of(3), "left", "returned 'left'; expected probabilities"),
+        (TWO, np.zeros((2, 2)), "returned ndarray; expected a pair"),
+        (TWO, (np.zeros((3, 2)), 1.0), r"returned shapes \(3, 2\) and \(\)"),
+        (TWO, (np.zeros((2, 2)), 0.0), "not a positive number"),
+        (TWO, (np.full((2, 2), np.nan), 1.0), "not finite"),
+        (TWO, (None, 1.0), "expected means|returned shapes"),
+    ],
+)
+def test_what_is_no_policy_is_refused(space: Any, answer: Any, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        space.policy(answer, 2)
+
+
+def test_a_policy_of_means_and_deviations() -> None:
+    policy = TWO.policy((np.array([[0.5, 4.0], [7.0, 4.0]]), [0.1, 1.0]), 2)
+    assert policy.mean.tolist() == [[0.5, 4.0], [1.0, 4.0]]
+    actions = policy.draw(np.random.default_rng(0).random((2, 3)))
+    assert not TWO.outside(actions).any()
+
+
+def test_a_grid_of_constant_actions() -> None:
+    assert Finite.of(3).grid().tolist() == [0, 1, 2]
+    assert TWO.grid().shape == (9, 2) and TWO.grid()[0].tolist() == [0.0, 5.0]
+    wide = Box.of(-np.ones(6), np.ones(6)).grid()
+    assert wide.shape == (15, 6) and len(np.unique(wide, axis=0)) == 15

@@ -12,6 +12,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 ORDER = [
     "errors",
+    "elementary",
     "actions",
     "family",
     "environments",

@@ -12,9 +12,9 @@ import h5py
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
 import sept_offline as so
+from sept_offline.actions import ActionSpace, Box, Finite
 from sept_offline.errors import ConfigError
 
 EVIL = "evil"
@@ -27,6 +27,8 @@ def make_corpus(folder: Path) -> None:
     (folder / f"{EVIL}.py").write_text("family = None\n")
     log(folder / "logs.h5")
     so.convert(folder / "logs.h5", folder / "logs.parquet")
+    log(folder / "box.h5", space=BOX)
+    so.convert(folder / "box.h5", folder / "box.parquet")
     so.collect_dataset(
         "navigation2d",
         folder / "parts",
@@ -38,7 +40,6 @@ def make_corpus(folder: Path) -> None:
     _agents(folder)
     save_modelled(folder)
     make_bench(folder / "bench")
-    _shard(folder)
     foreign(folder)
     (folder / "config.toml").write_text(
         'fallback = "none"\nhistory_steps = 3\n[control]\nupdates = 10\nhidden = [8, 8]\n'
@@ -46,24 +47,31 @@ def make_corpus(folder: Path) -> None:
     )
 
 
-def log(path: Path, episodes: int = 6) -> None:
-    """A tiny dataset with hidden parameters and probabilities."""
+BOX = Box.of([-1.0, 0.0], [1.0, 0.5], ["torque", "valve"])
+
+
+def log(path: Path, episodes: int = 6, space: ActionSpace | None = None) -> None:
+    """A tiny dataset with hidden parameters and probabilities, of three actions or of `space`."""
     rng = np.random.default_rng(0)
+    space = space or Finite.of(3)
+    policy = space.uniform(4)
     with so.DatasetWriter(
         path,
-        num_actions=3,
+        action_space=space,
         probe_steps=2,
         family="nobody",
         hidden={"a": {"mass": 1.0}, "b": {"mass": 2.0}},
         extra={"family_object": f"{EVIL}:family", "latent_dim": 1},
     ) as writer:
         for number in range(episodes):
+            observations = rng.normal(size=(5, 2))
+            actions = policy.draw(rng.random((4, space.draws)))
             writer.append(
                 instance="ab"[number % 2],
-                observations=rng.normal(size=(5, 2)),
-                actions=rng.integers(0, 3, size=4),
+                observations=observations,
+                actions=actions,
                 rewards=rng.normal(size=4),
-                propensities=np.full((4, 3), 1 / 3),
+                propensities=policy.logged(actions),
                 terminated=bool(number % 3 == 0),
                 truncated=bool(number % 3),
                 behaviour="random",
@@ -263,20 +271,6 @@ def make_bench(folder: Path) -> None:
         )
         write_cell(folder / "cells" / f"{method}.parquet", done)
     gather(folder)
-
-
-def _shard(folder: Path) -> None:
-    from sept_offline.seals import save_arrays
-
-    columns: dict[str, NDArray[Any]] = {
-        "observations": np.zeros((3, 2), np.float32),
-        "actions": np.zeros(2, np.int64),
-        "rewards": np.zeros(2),
-        "propensities": np.full((2, 3), 1 / 3),
-        "length": np.array([2]),
-        "terminated": np.array([True]),
-    }
-    save_arrays(folder / "shard.safetensors", columns)
 
 
 def foreign(folder: Path) -> None:

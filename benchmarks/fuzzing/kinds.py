@@ -19,7 +19,6 @@ from benchmarks.fuzzing.readers import (
     page,
     resumed,
     run,
-    shard,
 )
 
 
@@ -59,6 +58,8 @@ def kinds() -> dict[str, Kind]:
     found = [
         Kind("logs.h5", (dataset("logs.h5"),), "hdf5", weight=16),
         Kind("logs.parquet", (dataset("logs.parquet"),), "parquet", weight=12),
+        Kind("box.h5", (dataset("box.h5"),), "hdf5", weight=8),
+        Kind("box.parquet", (dataset("box.parquet"),), "parquet", weight=6),
         Kind("parts/_manifest.json", (dataset("parts"),), "manifest", weight=8),
         Kind("parts/_privileged.json", (dataset("parts"),), "json", weight=4),
         Kind("parts/part", (dataset("parts"),), "bytes", weight=6),
@@ -77,7 +78,6 @@ def kinds() -> dict[str, Kind]:
         Kind("bench/training.parquet", (bench,), "table", weight=2),
         Kind("bench/latents.parquet", (bench,), "table", weight=2),
         Kind("bench/cells/avg.parquet", (cell,), "table", weight=4),
-        Kind("shard.safetensors", (shard,), "tensors", weight=6),
         Kind("config.toml", (config,), "toml", sealed=False, weight=6),
         Kind("d4rl.hdf5", (imported("d4rl.hdf5"),), "hdf5", sealed=False, weight=3),
         Kind("buffer.h5", (imported("buffer.h5"),), "hdf5", sealed=False, weight=2),

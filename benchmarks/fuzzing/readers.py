@@ -188,13 +188,6 @@ def cell(folder: Path) -> str:
     return digest(table.to_pylist(), parts)
 
 
-def shard(folder: Path) -> str:
-    """A shard of a collection that is resumed."""
-    from sept_offline.collect.staging import load_shard
-
-    return digest([vars(one) for one in load_shard(folder / "shard.safetensors")])
-
-
 def config(folder: Path) -> str:
     """Settings of `fit`."""
     from sept_offline.settings import FitConfig, build, read_toml, to_plain

@@ -93,7 +93,8 @@ def make_plan(
         raise ConfigError(
             "The behaviour of given logs cannot be chosen; leave out behaviour, or the dataset."
         )
-    specs = list(dict.fromkeys(families)) or list(given) or family_names()
+    usual = [name for name in family_names() if registered_family(name).benched]
+    specs = list(dict.fromkeys(families)) or list(given) or usual
     records = [load_family(spec) if families else registered_family(spec) for spec in specs]
     names = [record.name for record in records]
     for name in names:

@@ -48,8 +48,8 @@ from sept_offline.cli.options import json_option, quiet_option
 @click.option(
     "--policy",
     callback=typed_object,
-    help="Your own policy, package.module:object: a function from observations to probabilities, "
-    "or a class for policies with memory.",
+    help="Your own policy, package.module:object: a function from observations to probabilities "
+    "(means and deviations for continuous actions), or a class for policies with memory.",
 )
 @click.option("--recipe", type=FILE, help="Recipe (TOML) to use instead of the family's.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
@@ -84,8 +84,8 @@ def collect(
 ) -> None:
     """Log episodes of FAMILY, grouped by instance.
 
-    FAMILY is a name (navigation2d, navigation2d-switch, acrobot, hiv, or one that you registered)
-    or package.module:object. Defaults come from the family's recipe.
+    FAMILY is a name (navigation2d, acrobot, hiv, pendulum, …, or one that you registered) or
+    package.module:object. Defaults come from the family's recipe.
 
     \b
     Example:

@@ -109,12 +109,10 @@ def fit(
         --set control.updates=200 -o runs/nav-stacked
     """
     check_dataset(dataset)
-    from sept_offline.data import load_dataset, validate
     from sept_offline.data.filesystems import locate
     from sept_offline.settings import merge, parse_settings, read_toml
 
     chosen = merge(read_toml(config) if config else {}, parse_settings(settings))
-    validate(dataset).raise_if_bad()
     from sept_offline.methods import fit as learn
 
     progress = ConsoleProgress(quiet)
@@ -130,20 +128,18 @@ def fit(
     target = out or Path("runs") / f"{locate(dataset).stem}-{method}-{seed}"
     began = time.monotonic()
     try:
-        # Every byte of it has just been validated.
-        with load_dataset(dataset) as data:
-            agent = learn(
-                data,
-                method,
-                merge(chosen, flags),
-                seed,
-                out=target,
-                preset=preset,
-                hold_out=hold_out,
-                resume=resume,
-                restart=restart,
-                progress=progress,
-            )
+        agent = learn(
+            dataset,
+            method,
+            merge(chosen, flags),
+            seed,
+            out=target,
+            preset=preset,
+            hold_out=hold_out,
+            resume=resume,
+            restart=restart,
+            progress=progress,
+        )
     except KeyboardInterrupt:
         interrupted(target, progress)
     seconds = time.monotonic() - began

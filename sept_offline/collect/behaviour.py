@@ -1,4 +1,4 @@
-"""Behaviours: rules that give the probability of every action, so that they can be logged."""
+"""Behaviours: rules that act with a known distribution of actions, so that it can be logged."""
 
 from __future__ import annotations
 
@@ -11,21 +11,22 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from sept_offline.actions import ActionSpace, Policy
 from sept_offline.agent.networks import Network
 from sept_offline.collect.portable_networks import portable
-from sept_offline.environments import called
+from sept_offline.elementary import Floats
+from sept_offline.environments import called, plain
 from sept_offline.errors import ConfigError
 
-Floats = NDArray[np.float64]
-Policy = Callable[[NDArray[np.float32]], Any]
+Function = Callable[..., Any]
 
 
 class Behaviour(Protocol):
-    """Probabilities of all actions for a batch of rows."""
+    """Distributions of actions for a batch of rows."""
 
-    def probabilities(self, observations: NDArray[Any], hidden: Floats, progress: Floats) -> Floats:
-        """[n, A] from observations [n, d], hidden rows [n, h] and, for rules that change over
-        the collection, each row's place in it [n], from 0 to 1."""
+    def policy(self, observations: NDArray[Any], hidden: Floats, progress: Floats) -> Policy:
+        """[n] distributions from observations [n, d], hidden rows [n, h] and, for rules that change
+        over the collection, each row's place in it [n], from 0 to 1."""
         ...
 
 
@@ -33,72 +34,82 @@ class Behaviour(Protocol):
 class Uniform:
     """Uniform over all actions."""
 
-    num_actions: int
+    space: ActionSpace
 
-    def probabilities(self, observations: NDArray[Any], hidden: Floats, progress: Floats) -> Floats:
-        """[n, A], all 1/A."""
-        return np.full((len(observations), self.num_actions), 1.0 / self.num_actions)
+    def policy(self, observations: NDArray[Any], hidden: Floats, progress: Floats) -> Policy:
+        """See Behaviour."""
+        return self.space.uniform(len(observations))
+
+
+@dataclass(frozen=True)
+class Constant:
+    """The same action at every step."""
+
+    space: ActionSpace
+    action: NDArray[Any]
+
+    def policy(self, observations: NDArray[Any], hidden: Floats, progress: Floats) -> Policy:
+        """See Behaviour."""
+        rows = (len(observations), *self.space.shape)
+        return self.space.certain(np.broadcast_to(self.action, rows))
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A value network frozen during training, and the exploration it had then.
+    """A network frozen during training, and the exploration it had then.
 
-    `network` maps scaled [observation, hidden] to action values.
+    `network` maps scaled [observation, hidden] to what `ActionSpace.explore` takes.
     """
 
     network: Network
     epsilon: float
+    """The share of uniform actions."""
 
     @cached_property
-    def values(self) -> Callable[[NDArray[np.float32]], NDArray[np.float32]]:
+    def outputs(self) -> Callable[[NDArray[np.float32]], NDArray[np.float32]]:
         """The network as a function whose bits do not depend on the processor."""
         return portable(self.network)
 
 
 @dataclass(frozen=True)
-class EpsilonGreedy:
-    """Greedy on a snapshot with probability 1 − ε, uniform otherwise.
+class Exploring:
+    """The action that a snapshot prefers, mixed with the exploration it had.
 
     With several snapshots a row uses the one at its place in the collection.
     """
 
+    space: ActionSpace
     snapshots: tuple[Snapshot, ...]
     features: Callable[[NDArray[Any], Floats], NDArray[np.float32]]
+    noise: float
+    """See `ActionSpace.explore`."""
 
-    def probabilities(self, observations: NDArray[Any], hidden: Floats, progress: Floats) -> Floats:
-        """[n, A]: ε/A everywhere, and 1 − ε more on the best action."""
+    def policy(self, observations: NDArray[Any], hidden: Floats, progress: Floats) -> Policy:
+        """See Behaviour."""
         last = len(self.snapshots) - 1
         chosen = np.minimum((progress * len(self.snapshots)).astype(int), last)
         inputs = self.features(observations, hidden)
-        rows: Floats | None = None
+        outputs = np.empty((len(observations), self.space.width), dtype=np.float32)
         for index in np.unique(chosen):
-            snapshot = self.snapshots[index]
-            mine = np.flatnonzero(chosen == index)
-            values = snapshot.values(inputs[mine])
-            num_actions = values.shape[1]
-            if rows is None:
-                rows = np.empty((len(observations), num_actions))
-            rows[mine] = snapshot.epsilon / num_actions
-            rows[mine, values.argmax(axis=1)] += 1.0 - snapshot.epsilon
-        if rows is None:
-            raise ConfigError("A behaviour needs at least one observation.")
-        return rows
+            rows = np.flatnonzero(chosen == index)
+            outputs[rows] = self.snapshots[index].outputs(inputs[rows])
+        epsilon = np.array([snapshot.epsilon for snapshot in self.snapshots])[chosen]
+        return self.space.explore(outputs, epsilon, self.noise)
 
 
 @dataclass(frozen=True)
 class UserPolicy:
-    """A user's own function from observations [n, d] to action probabilities [n, A]."""
+    """A user's own function from observations [n, d] to what `ActionSpace.policy` takes."""
 
-    function: Policy
+    function: Function
     name: str
-    num_actions: int
+    space: ActionSpace
 
-    def probabilities(self, observations: NDArray[Any], hidden: Floats, progress: Floats) -> Floats:
-        """[n, A], checked: a wrong shape or sum is named, not logged."""
+    def policy(self, observations: NDArray[Any], hidden: Floats, progress: Floats) -> Policy:
+        """See Behaviour; what is no distribution is named, not logged."""
         seen = observations.astype(np.float32)
         found = called(f"Policy {self.name}", lambda: self.function(seen), ConfigError)
-        return _checked(found, self.name, observations, self.num_actions)
+        return _checked(self, found, len(observations))
 
 
 @dataclass(frozen=True)
@@ -106,17 +117,17 @@ class RememberingPolicy:
     """A user's own class, of which every episode gets a new object.
 
     The object is called at every step of its episode, the probe's too, with the observation [d],
-    the last action and the last reward (both None at the first step), and returns the probabilities
-    of all actions [A]. In the probe these are ignored: its actions are uniform.
+    the last action and the last reward (both None at the first step), and returns what a function
+    does, without the n. In the probe this is ignored: its actions are uniform.
     """
 
-    kind: Callable[[], Callable[..., Any]]
+    kind: Callable[[], Function]
     name: str
-    num_actions: int
+    space: ActionSpace
 
-    def begin(self) -> Callable[..., Any]:
+    def begin(self) -> Function:
         """The object of one episode."""
-        episode: Callable[..., Any] = called(f"Policy {self.name}", self.kind, ConfigError)
+        episode: Function = called(f"Policy {self.name}", self.kind, ConfigError)
         if not callable(episode):
             raise ConfigError(
                 f"Policy {self.name} is a class without __call__; define "
@@ -126,50 +137,41 @@ class RememberingPolicy:
 
     def act(
         self,
-        episodes: Sequence[Callable[..., Any]],
+        episodes: Sequence[Function],
         observations: NDArray[Any],
-        actions: NDArray[np.int64] | None,
+        actions: NDArray[Any] | None,
         rewards: Floats | None,
-    ) -> Floats:
-        """[n, A] for n episodes, from observations [n, d], last actions and last rewards [n]."""
-        rows = np.empty((len(episodes), self.num_actions))
+    ) -> Policy:
+        """[n] distributions from observations [n, d], last actions [n, …] and last rewards [n]."""
+        answers = []
         for row, episode in enumerate(episodes):
             seen = observations[row].astype(np.float32)
-            action = None if actions is None else int(actions[row])
+            action = None if actions is None else plain(actions[row])
             reward = None if rewards is None else float(rewards[row])
             act = functools.partial(episode, seen, action, reward)
-            found = called(f"Policy {self.name}", act, ConfigError)
-            one = np.asarray(found, dtype=np.float64)
-            if one.shape != (self.num_actions,):
-                raise ConfigError(
-                    f"Policy {self.name} returned shape {one.shape} for one observation; expected "
-                    f"the probabilities of {self.num_actions} actions."
-                )
-            rows[row] = one
-        return _checked(rows, self.name, observations, self.num_actions)
+            answers.append(called(f"Policy {self.name}", act, ConfigError))
+            _checked(self, answers[-1])
+        return self.space.policy(_stacked(answers), len(answers))
 
 
-def user_policy(policy: Any, name: str, num_actions: int) -> UserPolicy | RememberingPolicy:
+def _checked(user: UserPolicy | RememberingPolicy, answer: Any, *rows: int) -> Policy:
+    try:
+        return user.space.policy(answer, *rows)
+    except ConfigError as error:
+        raise ConfigError(f"Policy {user.name} {error}") from None
+
+
+def _stacked(answers: Sequence[Any]) -> Any:
+    """The answers for single observations, as one for all."""
+    if not isinstance(answers[0], tuple):
+        return np.stack(answers)
+    # One deviation may stand for all components.
+    rows = [np.broadcast_arrays(*answer) for answer in answers]
+    return tuple(np.stack(parts) for parts in zip(*rows, strict=True))
+
+
+def user_policy(policy: Any, name: str, space: ActionSpace) -> UserPolicy | RememberingPolicy:
     """A function has no memory; a class is instantiated for every episode and may have one."""
     if isinstance(policy, type):
-        return RememberingPolicy(policy, name, num_actions)
-    return UserPolicy(policy, name, num_actions)
-
-
-def _checked(found: Any, name: str, observations: NDArray[Any], num_actions: int) -> Floats:
-    rows = np.asarray(found, dtype=np.float64)
-    expected = (len(observations), num_actions)
-    if rows.shape != expected:
-        raise ConfigError(
-            f"Policy {name} returned shape {rows.shape} for observations "
-            f"{observations.shape}; expected probabilities of shape {expected}."
-        )
-    bad = ~np.isfinite(rows).all(axis=1) | (rows < 0).any(axis=1)
-    bad |= np.abs(rows.sum(axis=1) - 1.0) > 1e-6
-    if bad.any():
-        row = int(np.flatnonzero(bad)[0])
-        raise ConfigError(
-            f"Policy {name} returned {rows[row].tolist()} for observation "
-            f"{observations[row].tolist()}; expected non-negative probabilities that sum to 1."
-        )
-    return rows
+        return RememberingPolicy(policy, name, space)
+    return UserPolicy(policy, name, space)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sept_offline.actions import ActionSpace
 from sept_offline.environments import (
     make_vector,
     open_environment,
@@ -71,7 +72,7 @@ def check_family(family: str | Family, *, seed: int = 0, episodes: int = 3) -> N
     """
     record = load_family(family)
     _check_record(record)
-    _, num_actions = spaces(record)
+    _, actions = spaces(record)
     instances = _distinct(record)
     if len([name for name, _ in instances if name.startswith("train-")]) < 2:
         raise FamilyError(
@@ -79,10 +80,10 @@ def check_family(family: str | Family, *, seed: int = 0, episodes: int = 3) -> N
         )
     _check_limit(record, *instances[0])
     rng = generator(seed, "check", record.name)
-    draws = [rng.integers(num_actions, size=record.train_steps) for _ in range(episodes)]
+    draws = [_random(actions, rng, record.train_steps) for _ in range(episodes)]
     traces = []
-    for index, actions in enumerate(draws):
-        first, again = (_trace(record, instances[0], seed + index, actions) for _ in range(2))
+    for index, drawn in enumerate(draws):
+        first, again = (_trace(record, instances[0], seed + index, drawn) for _ in range(2))
         if first.first_difference(again) is not None:
             raise FamilyError(
                 f"Family {record.name!r}: the same seed and actions gave two different episodes; "
@@ -92,7 +93,12 @@ def check_family(family: str | Family, *, seed: int = 0, episodes: int = 3) -> N
     _check_gymnasium(record, *instances[0])
     _check_hidden(record, instances, seed, draws, traces)
     _check_columns(record, instances, seed, draws)
-    _check_batch(record, instances, seed, rng.integers(num_actions, size=(record.train_steps, FEW)))
+    _check_batch(record, instances, seed, _random(actions, rng, record.train_steps, FEW))
+
+
+def _random(actions: ActionSpace, rng: np.random.Generator, *rows: int) -> NDArray[Any]:
+    """Uniform actions `[*rows, *shape]`."""
+    return actions.uniform(*rows).draw(rng.random((*rows, actions.draws)))
 
 
 def _distinct(family: Family) -> list[Instance]:
@@ -177,7 +183,7 @@ def _trace(family: Family, instance: Instance, seed: int, actions: NDArray[Any])
         _check_info(where, hidden, info)
         observations, rewards, ends = [_numbers(where, observation)], [], []
         for step, action in enumerate(actions):
-            observation, reward, terminated, truncated, info = env.step(int(action))
+            observation, reward, terminated, truncated, info = env.step(action)
             _check_info(where, hidden, info)
             observations.append(_numbers(where, observation))
             if not np.isfinite(observations[-1]).all() or not np.isfinite(float(reward)):

@@ -1,7 +1,11 @@
-"""The online DoubleDQN behind the experts: it knows the hidden parameters and may explore."""
+"""The online learner behind the experts: it knows the hidden parameters and may explore.
+
+A DoubleDQN for a finite set of actions, TD3 for a box.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,14 +13,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sept_offline.actions import ActionSpace, Policy
 from sept_offline.agent.networks import Standardiser, network_from_arrays
-from sept_offline.collect.behaviour import EpsilonGreedy, Snapshot
+from sept_offline.collect.behaviour import Exploring, Snapshot
 from sept_offline.collect.recipe import ExpertConfig
 from sept_offline.collect.rollout import hidden_rows
 from sept_offline.control import Batch, Learner, prepare_rewards
 from sept_offline.environments import make_vector, reset_rows, spaces, step_rows
 from sept_offline.family import Family, Hidden
 from sept_offline.seeding import generator, integer
+from sept_offline.settings import ControlConfig
 from sept_offline.stage import StageState
 from sept_offline.threads import one_thread
 
@@ -45,18 +51,21 @@ class Expert:
     snapshots: tuple[Snapshot, ...]
     features: Features
 
-    def replay(self) -> EpsilonGreedy:
+    def replay(self, space: ActionSpace, noise: float) -> Exploring:
         """Its episodes over training: early ones explore, late ones exploit."""
-        return EpsilonGreedy(self.snapshots, self.features)
+        return Exploring(space, self.snapshots, self.features, noise)
 
-    def medium(self, epsilon: float) -> EpsilonGreedy:
+    def medium(self, space: ActionSpace, epsilon: float, noise: float) -> Exploring:
         """Half trained."""
-        middle = self.snapshots[len(self.snapshots) // 2]
-        return EpsilonGreedy((Snapshot(middle.network, epsilon),), self.features)
+        return self._single(len(self.snapshots) // 2, space, epsilon, noise)
 
-    def final(self, epsilon: float) -> EpsilonGreedy:
-        """Trained to the end; greedy with `epsilon` 0."""
-        return EpsilonGreedy((Snapshot(self.snapshots[-1].network, epsilon),), self.features)
+    def final(self, space: ActionSpace, epsilon: float = 0.0, noise: float = 0.0) -> Exploring:
+        """Trained to the end; greedy by default."""
+        return self._single(-1, space, epsilon, noise)
+
+    def _single(self, index: int, space: ActionSpace, epsilon: float, noise: float) -> Exploring:
+        snapshot = Snapshot(self.snapshots[index].network, epsilon)
+        return Exploring(space, (snapshot,), self.features, noise)
 
     def state(self) -> StageState:
         """All of it, ready to be written."""
@@ -90,6 +99,17 @@ class Expert:
         return cls(snapshots, features)
 
 
+def online(control: ControlConfig, space: ActionSpace) -> ControlConfig:
+    """The settings of an online learner.
+
+    Of a box it is TD3, by way of ReBRAC, with a little imitation of what it did itself: without it
+    tanh saturates early, and the actor never learns to stop.
+    """
+    if not space.shape:
+        return control
+    return dataclasses.replace(control, algorithm="rebrac", rebrac_critic_beta=0.0, critics=2)
+
+
 class ExpertStage:
     """Online training in rounds.
 
@@ -115,12 +135,13 @@ class ExpertStage:
         self.ids = [one for one in ids for _ in range(self.copies)]
         self.hidden = hidden_rows(self.hiddens)
         self.places = np.arange(len(self.hiddens)) % self.copies / max(1, self.copies - 1)
-        self.observation_dim, self.num_actions = spaces(family)
-        width = self.observation_dim + self.hidden.shape[1]
+        observation_dim, self.space = spaces(family)
+        self.control = online(config.control, self.space)
+        width = observation_dim + self.hidden.shape[1]
         capacity = config.rounds * max_steps * len(self.hiddens)
         self.memory = Batch(
             inputs=torch.zeros(capacity, width),
-            actions=torch.zeros(capacity, dtype=torch.int64),
+            actions=torch.from_numpy(self._stored(self.space.empty(capacity))),
             rewards=torch.zeros(capacity),
             next_inputs=torch.zeros(capacity, width),
             terminals=torch.zeros(capacity),
@@ -128,7 +149,7 @@ class ExpertStage:
         self.stored = 0
         self.ends: list[list[int]] = [[] for _ in instances]
         """Places in the memory of the steps that ended an episode, by instance."""
-        self.learner = Learner(config.control, width, self.num_actions, integer(seed, "weights"))
+        self.learner = Learner(self.control, width, self.space.width, integer(seed, "weights"))
         self.features: Features | None = None
         self.snapshots: list[Snapshot] = []
 
@@ -171,12 +192,13 @@ class ExpertStage:
         finished: list[float] = []
         for step in range(self.max_steps):
             position = (index - 1) * self.max_steps + step
-            action = rng.integers(self.num_actions, size=n)
+            policy: Policy = self.space.uniform(n)
             if self.features is not None:
-                inputs = self.features(observation, self.hidden)
-                greedy = self.learner.q_values(torch.from_numpy(inputs)).argmax(dim=1).numpy()
+                inputs = torch.from_numpy(self.features(observation, self.hidden))
                 epsilon = np.maximum(self._epsilon(position), self._least_epsilon())
-                action = np.where(rng.random(n) < epsilon, action, greedy)
+                outputs = self.learner.outputs(inputs).numpy()
+                policy = self.space.explore(outputs, epsilon, self.config.noise)
+            action = policy.draw(rng.random((n, self.space.draws)))
             following, reward, terminated, truncated = step_rows(self.family, env, action, step)
             # The step after an end only resets its row: there is nothing in it to learn.
             rows = np.flatnonzero(fresh)
@@ -226,8 +248,8 @@ class ExpertStage:
         memory = self.memory
         memory.inputs[here] = torch.from_numpy(self.features(observation[rows], hidden))
         memory.next_inputs[here] = torch.from_numpy(self.features(following[rows], hidden))
-        memory.actions[here] = torch.from_numpy(action[rows].astype(np.int64))
-        prepared = prepare_rewards(reward[rows], done, rows, self.config.control)
+        memory.actions[here] = torch.from_numpy(self._stored(action[rows]))
+        prepared = prepare_rewards(reward[rows], done, rows, self.control)
         memory.rewards[here] = torch.from_numpy(prepared.astype(np.float32))
         memory.terminals[here] = torch.from_numpy(done.astype(np.float32))
         for place in np.flatnonzero(done).tolist():
@@ -237,7 +259,7 @@ class ExpertStage:
     def _sample(self, rng: np.random.Generator) -> Batch:
         import torch
 
-        places = rng.integers(self.stored, size=self.config.control.batch_size)
+        places = rng.integers(self.stored, size=self.control.batch_size)
         # The goal of an instance that is hard to reach is a few steps among many thousands, most of
         # them another instance's: drawn evenly, it is learned late or never.
         known = [ends for ends in self.ends if ends]
@@ -253,7 +275,13 @@ class ExpertStage:
             rewards=memory.rewards[rows],
             next_inputs=memory.next_inputs[rows],
             terminals=memory.terminals[rows],
+            # at weight 0 nothing depends on them, but d3rlpy's ReBRAC wants some
+            next_actions=memory.actions[rows] if self.space.shape else None,
         )
+
+    def _stored(self, actions: NDArray[Any]) -> NDArray[Any]:
+        """As a learner reads them: numbers, or vectors scaled to [−1, 1]."""
+        return self.space.encode(actions) if self.space.shape else actions
 
     def state(self) -> StageState:
         """Learner, memory, scalers and snapshots between two rounds."""

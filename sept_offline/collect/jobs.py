@@ -2,32 +2,24 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from sept_offline.actions import ActionSpace
 from sept_offline.collect.behaviour import Behaviour, RememberingPolicy, Uniform, user_policy
-from sept_offline.collect.partition import EXPERT, PartTarget, save_part
-from sept_offline.collect.recipe import Recipe, interleave
+from sept_offline.collect.expert_files import fetch_expert
+from sept_offline.collect.partition import PartTarget, save_part
+from sept_offline.collect.recipe import Recipe
 from sept_offline.collect.rollout import Start, run_shard
-from sept_offline.collect.staging import save_shard
-from sept_offline.data.filesystems import Folder, Place
 from sept_offline.data.partitions import WrittenPart
-from sept_offline.environments import spaces
-from sept_offline.errors import ConfigError, DataError
+from sept_offline.errors import ConfigError
 from sept_offline.family import Family, load_family, load_object
-from sept_offline.seals import load_state
 from sept_offline.seeding import generator, integer
 from sept_offline.threads import one_thread
-
-if TYPE_CHECKING:
-    from sept_offline.collect.expert import Expert
-
 
 INTERVAL = 0.1
 """Seconds between two signs of life of a shard."""
@@ -51,75 +43,46 @@ class Job:
 
     shard: int
     family: str | Family
-    instances: str
     seed: int
     max_steps: int
     probe_steps: int
     episodes: tuple[Planned, ...]
     policy: str | None
-    expert: Place | None
-    """The expert's file; of a remote one the directory."""
     recipe: Recipe
-    target: Path | PartTarget
-
-
-def plan_episodes(num_instances: int, episodes: int, shares: Mapping[str, float]) -> list[Planned]:
-    """All episodes, instance by instance; every instance gets the behaviours in equal shares."""
-    planned = []
-    for instance in range(num_instances):
-        share, rest = divmod(episodes, num_instances)
-        names = interleave(shares, share + (instance < rest))
-        counts = {name: names.count(name) for name in shares}
-        seen = dict.fromkeys(shares, 0)
-        for index, name in enumerate(names):
-            planned.append(Planned(instance, index, counts[name], seen[name], name))
-            seen[name] += 1
-    return planned
-
-
-@dataclass(frozen=True)
-class Made:
-    """A shard that has been written."""
-
-    steps: int
-    part: WrittenPart | None
-    """The part of the dataset, if it is written directly."""
+    target: PartTarget
 
 
 def run_job(
     job: Job,
     function: Callable[..., Any] | None = None,
     tell: Callable[[tuple[float, int]], None] | None = None,
-) -> Made:
+) -> WrittenPart:
     """Run and write one shard; `tell` periodically receives the episodes and steps done."""
-    family = load_family(job.family)
-    hiddens = family.instances(job.instances)
-    behaviours = _behaviours(family, job, function)
+    family, split = load_family(job.family), job.recipe.instances
+    hiddens = family.instances(split)
+    space = job.target.header.action_space
+    behaviours = _behaviours(space, job, function)
     starts = []
     for episode in job.episodes:
-        name = f"{job.instances}-{episode.instance}"
+        name = f"{split}-{episode.instance}"
         rng = generator(job.seed, "collect", family.name, name, episode.index, "actions")
         starts.append(
             Start(
                 hidden=hiddens[episode.instance],
                 behaviour=behaviours[episode.behaviour],
                 progress=(episode.position + 0.5) / episode.count,
-                reset_seed=reset_seed(job.seed, job.instances, episode),
-                draws=rng.random(job.max_steps),
+                reset_seed=reset_seed(job.seed, split, episode),
+                draws=rng.random((job.max_steps, space.draws)),
                 instance=name,
             )
         )
     with one_thread():
         heard = None if tell is None else _periodically(tell)
-        logged = run_shard(family, starts, job.max_steps, job.probe_steps, heard)
-    steps = sum(len(episode.actions) for episode in logged)
-    if isinstance(job.target, Path):
-        save_shard(job.target, logged)
-        return Made(steps, None)
+        logged = run_shard(family, space, starts, job.max_steps, job.probe_steps, heard)
     instance = np.array([episode.instance for episode in job.episodes], dtype=np.int64)
     names = [episode.behaviour for episode in job.episodes]
     seed = np.array([start.reset_seed for start in starts], dtype=np.int64)
-    return Made(steps, save_part(job.target, logged, instance, names, seed))
+    return save_part(job.target, logged, instance, names, seed)
 
 
 def _periodically(tell: Callable[[tuple[float, int]], None]) -> Callable[[float, int], None]:
@@ -146,45 +109,23 @@ def load_policy(name: str) -> Callable[..., Any]:
 
 
 def _behaviours(
-    family: Family, job: Job, function: Callable[..., Any] | None
+    space: ActionSpace, job: Job, function: Callable[..., Any] | None
 ) -> dict[str, Behaviour | RememberingPolicy]:
     names = {episode.behaviour for episode in job.episodes}
-    _, num_actions = spaces(family)
     found: dict[str, Behaviour | RememberingPolicy] = {}
     if "random" in names:
-        found["random"] = Uniform(num_actions)
+        found["random"] = Uniform(space)
     if "policy" in names:
         policy = function if job.policy is None else load_policy(job.policy)
         if policy is None:
             raise ConfigError("The plan contains episodes of a policy, but no policy was given.")
-        found["policy"] = user_policy(policy, job.policy or "policy", num_actions)
-    if job.expert is not None and names & {"replay", "medium", "expert"}:
-        expert = _fetch_expert(job.expert)
-        epsilon = job.recipe.expert.behaviour_epsilon
-        found["replay"] = expert.replay()
-        found["medium"] = expert.medium(epsilon)
-        found["expert"] = expert.final(epsilon)
+        found["policy"] = user_policy(policy, job.policy or "policy", space)
+    if names & {"replay", "medium", "expert"}:
+        expert, config = fetch_expert(job.target.place), job.recipe.expert
+        found["replay"] = expert.replay(space, config.noise)
+        found["medium"] = expert.medium(space, config.behaviour_epsilon, config.noise)
+        found["expert"] = expert.final(space, config.behaviour_epsilon, config.noise)
     return found
-
-
-def load_expert(path: Path) -> Expert:
-    """The expert in a file that `train_expert` returned."""
-    from sept_offline.collect.expert import Expert
-
-    return Expert.restore(load_state(path, DataError))
-
-
-def _fetch_expert(place: Place) -> Expert:
-    """Load the expert of a job."""
-    if isinstance(place, Path):
-        return load_expert(place)
-    data = Folder(place).read(EXPERT)
-    if data is None:
-        raise DataError(f"{place} has lost its expert; collect again with --restart.")
-    with tempfile.TemporaryDirectory() as scratch:
-        copy = Path(scratch) / EXPERT
-        copy.write_bytes(data)
-        return load_expert(copy)
 
 
 def reset_seed(seed: int, split: str, episode: Planned) -> int:

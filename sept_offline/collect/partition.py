@@ -1,8 +1,11 @@
-"""Collections straight into a partitioned dataset: a plan, one part a shard, a manifest last."""
+"""The directory of a collection: a plan, one part a shard; then a manifest, or a file beside it."""
 
 from __future__ import annotations
 
 import contextlib
+import functools
+import hashlib
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,18 +14,19 @@ from typing import IO, Any
 
 import numpy as np
 
-from sept_offline.collect.plans import check_plan, parse_plan, plan_digest
 from sept_offline.collect.rollout import Logged
 from sept_offline.data.checks import check_episode
+from sept_offline.data.files import Workspace
 from sept_offline.data.filesystems import Folder, Place
-from sept_offline.data.manifest import MANIFEST, PLAN, find_manifest
+from sept_offline.data.manifest import MANIFEST, PLAN, Manifest, find_manifest
+from sept_offline.data.parquet import ParquetSource
 from sept_offline.data.partitions import WrittenPart, publish_parts, read_part, write_part
+from sept_offline.data.publication import publish
 from sept_offline.data.records import HiddenTable, Int64
 from sept_offline.data.source import Header, canonical_json
 from sept_offline.errors import DataError
 from sept_offline.files import TEMPORARY, lock_file, unlock_file, writing
 
-EXPERT = "expert.safetensors"
 LOCK = "_lock"
 OURS = re.compile(
     r"_lock|_plan\.json|_manifest\.json|_privileged\.json|expert[\w-]*\.safetensors"
@@ -60,7 +64,7 @@ def save_part(
     one that cannot see it must not write elsewhere.
     """
     folder, header = Folder(target.place), target.header
-    check_place(folder, header.metadata.plan)
+    check_collection(folder, header.metadata.plan)
     episodes = [
         check_episode(
             place=f"episode {target.first + position} of {header.instances[instance[position]]!r}",
@@ -88,7 +92,7 @@ def save_part(
     )
 
 
-def check_place(folder: Folder, digest: str | None) -> None:
+def check_collection(folder: Folder, digest: str | None) -> None:
     """Refuse where the collection of this plan is gone, or has given way to another."""
     text = folder.read(PLAN)
     if text is None:
@@ -109,10 +113,14 @@ def _is_part(name: str) -> bool:
 
 
 class Partition:
-    """A directory, local or not, that becomes a dataset when its manifest is written."""
+    """A directory, local or not, that becomes a dataset when its manifest is written.
 
-    def __init__(self, place: Place) -> None:
+    With `file` it is the way to that file: it has no manifest, and is deleted in the end.
+    """
+
+    def __init__(self, place: Place, file: Path | None = None) -> None:
         self.place = place
+        self.file = file
         self.folder = Folder(place)
         self._lock: IO[str] | None = None
         self._digest = ""
@@ -135,7 +143,7 @@ class Partition:
         self._refuse_foreign()
         with writing(path):
             path.mkdir(parents=True, exist_ok=True)
-            busy = f"Another process is collecting into {path}; wait for it to end."
+            busy = f"Another process is collecting into {self.file or path}; wait for it to end."
             self._lock = lock_file(path / LOCK, DataError(busy))
 
     def _refuse_foreign(self) -> None:
@@ -153,7 +161,8 @@ class Partition:
         self._digest = plan_digest(plan)
         if not names & {PLAN, MANIFEST}:
             whole = [name for name in names if not TEMPORARY.fullmatch(name)]
-            if whole:
+            # Beside a file these are parts whose plan went last; without it they cannot be used.
+            if whole and self.file is None:
                 raise DataError(
                     f"{self.place} contains other files ({min(whole)}) and no plan of a "
                     "collection; choose a new or empty directory."
@@ -171,7 +180,8 @@ class Partition:
                 f"{self.place} holds {state}; add --resume to continue it or --restart to "
                 "discard it."
             )
-        self._refuse_other(names)
+        if self.file is None:
+            self._refuse_other(names)
         # The manifest first: after that there is no dataset. The old plan goes last, so that at
         # any moment the parts are those of the plan that is there.
         if MANIFEST in names:
@@ -215,45 +225,77 @@ class Partition:
         found = {number: read_part(self.folder, self.part(number)) for number in there}
         return {number: part for number, part in found.items() if part is not None}
 
-    def publish(
-        self,
-        header: Header,
-        parts: Sequence[WrittenPart],
-        hidden: HiddenTable | None,
-        *,
-        instance: Int64,
-        behaviour: Int64,
-        seed: Int64,
-    ) -> None:
-        """Remove files that are not part of the dataset, and write its manifest.
+    def publish(self, manifest: Manifest, hidden: HiddenTable | None) -> None:
+        """Make the parts one dataset: write the manifest, or the file.
 
         Without locks another process may have started again: the plan is checked right
         before, so that no parts of another are removed or named, and right after.
         """
-        check_place(self.folder, self._digest)
-        kept = {PLAN, LOCK, *(one.part.name for one in parts)}
+        check_collection(self.folder, self._digest)
+        if self.file is not None:
+            source = ParquetSource(self.place, manifest=manifest)
+            try:
+                with Workspace(self.file) as work:
+                    publish(work, source, hidden)
+            finally:
+                source.close()
+            self._discard()
+            return
+        kept = {PLAN, LOCK, *(part.name for part in manifest.parts)}
         for name in sorted(set(self.folder.sizes()) - kept):
             if _is_part(name):
                 self.folder.delete(name)
-        publish_parts(
-            self.folder,
-            header,
-            parts,
-            hidden,
-            instance=instance,
-            behaviour=behaviour,
-            seed=seed,
-            check=lambda: check_place(self.folder, self._digest),
-        )
+        check = functools.partial(check_collection, self.folder, self._digest)
+        publish_parts(self.folder, manifest, hidden, check)
         try:
-            check_place(self.folder, self._digest)
+            check()
         except DataError:
             if self._is_ours():
                 self.folder.delete(MANIFEST)
             raise
+
+    def _discard(self) -> None:
+        """Delete everything, the plan after the parts: a kill leaves parts of a known plan."""
+        for name in sorted(set(self.folder.sizes()) - {LOCK}, key=lambda name: name == PLAN):
+            self.folder.delete(name)
+        self.release()
+        with contextlib.suppress(OSError):
+            Path(str(self.place)).rmdir()
 
     def release(self) -> None:
         """Let another process continue."""
         if self._lock is not None and isinstance(self.place, Path):
             unlock_file(self.place / LOCK, self._lock)
             self._lock = None
+
+
+def plan_digest(plan: Mapping[str, Any]) -> str:
+    """One digest for each plan, however its file spells it."""
+    text = json.dumps(plan, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def parse_plan(text: str | bytes, where: object) -> dict[str, Any]:
+    """The plan that a file holds; a DataError where it is damaged."""
+    try:
+        found = json.loads(text)
+        if not isinstance(found, dict):
+            raise ValueError(f"expected an object, found {type(found).__name__}")
+    except (ValueError, RecursionError) as error:
+        words = " ".join(str(error).split())
+        raise DataError(
+            f"The plan of the collection at {where} is damaged ({words:.200}); add --restart to "
+            "discard the collection."
+        ) from error
+    return found
+
+
+def check_plan(found: Mapping[str, Any], wanted: Mapping[str, Any], where: object) -> None:
+    """Refuse to continue what another plan began."""
+    if plan_digest(found) == plan_digest(wanted):
+        return
+    different = [key for key in wanted if key not in found or found[key] != wanted[key]]
+    raise DataError(
+        f"{where} was started with another {', '.join(different) or 'version'}; resume with the "
+        "same arguments, or add --restart to discard it."
+    )

@@ -40,6 +40,9 @@ class ExpertConfig:
     """Networks kept along the way; `replay` walks through them, `medium` is the middle one."""
     behaviour_epsilon: float = 0.1
     """Exploration of `medium` and `expert`; `replay` uses that of its snapshot."""
+    noise: float = 0.1
+    """Standard deviation of a box's actions around the preferred one, as a share of half the range;
+    of `replay`, `medium` and `expert`, and while training."""
     control: ControlConfig = field(default_factory=ControlConfig)
 
     def __post_init__(self) -> None:
@@ -54,6 +57,7 @@ class ExpertConfig:
             "exploring",
             "end_share",
             "behaviour_epsilon",
+            "noise",
         )
         check_range(self, shares, "expert", least=0, most=1)
         if self.control.reward_form == "instance":
@@ -96,13 +100,28 @@ def load_recipe(
 
 OF_LOGS = ("centred", "bounded")
 """Settings of control that do not apply to an expert, which learns online."""
+FIRST = {
+    *("environments", "rounds", "updates_per_step", "epsilon_start", "epsilon_end"),
+    *("epsilon_fraction", "exploring", "end_share", "snapshots", "behaviour_epsilon", "control"),
+    *("algorithm", "hidden", "layer_norm", "gamma", "learning_rate", "batch_size", "updates"),
+    *("target_rate", "average_decay", "average_every", "grad_clip", "critics", "members"),
+    *("cql_alpha", "bcq_flexibility", "bcq_beta", "reward_form", "reward_scale", "goal_shift"),
+}
+"""Settings of the first version. Later ones are left out at their default, so that the experts and
+plans of before are still those of the same recipes."""
 
 
 def plain_expert(config: ExpertConfig) -> dict[str, Any]:
     """Everything that determines an expert, JSON-ready."""
     plain: dict[str, Any] = to_plain(config)
-    control = {name: value for name, value in plain["control"].items() if name not in OF_LOGS}
-    return plain | {"control": control}
+    usual: dict[str, Any] = to_plain(ExpertConfig())
+    control = {
+        name: value
+        for name, value in plain["control"].items()
+        if name in FIRST or (name not in OF_LOGS and value != usual["control"][name])
+    }
+    own = {name: value for name, value in plain.items() if name in FIRST or value != usual[name]}
+    return own | {"control": control}
 
 
 def plain_recipe(recipe: Recipe) -> dict[str, Any]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sept_offline.actions import ActionSpace, Policy
 from sept_offline.collect.behaviour import Behaviour, RememberingPolicy
 from sept_offline.environments import make_vector, reset_rows, step_rows
 from sept_offline.errors import FamilyError
@@ -24,7 +26,7 @@ class Start:
     """The episode's place among its instance's, from 0 to 1."""
     reset_seed: int
     draws: NDArray[np.float64]
-    """[max_steps] uniform numbers, one an action."""
+    """[max_steps, space.draws] uniform numbers, a row for each action."""
     instance: str = "unnamed"
     """The id of the instance, for error messages."""
 
@@ -33,11 +35,12 @@ class Start:
 class Logged:
     """One finished episode of T steps.
 
-    observations [T + 1, d] f32, actions [T] i64, rewards [T] f64, propensities [T, A] f64.
+    observations [T + 1, d] f32, actions [T] i64 or [T, k] f32, rewards [T] f64, propensities [T, A]
+    or log-densities [T] f64.
     """
 
     observations: NDArray[np.float32]
-    actions: NDArray[np.int64]
+    actions: NDArray[Any]
     rewards: NDArray[np.float64]
     propensities: NDArray[np.float64]
     terminated: bool
@@ -53,6 +56,7 @@ def hidden_rows(hiddens: Sequence[Hidden]) -> NDArray[np.float64]:
 
 def run_shard(
     family: Family,
+    space: ActionSpace,
     starts: Sequence[Start],
     max_steps: int,
     probe_steps: int,
@@ -84,40 +88,37 @@ def run_shard(
 
     try:
         observation = reset_rows(family, env, [start.reset_seed for start in starts])
-        num_actions = int(env.single_action_space.n)  # type: ignore[attr-defined]
         observations = np.empty((max_steps + 1, n, observation.shape[1]), dtype=np.float32)
-        actions = np.empty((max_steps, n), dtype=np.int64)
+        actions = space.empty(max_steps, n)
         rewards = np.empty((max_steps, n))
-        propensities = np.empty((max_steps, n, num_actions))
+        propensities = np.empty((max_steps, n, *space.propensity_shape))
         observations[0] = observation
         active = np.ones(n, dtype=bool)
         lengths = np.zeros(n, dtype=np.int64)
         ended = np.zeros(n, dtype=bool)
         for step in range(max_steps):
-            chances = np.full((n, num_actions), 1.0 / num_actions)
+            # A row that has ended repeats its last action, which resets it and is not logged.
+            actions[step] = actions[step - 1]
             for behaviour, rows in members:
                 mine = rows[active[rows]]
                 if not len(mine):
                     continue
+                policy: Policy = space.uniform(len(mine))
                 if isinstance(behaviour, RememberingPolicy):
                     # It sees the probe too, and remembers it.
-                    found = behaviour.act(
+                    own = behaviour.act(
                         [memories[row] for row in mine],
                         observation[mine],
                         actions[step - 1, mine] if step else None,
                         rewards[step - 1, mine] if step else None,
                     )
+                    policy = own if step >= probe_steps else policy
                 elif step >= probe_steps:
-                    found = behaviour.probabilities(observation[mine], hidden[mine], progress[mine])
-                if step >= probe_steps:
-                    chances[mine] = found
-            action = (chances.cumsum(axis=1) <= draws[:, step, None]).sum(axis=1)
-            # Rounding in the sum may leave the last probability a hair below 1; an action that
-            # cannot be taken must never be logged.
-            last = num_actions - 1 - (chances[:, ::-1] > 0).argmax(axis=1)
-            action = np.minimum(action, last)
-            observation, reward, terminated, truncated = step_rows(family, env, action, step)
-            actions[step], rewards[step], propensities[step] = action, reward, chances
+                    policy = behaviour.policy(observation[mine], hidden[mine], progress[mine])
+                actions[step, mine] = policy.draw(draws[mine, step])
+                propensities[step, mine] = policy.logged(actions[step, mine])
+            observation, reward, terminated, truncated = step_rows(family, env, actions[step], step)
+            rewards[step] = reward
             observations[step + 1] = observation
             done = active & (terminated | truncated)
             lengths[done] = step + 1

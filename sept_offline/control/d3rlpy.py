@@ -244,7 +244,7 @@ def drawing_from(state: torch.Tensor) -> Iterator[None]:
 def create(config: ControlConfig, input_dim: int, width: int, seed: int) -> Any:
     """d3rlpy's implementation of the config's algorithm, its weights drawn from `seed`."""
     kind, own = ALGORITHMS[config.algorithm]
-    settings: dict[str, Any] = {"gamma": config.gamma, "n_critics": config.critics}
+    settings: dict[str, Any] = {"gamma": config.gamma, "n_critics": config.num_critics}
     settings |= {theirs: getattr(config, ours) for theirs, ours in own.items()}
     if config.algorithm == "cql":
         # the weight as set, instead of one that follows a threshold
@@ -327,7 +327,7 @@ class QNetworks:
         # the value networks come first in the flat tensor; BCQ's imitator follows, without a target
         self._online = self._adam.online[: self._target.numel()]
         self._rate = 1.0 if config.algorithm == "nfq" else config.target_rate
-        if config.critics == 1:
+        if config.num_critics == 1:
             impl._q_func_forwarder = critic(layers_of(impl.modules.q_funcs[0]))
             impl._targ_q_func_forwarder = critic(layers_of(impl.modules.targ_q_funcs[0]))
 
@@ -363,6 +363,9 @@ class QNetworks:
         with torch.no_grad():
             values: torch.Tensor = self.critics[0].compute_expected_q(inputs)
             return values
+
+    outputs = q_values
+    """What the networks prefer: the highest value."""
 
     def tensors(self) -> dict[str, torch.Tensor]:
         """All that an update changes."""
@@ -500,6 +503,12 @@ class ActorCritic:
                 inputs, action, "min"
             )
             return values[:, 0]
+
+    def outputs(self, inputs: torch.Tensor) -> torch.Tensor:
+        """The actor's current outputs `[n, width]`, whose tanh is the action."""
+        with torch.no_grad():
+            outputs: torch.Tensor = self.impl.modules.policy(inputs).mu
+            return outputs
 
     def tensors(self) -> dict[str, torch.Tensor]:
         """All that an update changes."""

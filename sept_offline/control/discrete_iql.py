@@ -74,6 +74,12 @@ class DiscreteIQL:
             values: torch.Tensor = self._q(inputs).gather(1, likeliest)[:, 0]
             return values
 
+    def outputs(self, inputs: torch.Tensor) -> torch.Tensor:
+        """What the policy prefers, `[n, width]`: the likeliest action has the highest."""
+        with torch.no_grad():
+            preferences: torch.Tensor = self.policy(inputs)
+            return preferences
+
     def tensors(self) -> dict[str, torch.Tensor]:
         """All that an update changes."""
         return {**self._adam.tensors(), "target": self._target}

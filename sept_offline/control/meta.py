@@ -16,7 +16,7 @@ differentiation with respect to W gives the gradient at W + ΔW, which is all th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import nn
@@ -126,8 +126,9 @@ class MetaLearner(Learner):
 def check_single(config: ControlConfig) -> None:
     """Refuse what the step by hand does not know."""
     wanted = {"algorithm": "double_dqn", "layer_norm": False, "critics": 1, "members": 1}
+    chosen = replace(config, critics=config.num_critics)
     for name, value in wanted.items():
-        if getattr(config, name) != value:
+        if getattr(chosen, name) != value:
             raise ConfigError(
                 f"control.{name} is {getattr(config, name)!r}, but 'maml' adapts a single plain "
                 f"network; set it to {value!r}."

@@ -1,7 +1,7 @@
 """Logged episodes on disk: safe writing, lazy reading, validation, conversion."""
 
 from sept_offline.data.conversion import convert
-from sept_offline.data.dataset import Dataset, Episodes, load_dataset
+from sept_offline.data.dataset import Dataset, Episodes, load_dataset, opened
 from sept_offline.data.importing import Imported, ImportMapping, import_logs
 from sept_offline.data.merging import merge
 from sept_offline.data.minari import from_minari
@@ -15,7 +15,7 @@ from sept_offline.data.records import (
     Steps,
 )
 from sept_offline.data.summary import InstanceSummary, Summary, inspect
-from sept_offline.data.validation import ValidationReport, validate
+from sept_offline.data.validation import ValidationReport, read_dataset, validate
 from sept_offline.data.writer import DatasetWriter
 
 __all__ = [
@@ -40,5 +40,7 @@ __all__ = [
     "inspect",
     "load_dataset",
     "merge",
+    "opened",
+    "read_dataset",
     "validate",
 ]

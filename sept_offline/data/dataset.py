@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
@@ -16,8 +17,7 @@ from sept_offline.data.filesystems import Folder, Place, Remote, place_kind
 from sept_offline.data.hashing import content_hash
 from sept_offline.data.hdf5 import Hdf5Source, hdf5_bytes_intact, read_hdf5_hidden
 from sept_offline.data.manifest import read_manifest
-from sept_offline.data.parquet import ParquetSource, read_parquet_hidden
-from sept_offline.data.parquet_writer import parquet_bytes_intact
+from sept_offline.data.parquet import ParquetSource, parquet_bytes_intact, read_parquet_hidden
 from sept_offline.data.path_checks import check_place
 from sept_offline.data.publication import HDF5_SUFFIXES
 from sept_offline.data.records import (
@@ -29,10 +29,10 @@ from sept_offline.data.records import (
     Segments,
     Steps,
 )
-from sept_offline.data.source import Source, check_structure
+from sept_offline.data.source import Source, check_structure, unlike_checksum
 from sept_offline.data.stacked_source import StackedSource
 from sept_offline.errors import DataError
-from sept_offline.limits import LONGEST_STACK
+from sept_offline.limits import LONGEST_STACK, read_whole
 
 if TYPE_CHECKING:
     import d3rlpy.dataset
@@ -47,10 +47,7 @@ def load_dataset(path: str | Place, *, check: bool = False) -> Dataset:
     the damaged part is read, or by `validate`.
     """
     if check and not bytes_intact(check_place(path)):
-        raise DataError(
-            f"{path} does not match its own checksum: it is damaged or was edited; run "
-            "`sept-offline validate` on it, then restore it or write it again."
-        )
+        raise unlike_checksum(path)
     source, hidden = open_source(path)
     try:
         check_structure(source)
@@ -58,6 +55,27 @@ def load_dataset(path: str | Place, *, check: bool = False) -> Dataset:
         source.close()
         raise
     return Dataset(source, source.index, hidden, hash_of_file=source.header.content_hash)
+
+
+@contextlib.contextmanager
+def opened(data: Dataset | str | Place, *, check: bool = False) -> Iterator[Dataset]:
+    """A dataset that is open already, or one that is opened here and closed at the end."""
+    if isinstance(data, Dataset):
+        yield data
+    else:
+        with load_dataset(data, check=check) as found:
+            yield found
+
+
+def load_in_memory(path: str | Place) -> Dataset:
+    """A whole dataset in memory: every byte is read once, and compared with its checksum."""
+    source, hidden = open_source(path, check=True)
+    try:
+        check_structure(source)
+        columns = source.in_memory()
+    finally:
+        source.close()
+    return Dataset(columns, source.index, hidden, hash_of_file=source.header.content_hash)
 
 
 def bytes_intact(path: Place) -> bool:
@@ -75,17 +93,29 @@ def bytes_intact(path: Place) -> bool:
         return False
 
 
-def open_source(path: str | Place, *, scan: bool = False) -> tuple[Source, HiddenTable | None]:
-    """The columns of a path, and apart from them its hidden parameters; nothing is checked yet."""
+def open_source(
+    path: str | Place, *, scan: bool = False, check: bool = False
+) -> tuple[Source, HiddenTable | None]:
+    """The columns of a path, and apart from them its hidden parameters; nothing is checked yet.
+
+    With `check` the bytes of files are compared with their checksums as they are opened.
+    """
     place = check_place(path)
     source: Source
     if place.suffix.lower() not in HDF5_SUFFIXES or place_kind(place) == "directory":
-        source = ParquetSource(place, scan=scan)
+        source = ParquetSource(place, scan=scan, check=check)
         return source, read_parquet_hidden(place, len(source.header.instances))
     if isinstance(place, Remote):
         raise DataError(f"{place} is HDF5, which can only be read from local files; copy it first.")
-    source = Hdf5Source(place)
-    return source, read_hdf5_hidden(place, len(source.header.instances))
+    content = read_whole(place, DataError) if check else None
+    if content is not None and not hdf5_bytes_intact(place, content):
+        raise unlike_checksum(place)
+    source = Hdf5Source(place, content)
+    try:
+        return source, read_hdf5_hidden(place, len(source.header.instances), content)
+    except DataError:
+        source.close()
+        raise
 
 
 class Dataset:
@@ -222,7 +252,15 @@ class Dataset:
         )
 
     def steps(self) -> Steps:
-        """Every step of this view in columns, in memory."""
+        """Every step of this view in columns, in memory; read-only if the dataset is."""
+        whole = self.episode_index is self._source.index
+        return self._all_steps if whole and self._source.kept else self._read_steps()
+
+    @cached_property
+    def _all_steps(self) -> Steps:
+        return self._read_steps()
+
+    def _read_steps(self) -> Steps:
         index = self.episode_index
         steps = _ranges(index.offset, index.length)
         position = np.repeat(np.arange(len(index)), index.length)
@@ -258,13 +296,17 @@ class Dataset:
         ordered, back = np.unique(rows, return_inverse=True)
         return self._source.take(name, ordered)[back]
 
+    def in_memory(self) -> Dataset:
+        """The same view of a dataset whose columns are in memory, so that no file is read again."""
+        return self if self._source.kept else self._view(source=self._source.in_memory())
+
     def without_hidden(self) -> Dataset:
         """A view that has never heard of the hidden parameters."""
-        return self._view(self.episode_index, None, self._with_propensities)
+        return self._view(hidden=None)
 
     def without_propensities(self) -> Dataset:
         """A view to which the behaviour's probabilities are unknown."""
-        return self._view(self.episode_index, self.hidden, False)
+        return self._view(propensities=False)
 
     def select(self, episodes: ArrayLike) -> Dataset:
         """A view of some episodes: a bool mask over this view's, or their positions in it."""
@@ -285,7 +327,7 @@ class Dataset:
                 f"{chosen.min()} … {chosen.max()}."
             )
         index = self.episode_index.take(chosen.astype(np.int64))
-        return self._view(index, self.hidden, self._with_propensities)
+        return self._view(index=index)
 
     def stacked(self, n: int) -> Dataset:
         """A view whose observations are stacked with the last n − 1 observations and actions.
@@ -297,18 +339,18 @@ class Dataset:
             raise DataError(f"stacked(n) expects 1 ≤ n ≤ {LONGEST_STACK}, found {n}.")
         if n == 1:
             return self
-        return Dataset(
-            StackedSource(self._source, n),
-            self.episode_index,
-            self.hidden,
-            hash_of_file=self.content_hash,
-            propensities=self._with_propensities,
-        )
+        return self._view(source=StackedSource(self._source, n))
 
-    def _view(self, index: EpisodeIndex, hidden: HiddenTable | None, propensities: bool) -> Dataset:
-        return Dataset(
-            self._source, index, hidden, hash_of_file=self.content_hash, propensities=propensities
-        )
+    def _view(self, **changes: Any) -> Dataset:
+        """This view with another source, index, hidden parameters or propensities."""
+        same: dict[str, Any] = {
+            "source": self._source,
+            "index": self.episode_index,
+            "hidden": self.hidden,
+            "hash_of_file": self.content_hash,
+            "propensities": self._with_propensities,
+        }
+        return Dataset(**(same | changes))
 
     def close(self) -> None:
         """Let go of the file; this view and all views of the same file end here."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import json
 from collections.abc import Callable, Iterator, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from sept_offline.data.source import (
     DTYPES,
     INDEX_FIELDS,
     Header,
+    MemorySource,
     Source,
     blocks,
     damaged,
@@ -44,23 +45,25 @@ _MAGIC = b"sept-offline dataset, HDF5 from byte 512 on, sha256 of the rest:\n"
 
 
 class Hdf5Source:
-    """An HDF5 dataset open for reading."""
+    """An HDF5 dataset open for reading; `content` is that of the file, if it was read already."""
 
-    def __init__(self, path: Path) -> None:
+    kept = False
+
+    def __init__(self, path: Path, content: bytes | None = None) -> None:
         self.path = path
         self.defects: Sequence[Problem] = ()
         if not path.exists():
             raise DataError(f"There is no dataset at {path}; check the path, or collect one.")
         check_regular(path, DataError)
         try:
-            if not h5py.is_hdf5(path):
+            if content is None and not h5py.is_hdf5(path):
                 raise DataError(
                     f"{path} is not an HDF5 file, or its header is damaged; expected a .h5 file "
                     "written by sept-offline."
                 )
         except OSError as error:
             raise damaged(path, error) from error
-        self._file = open_hdf5(path, rdcc_nbytes=1 << 20)
+        self._file = open_hdf5(path, content, rdcc_nbytes=1 << 20)
         try:
             if not has(self._file, "header"):
                 raise DataError(
@@ -103,9 +106,25 @@ class Hdf5Source:
                 whole = high - low == last - first
                 out[first:last] = slab if whole else slab[rows[first:last] - low]
         except (OSError, RuntimeError, TypeError, ValueError) as error:
-            words = " ".join(str(error).split())
-            raise damaged(self.path, f"rows of {name!r} cannot be read: {words}") from error
+            raise self._unreadable(name, error) from error
         return out
+
+    def in_memory(self) -> MemorySource:
+        """See Source."""
+        arrays = {
+            name: np.empty(column.shape, dtype=self.header.columns[name][0])
+            for name, column in self._columns.items()
+        }
+        for name, column in self._columns.items():
+            try:
+                column.read_direct(arrays[name])
+            except (OSError, RuntimeError, TypeError, ValueError) as error:
+                raise self._unreadable(name, error) from error
+        return MemorySource(self.path, self.header, self.index, arrays)
+
+    def _unreadable(self, name: str, error: BaseException) -> DataError:
+        words = " ".join(str(error).split())
+        return damaged(self.path, f"rows of {name!r} cannot be read: {words}")
 
     def close(self) -> None:
         """Close the file."""
@@ -130,10 +149,12 @@ def _slabs(rows: NDArray[np.int64], chunk: int) -> list[tuple[int, int]]:
     return list(itertools.pairwise(edges))
 
 
-def read_hdf5_hidden(path: Path, instances: int) -> HiddenTable | None:
+def read_hdf5_hidden(
+    path: Path, instances: int, content: bytes | None = None
+) -> HiddenTable | None:
     """The privileged group of a file, apart from its source."""
     try:
-        with open_hdf5(path) as file:
+        with open_hdf5(path, content) as file:
             if not has(file, "privileged"):
                 return None
             listed = stored_array(file, "privileged/names", path, rank=0)
@@ -238,7 +259,7 @@ def _whole_chunks(source: Source, name: str, rows: int) -> Iterator[NDArray[Any]
 def _digest(path: Path) -> str:
     with path.open("rb") as raw:
         raw.seek(USER_BLOCK)
-        digest = hashlib.sha256()
+        digest = sha256()
         while piece := raw.read(1 << 20):
             digest.update(piece)
     return digest.hexdigest()
@@ -248,8 +269,12 @@ def _user_block(digest: str) -> bytes:
     return (_MAGIC + digest.encode() + b"\n").ljust(USER_BLOCK, b"\0")
 
 
-def hdf5_bytes_intact(path: Path) -> bool:
-    """Whether every byte of a file is the one that was written."""
-    with path.open("rb") as raw:
-        found = raw.read(USER_BLOCK)
-    return found.startswith(_MAGIC) and found == _user_block(_digest(path))
+def hdf5_bytes_intact(path: Path, content: bytes | None = None) -> bool:
+    """Whether every byte of a file, or of its `content`, is the one that was written."""
+    if content is not None:
+        found, digest = content[:USER_BLOCK], sha256(memoryview(content)[USER_BLOCK:]).hexdigest()
+    else:
+        with path.open("rb") as raw:
+            found = raw.read(USER_BLOCK)
+        digest = _digest(path)
+    return found.startswith(_MAGIC) and found == _user_block(digest)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,10 +18,10 @@ LZF = 32000
 """A filter that h5py brings along; any other would be looked for among the system's plugins."""
 
 
-def open_hdf5(path: Path, **options: Any) -> h5py.File:
-    """An HDF5 file for reading, or a DataError."""
+def open_hdf5(path: Path, content: bytes | None = None, **options: Any) -> h5py.File:
+    """An HDF5 file, or the `content` of one, for reading; or a DataError."""
     try:
-        return h5py.File(path, "r", **options)
+        return h5py.File(path if content is None else io.BytesIO(content), "r", **options)
     except (OSError, RuntimeError, ValueError) as error:
         words = " ".join(str(error).split())
         raise DataError(f"{path} is not an HDF5 file, or it is damaged: {words:.200}.") from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import json
 import zlib
@@ -26,7 +27,15 @@ from sept_offline.data.manifest import (
 )
 from sept_offline.data.parquet_rows import RowScan, disagreements, order_rows
 from sept_offline.data.records import EpisodeIndex, HiddenTable, Metadata, Problem
-from sept_offline.data.source import DTYPES, Header, damaged, parse_header
+from sept_offline.data.source import (
+    DTYPES,
+    Header,
+    MemorySource,
+    damaged,
+    in_memory,
+    parse_header,
+    unlike_checksum,
+)
 from sept_offline.errors import DataError
 from sept_offline.limits import check_claim, check_regular
 
@@ -34,6 +43,8 @@ HEADER_KEY = b"sept_offline.header"
 INDEX_KEY = b"sept_offline.index"
 HIDDEN_KEY = b"sept_offline.privileged"
 DIGEST_KEY = b"sept_offline.file_sha256"
+NO_DIGEST = b"sha256:" + b"0" * 64
+"""Stands in the place of the digest while that is taken."""
 OPEN_FILES = 16
 
 
@@ -43,13 +54,22 @@ class ParquetSource:
     `scan=True` ignores the stored index and looks at every row's ids, as `validate` wants; so does
     any file whose rows another tool has rewritten. A directory that this library wrote is told by
     its manifest: no part is opened before one of its rows is asked for. `manifest` is one that is
-    yet to be written.
+    yet to be written. With `check` a file of ours is read whole, and compared with its checksum,
+    when it is opened.
     """
 
+    kept = False
+
     def __init__(
-        self, path: Place, *, scan: bool = False, manifest: Manifest | None = None
+        self,
+        path: Place,
+        *,
+        scan: bool = False,
+        manifest: Manifest | None = None,
+        check: bool = False,
     ) -> None:
         self.path = path
+        self._check = check
         if isinstance(path, Path) and path.exists() and not path.is_dir():
             check_regular(path, DataError)
         self._open: OrderedDict[int, pq.ParquetFile] = OrderedDict()
@@ -134,6 +154,30 @@ class ParquetSource:
             out[by_row[first:last]] = values[ordered[first:last] - self._starts[group[first]]]
         return out
 
+    def in_memory(self) -> MemorySource:
+        """See Source: row group by row group, so that every file is opened once."""
+        if self._order is not None:
+            return in_memory(self)
+        arrays = {
+            name: np.empty(shape, dtype=self.header.columns[name][0])
+            for name, (_, shape) in self.columns.items()
+        }
+        final = np.zeros(self._rows, dtype=np.bool_)
+        final[self.index.offset + np.arange(len(self.index)) + self.index.length] = True
+        steps = 0
+        for group, start in enumerate(self._starts.tolist()):
+            stop = start + self._sizes[group]
+            kept = ~final[start:stop]
+            count = int(kept.sum())
+            for name, array in arrays.items():
+                values = self._group(name, group)
+                if name == "observations":
+                    array[start:stop] = values
+                else:
+                    array[steps : steps + count] = values[kept]
+            steps += count
+        return MemorySource(self.path, self.header, self.index, arrays)
+
     def close(self) -> None:
         """Close the files."""
         for file in self._open.values():
@@ -142,11 +186,20 @@ class ParquetSource:
 
     def _file(self, fragment: int) -> pq.ParquetFile:
         if fragment not in self._open:
-            self._open[fragment] = pq.ParquetFile(
-                self._fragments[fragment][0],
-                filesystem=self._filesystem,
-                page_checksum_verification=True,
-            )
+            name = self._fragments[fragment][0]
+            # other tools write directories of any size, without checksums
+            if self._check and (self._manifest is not None or len(self._fragments) == 1):
+                with self._filesystem.open_input_file(name) as raw:
+                    content = pa.BufferReader(raw.read())
+                intact = digest_fits(content)
+                if intact is False or (intact is None and self._manifest is not None):
+                    raise unlike_checksum(self.path)
+                content.seek(0)
+                self._open[fragment] = pq.ParquetFile(content, page_checksum_verification=True)
+            else:
+                self._open[fragment] = pq.ParquetFile(
+                    name, filesystem=self._filesystem, page_checksum_verification=True
+                )
             if len(self._open) > OPEN_FILES:
                 self._open.popitem(last=False)[1].close()
             if self._manifest is not None:
@@ -348,3 +401,56 @@ def read_parquet_hidden(path: Place, instances: int) -> HiddenTable | None:
         RecursionError,
     ) as error:
         raise damaged(path, error) from error
+
+
+def parquet_bytes_intact(path: Place, name: str | None = None) -> bool | None:
+    """Whether every byte of a file is the one that was written; None if it carries no digest.
+
+    `name`: the file's on the filesystem of `path`, where it is not `path` itself.
+    """
+    system, own = filesystem(path)
+    with system.open_input_file(name or own) as raw:
+        return digest_fits(raw)
+
+
+def digest_fits(raw: Any) -> bool | None:
+    """Whether the bytes of an open file fit the digest it carries; None if it carries none."""
+    metadata = pq.read_metadata(raw)
+    stored: bytes | None = (metadata.metadata or {}).get(DIGEST_KEY)
+    if stored is None or len(stored) != len(NO_DIGEST):
+        # A flipped bit may hide it: Arrow passes over what it does not know in a footer.
+        return False if DIGEST_KEY in _footer(raw) else None
+    position = digest_position(raw, raw.size(), metadata, stored)
+    return stored == b"sha256:" + file_digest(raw, position).encode()
+
+
+def _footer(raw: Any) -> bytes:
+    """The footer of a Parquet file, as long as the file's end says."""
+    size = int(raw.size())
+    raw.seek(size - 8)
+    length = int.from_bytes(raw.read(4), "little")
+    raw.seek(max(0, size - 8 - length))
+    return bytes(raw.read())
+
+
+def digest_position(raw: Any, size: int, metadata: pq.FileMetaData, value: bytes) -> int:
+    """The position of the digest: its last occurrence in the footer."""
+    start = size - int(metadata.serialized_size) - 8
+    raw.seek(start)
+    return start + int(raw.read().rfind(value))
+
+
+def file_digest(raw: Any, position: int) -> str:
+    """The SHA-256 of an open file, with zeros in the place of its digest."""
+    digest = hashlib.sha256()
+    raw.seek(0)
+    at = 0
+    while at < position:
+        piece = raw.read(min(1 << 20, position - at))
+        digest.update(piece)
+        at += len(piece)
+    raw.seek(position + len(NO_DIGEST))
+    digest.update(NO_DIGEST)
+    while piece := raw.read(1 << 20):
+        digest.update(piece)
+    return digest.hexdigest()

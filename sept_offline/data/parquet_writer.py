@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sept_offline.actions import Finite
-from sept_offline.data.filesystems import Place, filesystem
 from sept_offline.data.manifest import hidden_json, pack_index
-from sept_offline.data.parquet import DIGEST_KEY, HEADER_KEY, HIDDEN_KEY, INDEX_KEY
+from sept_offline.data.parquet import (
+    DIGEST_KEY,
+    HEADER_KEY,
+    HIDDEN_KEY,
+    INDEX_KEY,
+    NO_DIGEST,
+    digest_position,
+    file_digest,
+)
 from sept_offline.data.records import HiddenTable
 from sept_offline.data.source import Header, Source, canonical_json
 
 GROUP_ROWS = 1 << 14
 """Measured in benchmarks/dataset.py; docs/dataset.md says why."""
 COMPRESSION = "zstd"
-_NO_DIGEST = b"sha256:" + b"0" * 64
 
 
 def write_parquet(
@@ -63,7 +67,7 @@ def write_parquet(
         # A reader believes the index only while the rows end where they ended here.
         index = {"rows": rows, "data_bytes": sink.tell(), "columns": pack_index(source.index)}
         writer.add_key_value_metadata(
-            {INDEX_KEY: canonical_json(index).encode(), DIGEST_KEY: _NO_DIGEST}
+            {INDEX_KEY: canonical_json(index).encode(), DIGEST_KEY: NO_DIGEST}
         )
     _write_digest(path)
 
@@ -161,54 +165,7 @@ def _write_digest(path: Path) -> None:
     """Put the digest of the file's bytes, with zeros in its own place, into the footer."""
     metadata = pq.read_metadata(path)
     with path.open("r+b") as raw:
-        position = _find(raw, path.stat().st_size, metadata, _NO_DIGEST)
-        digest = b"sha256:" + _digest(raw, position).encode()
+        position = digest_position(raw, path.stat().st_size, metadata, NO_DIGEST)
+        digest = b"sha256:" + file_digest(raw, position).encode()
         raw.seek(position)
         raw.write(digest)
-
-
-def parquet_bytes_intact(path: Place, name: str | None = None) -> bool | None:
-    """Whether every byte of a file is the one that was written; None if it carries no digest.
-
-    `name`: the file's on the filesystem of `path`, where it is not `path` itself.
-    """
-    system, own = filesystem(path)
-    with system.open_input_file(name or own) as raw:
-        metadata = pq.read_metadata(raw)
-        stored: bytes | None = (metadata.metadata or {}).get(DIGEST_KEY)
-        if stored is None or len(stored) != len(_NO_DIGEST):
-            # A flipped bit may hide it: Arrow passes over what it does not know in a footer.
-            return False if DIGEST_KEY in _footer(raw) else None
-        position = _find(raw, raw.size(), metadata, stored)
-        return stored == b"sha256:" + _digest(raw, position).encode()
-
-
-def _footer(raw: Any) -> bytes:
-    """The footer of a Parquet file, as long as the file's end says."""
-    size = int(raw.size())
-    raw.seek(size - 8)
-    length = int.from_bytes(raw.read(4), "little")
-    raw.seek(max(0, size - 8 - length))
-    return bytes(raw.read())
-
-
-def _find(raw: Any, size: int, metadata: pq.FileMetaData, value: bytes) -> int:
-    """The position of the digest: its last occurrence in the footer."""
-    start = size - int(metadata.serialized_size) - 8
-    raw.seek(start)
-    return start + int(raw.read().rfind(value))
-
-
-def _digest(raw: Any, position: int) -> str:
-    digest = hashlib.sha256()
-    raw.seek(0)
-    at = 0
-    while at < position:
-        piece = raw.read(min(1 << 20, position - at))
-        digest.update(piece)
-        at += len(piece)
-    raw.seek(position + len(_NO_DIGEST))
-    digest.update(_NO_DIGEST)
-    while piece := raw.read(1 << 20):
-        digest.update(piece)
-    return digest.hexdigest()

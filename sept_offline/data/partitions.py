@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
 from sept_offline.data.checks import CheckedEpisode
 from sept_offline.data.filesystems import Folder
 from sept_offline.data.hashing import content_hash
 from sept_offline.data.manifest import Manifest, Part, unpack_index, write_manifest
-from sept_offline.data.parquet import INDEX_KEY, ParquetSource, group_rows
-from sept_offline.data.parquet_writer import parquet_bytes_intact, write_parquet
-from sept_offline.data.records import EpisodeIndex, HiddenTable, Int64, Problem
-from sept_offline.data.source import DTYPES, Header
+from sept_offline.data.parquet import (
+    INDEX_KEY,
+    ParquetSource,
+    group_rows,
+    parquet_bytes_intact,
+)
+from sept_offline.data.parquet_writer import write_parquet
+from sept_offline.data.records import EpisodeIndex, HiddenTable, Int64
+from sept_offline.data.source import DTYPES, Header, MemorySource
 
 
 @dataclass(frozen=True)
@@ -30,28 +33,6 @@ class WrittenPart:
     part: Part
     length: Int64
     """[E]"""
-
-
-class _Episodes:
-    """Episodes in memory behind the interface of a source; `number` counts in the dataset."""
-
-    def __init__(
-        self, folder: Folder, header: Header, index: EpisodeIndex, columns: Mapping[str, Any]
-    ) -> None:
-        self.path = folder.place
-        self.header = header
-        self.index = index
-        self.defects: Sequence[Problem] = ()
-        self._columns = columns
-        self.columns = header.columns_of(index)
-
-    def take(self, name: str, rows: NDArray[np.int64]) -> NDArray[Any]:
-        """The given rows of a column."""
-        found: NDArray[Any] = self._columns[name][rows]
-        return found
-
-    def close(self) -> None:
-        """Nothing is open."""
 
 
 def write_part(
@@ -75,7 +56,7 @@ def write_part(
     }
     length = np.array([len(episode.columns["actions"]) for episode in episodes], dtype=np.int64)
     index = EpisodeIndex(number, np.cumsum(length) - length, length, instance, behaviour, seed)
-    source = _Episodes(folder, header, index, columns)
+    source = MemorySource(folder.place, header, index, columns)
     parts: list[Part] = []
 
     def fill(path: Path) -> None:
@@ -100,22 +81,15 @@ def read_part(folder: Folder, name: str) -> WrittenPart | None:
     return WrittenPart(Part(name, size, group_rows(metadata)), index.length)
 
 
-def publish_parts(
-    folder: Folder,
+def join_parts(
     header: Header,
     written: Sequence[WrittenPart],
-    hidden: HiddenTable | None,
     *,
     instance: Int64,
     behaviour: Int64,
     seed: Int64,
-    check: Callable[[], None],
-) -> str:
-    """Hash all parts as the one dataset they are, and write its manifest; return the hash.
-
-    instance, behaviour, seed: [E], of all episodes in order; check: called once they are hashed,
-    raises if nothing may be written any more.
-    """
+) -> Manifest:
+    """The manifest of all parts; instance, behaviour, seed: [E], of all episodes in order."""
     length = np.concatenate([one.length for one in written])
     index = EpisodeIndex(
         number=np.arange(len(length), dtype=np.int64),
@@ -125,13 +99,22 @@ def publish_parts(
         behaviour=behaviour,
         seed=seed,
     )
-    manifest = Manifest(header, index, tuple(one.part for one in written))
+    return Manifest(header, index, tuple(one.part for one in written))
+
+
+def publish_parts(
+    folder: Folder, manifest: Manifest, hidden: HiddenTable | None, check: Callable[[], None]
+) -> str:
+    """Hash all parts as the one dataset they are, and write its manifest; return the hash.
+
+    check: called once they are hashed, raises if nothing may be written any more.
+    """
     source = ParquetSource(folder.place, manifest=manifest)
     try:
         digest = content_hash(source, hidden)
     finally:
         source.close()
-    complete = replace(manifest, header=header.with_hash(digest))
+    complete = replace(manifest, header=manifest.header.with_hash(digest))
     check()
     write_manifest(folder, complete, hidden)
     return digest

@@ -15,11 +15,10 @@ from sept_offline.actions import ActionSpace, Box, Finite, space_from
 from sept_offline.data.filesystems import Place
 from sept_offline.data.records import FORMAT, FORMAT_VERSIONS, EpisodeIndex, Metadata, Problem
 from sept_offline.errors import ConfigError, DataError
+from sept_offline.limits import MOST_ACTIONS
 from sept_offline.seals import parse_json
 
 MOST_STEPS = 1 << 40
-MOST_ACTIONS = 1 << 16
-"""Of a finite set: a damaged header must not make the library count further."""
 BLOCK_ROWS = 1 << 17
 """Rows in memory during a streaming pass: a few megabytes per column, for files of any size."""
 
@@ -264,9 +263,60 @@ class Source(Protocol):
         """The given rows (ascending, none twice) of a column: [len(rows), …], canonical dtype."""
         ...
 
+    @property
+    def kept(self) -> bool:
+        """Whether the columns are in memory."""
+        ...
+
+    def in_memory(self) -> Source:
+        """The same columns in memory; every stored chunk is read once."""
+        ...
+
     def close(self) -> None:
         """Let go of open files."""
         ...
+
+
+class MemorySource:
+    """Columns in memory; whoever takes adjacent rows shares them."""
+
+    kept = True
+
+    def __init__(
+        self, path: Place, header: Header, index: EpisodeIndex, arrays: Mapping[str, NDArray[Any]]
+    ) -> None:
+        self.path = path
+        self.header = header
+        self.index = index
+        self.defects: Sequence[Problem] = ()
+        self.columns = {name: (array.dtype, array.shape) for name, array in arrays.items()}
+        self._arrays = arrays
+        for array in arrays.values():
+            array.flags.writeable = False
+
+    def take(self, name: str, rows: NDArray[np.int64]) -> NDArray[Any]:
+        """See Source."""
+        array = self._arrays[name]
+        if len(rows) and rows[-1] - rows[0] == len(rows) - 1:
+            return array[rows[0] : rows[-1] + 1]
+        taken: NDArray[Any] = array[rows]
+        return taken
+
+    def in_memory(self) -> MemorySource:
+        """See Source."""
+        return self
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def in_memory(source: Source) -> MemorySource:
+    """All columns of a source, read one after another."""
+    arrays = {
+        name: source.take(name, np.arange(shape[0], dtype=np.int64))
+        for name, (_, shape) in source.columns.items()
+    }
+    return MemorySource(source.path, source.header, source.index, arrays)
 
 
 def blocks(
@@ -287,6 +337,14 @@ def damaged(path: Place, error: BaseException | str) -> DataError:
     return DataError(
         f"{path} is damaged or incomplete ({words:.300}); "
         "restore it from a copy or collect it again with the same seed."
+    )
+
+
+def unlike_checksum(path: str | Place) -> DataError:
+    """The error for a file whose bytes do not fit the checksum it carries."""
+    return DataError(
+        f"{path} does not match its own checksum: it is damaged or was edited; run "
+        "`sept-offline validate` on it, then restore it or write it again."
     )
 
 

@@ -85,6 +85,15 @@ class StackedSource:
         found: NDArray[Any] = values[back.reshape(rows.shape)]
         return found
 
+    @property
+    def kept(self) -> bool:
+        """See Source: the plain columns are; they are stacked when they are taken."""
+        return self._source.kept
+
+    def in_memory(self) -> StackedSource:
+        """See Source."""
+        return StackedSource(self._source.in_memory(), self.stack.length)
+
     def close(self) -> None:
         """See Source."""
         self._source.close()

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from sept_offline.actions import ActionSpace
 from sept_offline.data.constant_columns import instance_columns
-from sept_offline.data.dataset import Dataset, load_dataset
+from sept_offline.data.dataset import Dataset, opened
 from sept_offline.data.filesystems import Place
 from sept_offline.data.records import Segments
 from sept_offline.errors import DataError
@@ -106,9 +106,11 @@ class Summary:
 
 def inspect(data: Dataset | str | Place, probe_steps: int | None = None) -> Summary:
     """Summarise a dataset; `probe_steps` is by default what the dataset names, else 5."""
-    if not isinstance(data, Dataset):
-        with load_dataset(data) as opened:
-            return inspect(opened, probe_steps)
+    with opened(data) as found:
+        return _summary(found, probe_steps)
+
+
+def _summary(data: Dataset, probe_steps: int | None) -> Summary:
     probe = probe_steps or data.metadata.probe_steps or DEFAULT_PROBE_STEPS
     _check(data)
     index, names = data.episode_index, data.instances

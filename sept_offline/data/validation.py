@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sept_offline.data.dataset import bytes_intact, open_source
+from sept_offline.data.dataset import Dataset, bytes_intact, load_in_memory, open_source
 from sept_offline.data.filesystems import Place
 from sept_offline.data.hashing import content_hash
 from sept_offline.data.path_checks import check_place
-from sept_offline.data.records import Problem
+from sept_offline.data.records import HiddenTable, Problem
 from sept_offline.data.source import BLOCK_ROWS, Source, structural_problems
 from sept_offline.errors import DataError
 
@@ -93,16 +93,37 @@ def validate(
         problems += [*structure, *values, *_episode_problems(source, probe_steps)]
         stored = source.header.content_hash
         readable = not structure and all(problem.kind != "unreadable" for problem in values)
-        if readable and stored is not None:
-            found = content_hash(source, hidden)
-            if found != stored:
-                message = f"the content hashes to {found[:12]}…, the header says {stored[:12]}…"
-                problems.append(Problem("content hash", "header", 1, message))
+        if readable:
+            problems += _hash_problems(source, hidden)
         problems.sort(key=lambda p: (p.kind in WARNINGS, p.kind in GENERAL))
         episodes, steps = len(source.index), int(source.index.length.sum())
         return ValidationReport(str(path), stored, episodes, steps, tuple(problems))
     finally:
         source.close()
+
+
+def read_dataset(path: str | Place) -> Dataset:
+    """A whole, valid dataset in memory; every stored byte is read once.
+
+    A DataError names the first thing that `validate` would call an error.
+    """
+    data = load_in_memory(path)
+    source, hidden = data._source, data.hidden
+    problems = [*_ValueCheck(source).run(None), *_hash_problems(source, hidden)]
+    problems.sort(key=lambda p: (p.kind in WARNINGS, p.kind in GENERAL))
+    stored = source.header.content_hash
+    ValidationReport(
+        str(path), stored, data.num_episodes, data.num_steps, tuple(problems)
+    ).raise_if_bad()
+    return data
+
+
+def _hash_problems(source: Source, hidden: HiddenTable | None) -> Iterator[Problem]:
+    stored = source.header.content_hash
+    found = stored if stored is None else content_hash(source, hidden)
+    if found is not None and stored is not None and found != stored:
+        message = f"the content hashes to {found[:12]}…, the header says {stored[:12]}…"
+        yield Problem("content hash", "header", 1, message)
 
 
 class _ValueCheck:

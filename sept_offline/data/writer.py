@@ -18,9 +18,10 @@ from sept_offline.data.files import Workspace
 from sept_offline.data.mapped_column import MappedColumn
 from sept_offline.data.publication import kind_of, publish
 from sept_offline.data.records import Episode, EpisodeIndex, Metadata, Problem
-from sept_offline.data.source import DTYPES, MOST_ACTIONS, Header
+from sept_offline.data.source import DTYPES, Header, MemorySource, in_memory
 from sept_offline.errors import ConfigError, DataError
 from sept_offline.files import writing
+from sept_offline.limits import MOST_ACTIONS
 from sept_offline.versions import versions as library_versions
 
 COPIED = (
@@ -293,6 +294,8 @@ def _with_behaviours(metadata: Metadata, behaviours: list[str]) -> Metadata:
 class Spool:
     """Raw columns in the order they were appended, read in the order of a sorted index."""
 
+    kept = False
+
     def __init__(
         self,
         directory: Path,
@@ -338,6 +341,10 @@ class Spool:
             return values
         counts = np.diff(np.append(np.maximum(starts[first:last], low), high))
         return raw.gather(rows + np.repeat(moved, counts))
+
+    def in_memory(self) -> MemorySource:
+        """See Source."""
+        return in_memory(self)
 
     def close(self) -> None:
         """Let go of the maps."""

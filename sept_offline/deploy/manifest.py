@@ -32,6 +32,7 @@ MANIFEST = "manifest.json"
 GRAPHS = ("probe", "encoder", "novelty", "control", "fallback")
 MODULES = (
     "actions",
+    "elementary",
     "errors",
     "limits",
     "seeding",

@@ -61,7 +61,27 @@ def check_families() -> Iterator[Finding]:
     points = importlib.metadata.entry_points(group="sept_offline.families")
     for point in sorted(points, key=lambda point: point.name):
         owner = point.dist.name if point.dist else point.value
-        yield check(f"family {point.name}", partial(_step, point.name), f"fix or update {owner}")
+        found = check(f"family {point.name}", partial(_step, point.name), f"fix or update {owner}")
+        missing = _missing(point.name) if found.status == "broken" else None
+        if missing is not None:
+            found = Finding(found.name, "absent", f"needs {missing}", f'pip install "{missing}"')
+        yield found
+
+
+def _missing(name: str) -> str | None:
+    """The extra that a family lacks here; None if it is something else."""
+    from sept_offline.family import load_family
+
+    try:
+        family = load_family(name)
+        if family.extra is None:
+            return None
+        family.make(family.instances()[0])
+    except ModuleNotFoundError:
+        return f"sept-offline[{family.extra}]"
+    except Exception:
+        return None
+    return None
 
 
 def check_temporary() -> Finding:
@@ -96,7 +116,7 @@ def _step(name: str) -> str:
         environment.reset(seed=0)
         environment.action_space.seed(0)
         environment.step(environment.action_space.sample())
-        actions = getattr(environment.action_space, "n", "?")
+        actions = getattr(environment.action_space, "n", None) or "continuous"
         shape = environment.observation_space.shape or ()
     finally:
         environment.close()  # type: ignore[no-untyped-call]

@@ -118,7 +118,7 @@ class Planner:
 def check_plan(plan: BnnConfig, config: ControlConfig, network: MLP) -> None:
     """Raise unless the settings are those of the network, and what is planned fits into memory."""
     hidden = tuple(len(bias) for _, bias in network.layers[:-1])
-    if (config.hidden, config.members, config.critics) != (hidden, 1, 1):
+    if (config.hidden, config.members, config.num_critics) != (hidden, 1, 1):
         raise AgentError(
             f"The planner's network has hidden layers of {list(hidden)} units, which contradicts "
             "the agent's settings."

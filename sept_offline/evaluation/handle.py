@@ -91,7 +91,7 @@ class SingleEpisode:
         """The first observation `[d]`; a second call raises."""
         return _reset(self)
 
-    def step(self, action: int) -> tuple[Observation, bool, bool]:
+    def step(self, action: Any) -> tuple[Observation, bool, bool]:
         """(observation `[d]`, terminated, truncated); after the end it raises."""
         return _step(self, action)
 
@@ -118,7 +118,7 @@ def _reset(handle: SingleEpisode) -> Observation:
     return np.array(observation)
 
 
-def _step(handle: SingleEpisode, action: int) -> tuple[Observation, bool, bool]:
+def _step(handle: SingleEpisode, action: Any) -> tuple[Observation, bool, bool]:
     ledger = ledger_of(handle)
     if not ledger.begun:
         raise HarnessError("The test episode has not started; reset it once before the first step.")

@@ -13,12 +13,13 @@ import numpy as np
 from gymnasium.wrappers import TimeLimit
 from numpy.typing import NDArray
 
+from sept_offline.actions import ActionSpace
 from sept_offline.agent import Agent, AgentEpisode
 from sept_offline.environments import check_spaces, open_environment
 from sept_offline.errors import ConfigError, FamilyError, HarnessError
 from sept_offline.evaluation.handle import Ledger, SingleEpisode, ledger_of
 from sept_offline.evaluation.references import References, load_references, normalise
-from sept_offline.evaluation.results import EpisodeResult, Results, cumulate
+from sept_offline.evaluation.results import EpisodeResult, Results, cumulate, plain_actions
 from sept_offline.family import Family, Hidden, known_family, load_family
 from sept_offline.progress import Progress, Silent
 from sept_offline.seeding import integer
@@ -27,13 +28,13 @@ from sept_offline.threads import one_thread
 
 @dataclass
 class Driven:
-    """The record of the driver: observations `[T + 1, d]`, actions `[T]`, phases `[T]`; and time.
+    """The record of the driver: observations `[T + 1, d]`, actions and phases `[T]`; and time.
 
     The time is the agent's own.
     """
 
     observations: list[tuple[float, ...]] = field(default_factory=list)
-    actions: list[int] = field(default_factory=list)
+    actions: list[Any] = field(default_factory=list)
     phases: list[str] = field(default_factory=list)
     nanoseconds: int = 0
 
@@ -114,8 +115,7 @@ def _run(
     began = time.perf_counter()
     env: gymnasium.Env[Any, Any] = TimeLimit(open_environment(family, hidden, instance), limit)
     try:
-        check_spaces(family, env)
-        _check_spaces(agent, family, env)
+        _check_spaces(agent, family, *check_spaces(family, env))
         handle = SingleEpisode(env, environment_seed(seed, instance, number))
         ledger = ledger_of(handle)
         episode = agent.begin(
@@ -140,7 +140,7 @@ def _run(
     return EpisodeResult(
         instance=instance,
         episode=number,
-        actions=tuple(driven.actions),
+        actions=plain_actions(np.array(driven.actions)),
         phases=tuple(driven.phases),
         rewards=tuple(ledger.rewards),
         terminated=ledger.terminated,
@@ -219,13 +219,12 @@ def _plain(value: float | None) -> float | None:
     return None if value is None else float(value)
 
 
-def _check_spaces(agent: Agent, family: Family, env: gymnasium.Env[Any, Any]) -> None:
-    actions = getattr(env.action_space, "n", None)
-    shape = env.observation_space.shape
-    expected = (agent.spaces.num_actions, (agent.spaces.observation_dim,))
-    if (actions, shape) != expected:
+def _check_spaces(agent: Agent, family: Family, dim: int, actions: ActionSpace) -> None:
+    own = agent.spaces
+    if (own.observation_dim, own.actions.expected) != (dim, actions.expected):
         raise HarnessError(
-            f"The agent ({agent.method}, of family {agent.family!r}) takes {expected[0]} actions "
-            f"on observations of shape {list(expected[1])}, but family {family.name!r} has "
-            f"{actions} and {list(shape or ())}; evaluate it on the family it was fitted for."
+            f"The agent ({agent.method}, of family {agent.family!r}) takes the actions "
+            f"{own.actions.expected} on observations of shape [{own.observation_dim}], but family "
+            f"{family.name!r} has {actions.expected} and [{dim}]; evaluate it on the family it was "
+            "fitted for."
         )

@@ -1,4 +1,7 @@
-"""Two reference policies without training: random, and the best constant action."""
+"""Two reference policies without training: random, and the best constant action.
+
+Of a box the constant is the best of a small grid (`ActionSpace.grid`).
+"""
 
 from __future__ import annotations
 
@@ -6,34 +9,18 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from sept_offline.collect.behaviour import Behaviour, Floats, Uniform
+from sept_offline.actions import ActionSpace
+from sept_offline.collect.behaviour import Behaviour, Constant, Uniform
 from sept_offline.collect.rollout import Logged, Start, run_shard
 from sept_offline.environments import spaces
 from sept_offline.evaluation.harness import environment_seed, references_at, solved_at
 from sept_offline.evaluation.references import References, normalise
-from sept_offline.evaluation.results import EpisodeResult, Results, cumulate
+from sept_offline.evaluation.results import EpisodeResult, Results, cumulate, plain_actions
 from sept_offline.family import Family, Hidden, known_family
 from sept_offline.seeding import generator
 
 ROWS = 256
 """Episodes stepped together."""
-
-
-@dataclass(frozen=True)
-class Constant:
-    """The same action at every step."""
-
-    action: int
-    num_actions: int
-
-    def probabilities(self, observations: NDArray[Any], hidden: Floats, progress: Floats) -> Floats:
-        """[n, A], 1 for the action."""
-        rows = np.zeros((len(observations), self.num_actions))
-        rows[:, self.action] = 1.0
-        return rows
 
 
 @dataclass(frozen=True)
@@ -44,7 +31,7 @@ class ReferencePolicies:
     """Every action with the same probability."""
     best_constant: Results
     """The constant action with the best mean score, chosen on these very instances: generous."""
-    action: int
+    action: int | list[float]
     """The action of `best_constant`."""
     score: str
     """Measure by which it was chosen: `steps_to_solve` if the family defines "solved", else
@@ -66,15 +53,16 @@ def play_references(results: Results, family: Family | None = None) -> Reference
     `family` is the one that the results name by default.
     """
     record = known_family(results.family) if family is None else family
-    _, num_actions = spaces(record)
-    random = _play(record, results, "random", Uniform(num_actions))
+    _, space = spaces(record)
+    random = _play(record, space, results, "random", Uniform(space))
     score = "return" if record.solved is None else "steps_to_solve"
+    actions = space.grid()
     constants = [
-        _play(record, results, f"constant:{action}", Constant(action, num_actions))
-        for action in range(num_actions)
+        _play(record, space, results, f"constant:{action}", Constant(space, action))
+        for action in actions
     ]
-    best = max(range(num_actions), key=lambda action: _worth(constants[action], score))
-    return ReferencePolicies(random, constants[best], best, score)
+    best = max(range(len(actions)), key=lambda index: _worth(constants[index], score))
+    return ReferencePolicies(random, constants[best], actions[best].tolist(), score)
 
 
 def _worth(results: Results, score: str) -> tuple[float, float]:
@@ -84,7 +72,9 @@ def _worth(results: Results, score: str) -> tuple[float, float]:
     return (-float(summary[score]["mean"]) if score == "steps_to_solve" else total), total
 
 
-def _play(family: Family, results: Results, name: str, behaviour: Behaviour) -> Results:
+def _play(
+    family: Family, space: ActionSpace, results: Results, name: str, behaviour: Behaviour
+) -> Results:
     hiddens = dict(
         zip(
             family.instance_ids(results.instances),
@@ -101,7 +91,7 @@ def _play(family: Family, results: Results, name: str, behaviour: Behaviour) -> 
             reset_seed=environment_seed(results.seed, episode.instance, episode.episode),
             draws=generator(
                 results.seed, "evaluate", episode.instance, episode.episode, "reference"
-            ).random(results.limit),
+            ).random((results.limit, space.draws)),
             instance=episode.instance,
         )
         for episode in results.episodes
@@ -109,7 +99,7 @@ def _play(family: Family, results: Results, name: str, behaviour: Behaviour) -> 
     logged = [
         episode
         for low in range(0, len(starts), ROWS)
-        for episode in run_shard(family, starts[low : low + ROWS], results.limit, 0)
+        for episode in run_shard(family, space, starts[low : low + ROWS], results.limit, 0)
     ]
     return Results(
         method=name,
@@ -141,7 +131,7 @@ def _result(
     return EpisodeResult(
         instance=instance,
         episode=number,
-        actions=tuple(played.actions.tolist()),
+        actions=plain_actions(played.actions),
         phases=("control",) * len(rewards),
         rewards=tuple(rewards),
         terminated=played.terminated,

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sept_offline.errors import DataError
 from sept_offline.files import behind_links, write_text
@@ -19,6 +20,8 @@ from sept_offline.seals import read_sealed, read_table, sealed_json, write_table
 if TYPE_CHECKING:
     import pyarrow as pa
 
+Action = int | tuple[float, ...]
+"""A numbered action, or the components `[k]` of one of a box."""
 FORMAT = 1
 METADATA = b"sept_offline.results"
 
@@ -27,8 +30,9 @@ METADATA = b"sept_offline.results"
 class EpisodeResult:
     """One test episode of T steps.
 
-    Per step: actions `[T]`, phases `[T]` ("probe" or "control": who chose), rewards `[T]`, and
-    observations `[T + 1, d]`, from the first to the last; None in results of older versions.
+    Per step: actions `[T]` or `[T, k]`, phases `[T]` ("probe" or "control": who chose), rewards
+    `[T]`, and observations `[T + 1, d]`, from the first to the last; None in results of older
+    versions.
     `latent[k]`, `uncertainty` and `novelty` are None where nothing was inferred, as in an episode
     that ended during the probe.
     """
@@ -36,7 +40,7 @@ class EpisodeResult:
     instance: str
     episode: int
     """Its number within the instance, from 0."""
-    actions: tuple[int, ...]
+    actions: tuple[Action, ...]
     phases: tuple[str, ...]
     rewards: tuple[float, ...]
     terminated: bool
@@ -139,23 +143,36 @@ class Results:
         """One row an episode, with the steps as lists."""
         import pyarrow as pa
 
-        return pa.Table.from_pylist([_row(e) for e in self.episodes], schema=_schema())
+        return pa.Table.from_pylist([_row(e) for e in self.episodes], schema=_schema(self._width))
 
     def steps_table(self) -> pa.Table:
-        """One row a step: instance, episode, step, action, phase, reward, cumulative_reward."""
+        """One row a step: instance, episode, step, action, phase, reward, cumulative_reward.
+
+        The components of a box's actions are columns of their own: action_0, action_1, …
+        """
         import pyarrow as pa
 
+        taken = np.concatenate([np.array(e.actions) for e in self.episodes])
+        actions = {"action": taken}
+        if self._width is not None:
+            actions = {f"action_{i}": taken[:, i] for i in range(self._width)}
         counts = [e.steps for e in self.episodes]
         columns: dict[str, Any] = {
             "instance": np.repeat([e.instance for e in self.episodes], counts),
             "episode": np.repeat([e.episode for e in self.episodes], counts),
             "step": np.concatenate([np.arange(n) for n in counts]),
-            "action": np.concatenate([e.actions for e in self.episodes]),
+            **actions,
             "phase": np.concatenate([e.phases for e in self.episodes]),
             "reward": np.concatenate([e.rewards for e in self.episodes]),
             "cumulative_reward": np.concatenate([e.cumulative for e in self.episodes]),
         }
         return pa.table(columns)
+
+    @property
+    def _width(self) -> int | None:
+        """The components of an action of a box; None for numbered actions."""
+        first = next((e.actions[0] for e in self.episodes if e.actions), 0)
+        return None if isinstance(first, int) else len(first)
 
     def to_json(self) -> dict[str, Any]:
         """Everything, JSON-ready: what was asked, the summary, and every episode with its steps."""
@@ -190,6 +207,15 @@ class Results:
             "limit": self.limit,
             "behaviour_estimated": self.behaviour_estimated,
         }
+
+
+def plain_actions(actions: NDArray[Any]) -> tuple[Action, ...]:
+    """The rows of `actions[T]` or `actions[T, k]`."""
+    return tuple(_plain(row) for row in actions.tolist())
+
+
+def _plain(action: int | list[float]) -> Action:
+    return action if isinstance(action, int) else tuple(action)
 
 
 def cumulate(rewards: Sequence[float]) -> tuple[float, ...]:
@@ -249,9 +275,10 @@ def load_results(path: str | Path) -> Results:
         ) from problem
 
 
-def _schema() -> pa.Schema:
+def _schema(width: int | None) -> pa.Schema:
     import pyarrow as pa
 
+    action = pa.int64() if width is None else pa.list_(pa.float64(), width)
     return pa.schema(
         [
             ("instance", pa.string()),
@@ -268,7 +295,7 @@ def _schema() -> pa.Schema:
             ("flagged", pa.bool_()),
             ("act_microseconds", pa.float64()),
             ("seconds", pa.float64()),
-            ("action", pa.list_(pa.int64())),
+            ("action", pa.list_(action)),
             ("phase", pa.list_(pa.string())),
             ("reward", pa.list_(pa.float64())),
             ("cumulative_reward", pa.list_(pa.float64())),
@@ -319,7 +346,7 @@ def _episode(row: dict[str, Any]) -> EpisodeResult:
     return EpisodeResult(
         instance=row["instance"],
         episode=row["episode"],
-        actions=tuple(row["action"]),
+        actions=tuple(_plain(action) for action in row["action"]),
         phases=tuple(row["phase"]),
         rewards=tuple(row["reward"]),
         terminated=row["terminated"],

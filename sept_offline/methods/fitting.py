@@ -12,7 +12,7 @@ import numpy as np
 from sept_offline.actions import Box
 from sept_offline.agent import Agent, NoContext, RefinedContext, load_agent
 from sept_offline.control import ControlStage
-from sept_offline.data import Dataset, load_dataset
+from sept_offline.data import Dataset, read_dataset
 from sept_offline.errors import ConfigError, TrainingError
 from sept_offline.family import suggest
 from sept_offline.methods.avg import AVG
@@ -329,21 +329,8 @@ def fit(
     out for the evaluation of the agent.
     """
     listener = progress or Silent()
-    if not isinstance(data, Dataset):
-        with load_dataset(data, check=True) as opened:
-            return fit(
-                opened,
-                method,
-                config,
-                seed,
-                out=out,
-                preset=preset,
-                hold_out=hold_out,
-                resume=resume,
-                restart=restart,
-                progress=progress,
-                checkpoint_seconds=checkpoint_seconds,
-            )
+    # read once, and then shared by all stages
+    data = data.in_memory() if isinstance(data, Dataset) else read_dataset(data)
     stacks = _method(method).stacks
     if not isinstance(config, FitConfig):
         config = resolve_config(data, preset, config or {}, stacks=stacks)

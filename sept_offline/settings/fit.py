@@ -180,8 +180,9 @@ class ControlConfig:
     """Updates between two updates of the average."""
     grad_clip: float | None = None
     """Maximum gradient norm; None: no clipping."""
-    critics: int = 1
-    """Number of d3rlpy's Q-functions that share a target."""
+    critics: int = 0
+    """Number of d3rlpy's Q-functions that share a target; 0: one for a finite set of actions, two
+    for continuous ones."""
     members: int = 1
     """Size of the ensemble; members have different initial weights and minibatches."""
     cql_alpha: float = 1.0
@@ -232,9 +233,8 @@ class ControlConfig:
             raise ConfigError(
                 f"control.hidden needs layers of at least 1 unit, found {self.hidden}."
             )
-        check_range(self, ("updates",), "control", least=0)
-        counts = ("batch_size", "average_every", "critics", "members")
-        check_range(self, counts, "control", least=1)
+        check_range(self, ("updates", "critics"), "control", least=0)
+        check_range(self, ("batch_size", "average_every", "members"), "control", least=1)
         check_range(self, ("learning_rate", "reward_scale", "grad_clip"), "control", above=0)
         check_range(self, ("gamma", "average_decay"), "control", least=0, below=1)
         check_range(self, ("target_rate",), "control", above=0, most=1)
@@ -242,6 +242,11 @@ class ControlConfig:
         weights = ("cql_alpha", "rebrac_actor_beta", "rebrac_critic_beta", "iql_temperature")
         check_range(self, weights, "control", least=0)
         check_range(self, ("td3_alpha", "awac_lambda"), "control", above=0)
+
+    @property
+    def num_critics(self) -> int:
+        """The number of critics, chosen by the algorithm if it is left open."""
+        return self.critics or (2 if self.algorithm in BOX_ALGORITHMS else 1)
 
 
 @dataclass(frozen=True)

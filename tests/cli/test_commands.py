@@ -191,7 +191,7 @@ def test_places_that_cannot_be_written(made: Path, tmp_path: Path) -> None:
 def test_two_collections_into_one_file_and_an_interruption(tmp_path: Path) -> None:
     with start(*LONG, cwd=tmp_path) as first:
         staging = tmp_path / "long.h5.partial"
-        _wait_for(lambda: any(staging.glob("shard-*")), first)
+        _wait_for(lambda: any(staging.glob("part-*")), first)
         said = refused(*LONG, cwd=tmp_path)
         assert "Another process is collecting into" in said and "long.h5; wait" in said
         first.send_signal(signal.SIGINT)
@@ -199,7 +199,7 @@ def test_two_collections_into_one_file_and_an_interruption(tmp_path: Path) -> No
     assert first.returncode == 1
     assert out == "" and "Traceback" not in err
     assert "--resume continues long.h5" in err.strip().splitlines()[-1]
-    assert not (tmp_path / "long.h5").exists() and any(staging.glob("shard-*"))
+    assert not (tmp_path / "long.h5").exists() and any(staging.glob("part-*"))
     assert "--resume" in refused(*LONG, cwd=tmp_path)
 
 

@@ -17,6 +17,7 @@ from gymnasium.wrappers import TimeLimit
 from sept_offline.collect import FamilyWarning, check_family, collect_dataset
 from sept_offline.errors import FamilyError
 from sept_offline.family import Family, load_family
+from simulators.families import FAMILIES
 
 OWN = Path(__file__).parents[1] / "own_family" / "cartpole_family.py"
 STEPS = 12
@@ -84,8 +85,12 @@ class Unpaid(Slide):
         return float("nan") if self.place > 0 else 0.0
 
 
-class Continuous(Slide):
-    action_space = gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
+class Unbounded(Slide):
+    action_space = gymnasium.spaces.Box(-np.inf, 1.0, (1,), np.float32)
+
+
+class Several(Slide):
+    action_space = gymnasium.spaces.MultiDiscrete([2, 2])
 
 
 class Overpaid(Slide):
@@ -239,7 +244,8 @@ BROKEN = {
         "observations of row 1 of make_vec",
     ),
     "NaN reward": ({"make": maker(Unpaid)}, "finite|NaN|nan"),
-    "continuous": ({"make": maker(Continuous)}, "only Discrete is supported"),
+    "several actions": ({"make": maker(Several)}, "only Discrete and a flat Box of floats are"),
+    "unbounded actions": ({"make": maker(Unbounded)}, "from -inf to 1.0; expected finite bounds"),
     "globals": (
         {"make": maker(Globals)},
         r"instance train-0 .* stepped in turn; environments probably share state",
@@ -291,8 +297,10 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize("name", ["navigation2d", "navigation2d-switch", "acrobot", "hiv"])
+@pytest.mark.parametrize("name", sorted(FAMILIES))
 def test_shipped_families_pass(name: str) -> None:
+    if name.endswith("-params"):
+        pytest.importorskip("mujoco", reason="MuJoCo is not installed: sept-offline[mujoco]")
     check_family(name, episodes=1)
 
 

@@ -78,12 +78,14 @@ def test_the_final_expert_solves_navigation(training_seed: int, margin: Margins)
     stage.advance(config.rounds)
     expert = stage.result()
     lengths = {}
-    for name, behaviour in (("trained", expert.final(0.0)), ("random", expert.final(1.0))):
+    space = stage.space
+    for name, epsilon in (("trained", 0.0), ("random", 1.0)):
+        behaviour = expert.final(space, epsilon)
         starts = []
         for row in range(20):
             rng = generator(7, row)
             hidden = family.instances("train")[row % 2]
-            starts.append(Start(hidden, behaviour, 0.5, row, rng.random(50)))
-        lengths[name] = np.mean([len(e.actions) for e in run_shard(family, starts, 50, 0)])
+            starts.append(Start(hidden, behaviour, 0.5, row, rng.random((50, space.draws))))
+        lengths[name] = np.mean([len(e.actions) for e in run_shard(family, space, starts, 50, 0)])
     margin("random steps", lengths["random"], above=45)
     margin("trained steps", lengths["trained"], below=14)

@@ -13,7 +13,6 @@ import pytest
 
 import sept_offline as so
 from sept_offline.collect.partition import Partition
-from sept_offline.collect.staging import Staging
 from sept_offline.data.files import Workspace
 from sept_offline.data.filesystems import Remote
 from sept_offline.data.hashing import content_hash
@@ -56,7 +55,8 @@ def test_a_finished_file_of_another_recipe_is_refused(tmp_path: Path) -> None:
 def test_a_file_from_before_it_named_its_plan_is_taken_by_what_it_tells(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sept_offline.collect.collection.plan_digest", lambda plan: None)
+    monkeypatch.setattr("sept_offline.collect.plan.plan_digest", lambda plan: None)
+    monkeypatch.setattr("sept_offline.collect.partition.check_collection", lambda *_: None)
     made = collect(tmp_path / "old.h5")
     assert made.metadata.plan is None
     monkeypatch.undo()
@@ -155,9 +155,9 @@ def test_a_manifest_of_another_plan_is_not_what_was_asked_for(tmp_path: Path) ->
 def test_a_damaged_plan_is_named(tmp_path: Path, text: str) -> None:
     folder, file = tmp_path / "a", tmp_path / "b.h5"
     collect(folder).close()
-    staging = Staging(file)
-    staging.path.mkdir()
-    for plan in (folder / PLAN, staging.path / "plan.json"):
+    partial = tmp_path / "b.h5.partial"
+    partial.mkdir()
+    for plan in (folder / PLAN, partial / PLAN):
         plan.write_bytes(text.encode(errors="surrogateescape"))
     settings = ["navigation2d", "--behaviour", "random", "--resume"]
     for out in (folder, file):

@@ -10,8 +10,7 @@ import pytest
 import sept_offline as so
 from sept_offline.collect import expert as expert_module
 from sept_offline.collect import load_recipe
-from sept_offline.collect.jobs import load_expert
-from sept_offline.collect.shipped_experts import ship_expert, shipped_expert
+from sept_offline.collect.expert_files import load_expert, ship_expert, shipped_expert
 from sept_offline.progress import Silent
 
 FAMILIES = ("navigation2d", "navigation2d-switch", "acrobot", "hiv")

@@ -97,7 +97,7 @@ def stock(config: ControlConfig, width: int) -> Any:
             settings[field.name] = config.target_rate
     if config.algorithm == "cql":
         settings["alpha_learning_rate"] = 0.0
-    settings |= {"gamma": config.gamma, "n_critics": config.critics}
+    settings |= {"gamma": config.gamma, "n_critics": config.num_critics}
     algorithm = kind(**settings).create(device=False)
     algorithm.create_impl((5,), width)
     algorithm.impl.modules.set_train()

@@ -175,25 +175,30 @@ CHILD = """
 import sys, numpy as np
 from sept_offline.data import DatasetWriter
 rng = np.random.default_rng(0)
-with DatasetWriter(sys.argv[1], num_actions=2, observation_dim=3) as writer:
+from sept_offline.actions import Box, Finite
+space = {"finite": Finite.of(2), "box": Box.of([-1, 0], [1, 1])}[sys.argv[2]]
+with DatasetWriter(sys.argv[1], action_space=space, observation_dim=3) as writer:
     print("open", flush=True)
     for i in range(400):
         writer.append(instance=f"i{i % 2}", observations=rng.normal(size=(101, 3)),
-                      actions=rng.integers(2, size=100), rewards=rng.normal(size=100),
+                      actions=space.uniform(100).draw(rng.random((100, space.draws))),
+                      rewards=rng.normal(size=100),
                       terminated=False, truncated=True)
     print("closing", flush=True)
 print("done", flush=True)
 """
 
 
-@pytest.mark.parametrize("moment", ["open", "closing"])
+@pytest.mark.parametrize(
+    ("moment", "kind"), [("open", "finite"), ("closing", "finite"), ("closing", "box")]
+)
 def test_a_killed_writer_leaves_the_old_file_or_none(
-    tmp_path: Path, suffix: str, moment: str
+    tmp_path: Path, suffix: str, moment: str, kind: str
 ) -> None:
     path = tmp_path / f"a.{suffix}"
     rng = np.random.default_rng(0)
     for delay in rng.uniform(0, 0.06, size=2):
-        child = start(path, code=CHILD, stderr=None)
+        child = start(path, kind, code=CHILD, stderr=None)
         assert child.stdout is not None
         while child.stdout.readline().strip() != moment:
             pass
@@ -204,7 +209,7 @@ def test_a_killed_writer_leaves_the_old_file_or_none(
         if path.exists():
             assert so.validate(path).ok
             path.unlink()
-    assert run(path, code=CHILD).returncode == 0
+    assert run(path, kind, code=CHILD).returncode == 0
     assert so.validate(path).ok
     assert list(tmp_path.iterdir()) == [path], "the next writer clears leftovers away"
 

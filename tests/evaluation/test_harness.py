@@ -149,7 +149,7 @@ def test_the_family_is_the_agents_own_by_default() -> None:
 def test_misuse_is_named() -> None:
     with pytest.raises(FamilyError, match=r"no split 'tset'.*did you mean 'test'"):
         evaluate(mode_one_agent(), navigation(), "tset")
-    with pytest.raises(HarnessError, match="3 and \\[4\\]; evaluate it on the family"):
+    with pytest.raises(HarnessError, match="0 … 2 and \\[4\\]; evaluate it on the family"):
         evaluate(mode_one_agent(), simulators.family("acrobot"))
     with pytest.raises(ConfigError, match="at least 1"):
         evaluate(mode_one_agent(), navigation(), max_steps=0)

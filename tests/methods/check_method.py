@@ -54,15 +54,17 @@ def check_method(
     learns: bool = False,
     probing: int = 1,
     telling: bool = False,
+    box: bool = False,
 ) -> None:
     """Raise unless the method `name` stores, resumes, repeats and refuses as it must.
 
     needs: what its agents declare, and learns whether they say that they take gradient steps;
     settings: laid over `SMALL`; probing: the family's steps before the guess; telling: whether its
-    first step pays as well. Whether it learns is asked in `test_methods.py`.
+    first step pays as well; box: whether actions are continuous. Whether it learns is asked in
+    `test_methods.py`.
     """
-    family = two_step(probing, telling=telling)
-    path = log_two_step(folder / "two-step.h5", probing, telling=telling)
+    family = two_step(probing, telling=telling, box=box)
+    path = log_two_step(folder / "two-step.h5", probing, telling=telling, box=box)
     config = merge(SMALL, settings or {})
     agent = check_repeats(name, path, config, folder)
     check_declaration(agent, name, needs, learns)

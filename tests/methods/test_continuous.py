@@ -19,7 +19,7 @@ SMALL = {
     "verdict": False,
     "stack": 1,
     "control": {
-        "updates": 800,
+        "updates": 600,
         "hidden": [32, 32],
         "learning_rate": 3e-3,
         "gamma": 0.9,
@@ -37,7 +37,7 @@ def test_who_knows_the_sign_ends_at_once_and_who_does_not_stays(
     mirrored: Path, training_seed: int, margin: Margins
 ) -> None:
     oracle = so.fit(mirrored, "oracle", SMALL, seed=training_seed)
-    margin("oracle's cost", cost_of(oracle), below=0.25 * COST)
+    margin("oracle's cost", cost_of(oracle), below=0.15 * COST)
     average = cost_of(so.fit(mirrored, "avg", SMALL, seed=training_seed))
     margin("avg's cost", average, above=0.7 * COST, below=1.6 * COST)
 
@@ -51,7 +51,7 @@ def test_permuted_rewards_teach_nothing(
 
 
 def test_an_ensemble_of_actors_acts(mirrored: Path, margin: Margins, training_seed: int) -> None:
-    config = merge(SMALL, {"control": {"members": 2, "critics": 2, "updates": 500}})
+    config = merge(SMALL, {"control": {"members": 2, "updates": 500}})
     margin(
         "cost", cost_of(so.fit(mirrored, "oracle", config, seed=training_seed)), below=0.15 * COST
     )

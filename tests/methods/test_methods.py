@@ -14,12 +14,13 @@ import sept_offline as so
 from sept_offline.agent import Agent, RefinedContext, SegmentContext
 from sept_offline.agent.encoders import LstmEncoder
 from sept_offline.agent.networks import Standardiser
+from sept_offline.errors import ConfigError
 from sept_offline.methods import METHODS
 from sept_offline.methods.preset import preset_values
 from sept_offline.settings import merge
 from tests.margins import Margins
 from tests.methods.answers import check_answer
-from tests.methods.check_method import SMALL, check_method
+from tests.methods.check_method import SMALL, check_method, shortened
 from tests.methods.two_step import log_two_step, two_step
 
 PAPER_LOOP = {
@@ -118,8 +119,48 @@ def test_a_method_learns(name: str, tmp_path: Path, training_seed: int, margin: 
     check_answer(agent, two_step(telling=telling), case["returns"], margin, episodes=episodes)
 
 
-def test_the_papers_loop(tmp_path: Path) -> None:
-    check_method("sept", tmp_path, settings=PAPER_LOOP, probing=2)
+@pytest.mark.parametrize("box", [False, True])
+def test_the_papers_loop(box: bool, tmp_path: Path) -> None:
+    check_method("sept", tmp_path, settings=PAPER_LOOP, probing=2, box=box)
+
+
+BOX: dict[str, tuple[float, float]] = {
+    # between which the mean return lies with continuous guesses; by chance it is 1/2
+    "sept": (0.7, 1.0),
+    "avg": (0.3, 0.7),
+    "oracle": (0.9, 1.0),
+    "history": (0.7, 1.0),
+    "sept-np": (0.7, 1.0),
+}
+
+
+@pytest.mark.parametrize("name", ["sept", "sept-np", "csro"])
+def test_method_with_a_box(name: str, tmp_path: Path) -> None:
+    check_method(name, tmp_path, box=True, needs=CASES[name].get("needs", frozenset()))
+
+
+@pytest.mark.parametrize("name", sorted(BOX))
+def test_a_method_learns_with_a_box(
+    name: str, tmp_path: Path, training_seed: int, margin: Margins
+) -> None:
+    path = log_two_step(tmp_path / "x.h5", box=True)
+    agent = so.fit(path, name, SMALL, seed=training_seed)
+    check_answer(agent, two_step(box=True), BOX[name], margin)
+
+
+@pytest.mark.parametrize("name", sorted(name for name in METHODS if METHODS[name].finite))
+def test_a_method_that_needs_a_finite_set_says_so(name: str, tmp_path: Path) -> None:
+    path = log_two_step(tmp_path / "x.h5", box=True, episodes=8)
+    with pytest.raises(ConfigError, match=f"'{name}' needs a finite action space"):
+        so.fit(path, name, SMALL)
+
+
+def test_the_verdict_tries_agents_with_a_box(tmp_path: Path) -> None:
+    path = log_two_step(tmp_path / "x.h5", box=True)
+    settings = merge(shortened(SMALL), {"verdict": True, "probe": {"use": "auto"}})
+    agent = so.fit(path, "sept", settings, seed=1)
+    assert agent.record["verdict"] in ("usable", "doubtful", "not usable")
+    assert agent.record["evidence"]["missing"] is None
 
 
 def test_the_papers_loop_learns(tmp_path: Path, training_seed: int, margin: Margins) -> None:

@@ -25,8 +25,10 @@ def run(navigation: Path) -> Run:
     return found
 
 
-@pytest.mark.parametrize("name", family_names())
-def test_every_shipped_family_has_a_sound_scene(name: str) -> None:
+@pytest.mark.parametrize(
+    "name", [name for name in family_names() if load_family(name).scene is not None]
+)
+def test_every_scene_is_sound(name: str) -> None:
     family = load_family(name)
     assert family.scene is not None and family.observation_names is not None
     for split in family.splits:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.fuzzing.corpus import foreign, log
+from benchmarks.fuzzing.corpus import BOX, foreign, log
 from tests.safety.failing import failing
 
 Command = Callable[..., tuple[int, str]]
@@ -176,13 +176,13 @@ def count(case: Case, source: Path, scratch: Path, command: Command) -> int:
 
 @pytest.fixture
 def source(whole: Path, tmp_path: Path) -> Path:
-    """The logs, a table of steps and other logs."""
+    """The logs, a table of steps and other logs, whose actions are vectors."""
     import sept_offline as so
 
     folder = tmp_path / "source"
     shutil.copytree(whole, folder)
     foreign(folder)
-    log(folder / "other.h5", episodes=4)
+    log(folder / "other.h5", episodes=4, space=BOX)
     so.convert(folder / "other.h5", folder / "other.parquet")
     return folder
 

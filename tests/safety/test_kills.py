@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 import sept_offline as so
-from benchmarks.fuzzing.corpus import foreign, log
+from benchmarks.fuzzing.corpus import BOX, foreign, log
 from tests import processes
 from tests.safety.test_failed_writes import CASES, contents
 
 KILLS = 30
 NAMES = [name for name in CASES if name != "report"]
-BEGUN = ("new.h5.partial/plan.json", "new.h5", "new/_plan.json", "new/run.json")
+BEGUN = ("new.h5.partial/_plan.json", "new.h5", "new/_plan.json", "new/run.json")
 """What is there once a command that can be resumed has begun."""
 
 
@@ -44,7 +44,7 @@ def test_thirty_kills(name: str, whole: Path, tmp_path: Path) -> None:
     case, source = CASES[name], tmp_path / "source"
     shutil.copytree(whole, source)
     foreign(source)
-    log(source / "other.h5", episodes=4)
+    log(source / "other.h5", episodes=4, space=BOX)
     so.convert(source / "other.h5", source / "other.parquet")
     if case.before:
         run(source, *case.before)

@@ -130,7 +130,7 @@ def test_collect_restart_discards_no_plan_of_another_program(
 
 def test_a_plan_that_is_nested_too_deeply_is_named(folder: Path, command: Command) -> None:
     (folder / "x.h5.partial").mkdir()
-    (folder / "x.h5.partial" / "plan.json").write_text("[" * 100_000)
+    (folder / "x.h5.partial" / "_plan.json").write_text("[" * 100_000)
     code, said = command(
         "collect", "navigation2d", "--behaviour", "random", "-o", "x.h5", "--resume"
     )

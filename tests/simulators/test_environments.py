@@ -1,5 +1,7 @@
 """Both environments of every family: Gymnasium's contract, equal numbers, resets, bad input."""
 
+import warnings
+
 import gymnasium
 import numpy as np
 import pytest
@@ -9,17 +11,32 @@ import simulators
 from simulators.families import FAMILIES
 
 IDS = sorted(simulators.IDS)
+VECTORISED = sorted(name for name, family in FAMILIES.items() if family.make_vec is not None)
 HIDDEN = {
     "sept/Navigation2D-v0": [{"z": 1}, {"z": 2}],
     "sept/Navigation2DSwitch-v0": [{"z": 2}, {"z": 1}],
     "sept/Acrobot-v0": [{"m1": 0.3, "l2": -0.2}, {"m2": -0.35, "l1": 0.1}],
     "sept/HIV-v0": [{"lambda1": 0.4, "Kd": -0.4}, {}],
+    "sept/Pendulum-v0": [{"mass": 0.7, "length": 1.2, "sign": -1}, {}],
+    "sept/PointRobotWind-v0": [{"wind_x": 0.03, "wind_y": -0.05}, {"wind_y": 0.02}],
 }
+SAME_START = ("sept/HIV-v0", "sept/PointRobotWind-v0")
 
 
 def random_actions(env_id, steps, rows=1, seed=0):
-    count = len(simulators.IDS[env_id].action_names)
-    return np.random.default_rng(seed).integers(0, count, (steps, rows))
+    dynamics, random = simulators.IDS[env_id], np.random.default_rng(seed)
+    if dynamics.action_low is None:
+        return random.integers(0, len(dynamics.action_names), (steps, rows))
+    width = len(dynamics.action_low)
+    return random.uniform(dynamics.action_low, dynamics.action_high, (steps, rows, width))
+
+
+def actions_of(env_id, number, rows):
+    """The action `number` in every row; of a box, something inside it."""
+    dynamics = simulators.IDS[env_id]
+    if dynamics.action_low is None:
+        return np.full(rows, number)
+    return np.full((rows, len(dynamics.action_low)), 0.01 * number)
 
 
 @pytest.mark.parametrize("env_id", IDS)
@@ -27,7 +44,10 @@ def random_actions(env_id, steps, rows=1, seed=0):
 def test_gymnasium_checker_has_nothing_to_say(env_id):
     for hidden in HIDDEN[env_id]:
         env = gymnasium.make(env_id, hidden=hidden)
-        check_env(env.unwrapped, skip_render_check=True)
+        with warnings.catch_warnings():
+            # The bounds are Gymnasium's and FOCAL's own.
+            warnings.filterwarnings("ignore", r".*symmetric and normalized space")
+            check_env(env.unwrapped, skip_render_check=True)
 
 
 @pytest.mark.parametrize("env_id", IDS)
@@ -69,6 +89,8 @@ def test_a_row_does_not_depend_on_its_batch(env_id):
     low, high = np.array(dynamics.observation_low), np.array(dynamics.observation_high)
     if env_id == "sept/HIV-v0":
         low, high = np.zeros(6), np.full(6, 5.0)
+    if env_id == "sept/Pendulum-v0":
+        low, high = np.array(dynamics.start_low), np.array(dynamics.start_high)
     state = rng.uniform(low, high, (rows, len(low)))
     hidden = np.stack([dynamics.hidden_row(HIDDEN[env_id][row % 2]) for row in range(rows)])
     action = random_actions(env_id, 1, rows)[0]
@@ -91,11 +113,14 @@ def test_types_and_spaces(env_id):
     batch = gymnasium.make_vec(env_id, num_envs=3)
     observation, _ = batch.reset(seed=0)
     assert observation.dtype == np.float32 and observation in batch.observation_space
-    seen, reward, terminated, truncated, _ = batch.step(np.zeros(3, dtype=np.int32))
+    chosen = actions_of(env_id, 0, 3)
+    chosen = chosen.astype(np.int32 if chosen.dtype.kind == "i" else np.float32)
+    seen, reward, terminated, truncated, _ = batch.step(chosen)
     assert seen.dtype == np.float32 and reward.dtype == np.float64
     assert terminated.dtype == np.bool_ and truncated.dtype == np.bool_
     assert seen in batch.observation_space
-    assert batch.single_action_space.n == len(dynamics.action_names)
+    size = getattr(batch.single_action_space, "n", None) or batch.single_action_space.shape[0]
+    assert size == len(dynamics.action_names)
 
 
 @pytest.mark.parametrize("env_id", IDS)
@@ -104,12 +129,13 @@ def test_what_was_returned_is_not_written_to_again(env_id):
     env = gymnasium.make(env_id)
     kept = [batch.reset(seed=0)[0], env.reset(seed=0)[0]]
     copies = [array.copy() for array in kept]
-    kept += batch.step(np.array([1, 1]))[:4]
-    kept.append(env.step(1)[0])
+    once, twice = actions_of(env_id, 1, 2), actions_of(env_id, 2, 2)
+    kept += batch.step(once)[:4]
+    kept.append(env.step(once[0])[0])
     copies += [array.copy() for array in kept[2:]]
     for _ in range(5):
-        batch.step(np.array([2, 2]))
-        env.step(2)
+        batch.step(twice)
+        env.step(twice[0])
     for array, copy in zip(kept, copies, strict=True):
         np.testing.assert_array_equal(array, copy)
 
@@ -121,7 +147,7 @@ def test_same_seed_same_start_and_list_of_seeds(env_id):
     by_list, _ = batch.reset(seed=[7, 8, 9])
     np.testing.assert_array_equal(by_number, by_list)
     other, _ = batch.reset()
-    if env_id == "sept/HIV-v0":
+    if env_id in SAME_START:
         np.testing.assert_array_equal(other, by_list)
     else:
         assert not np.any(other == by_list)
@@ -200,8 +226,8 @@ def test_default_limit_is_that_of_training(env_id):
     batch.reset(seed=0)
     for step in range(dynamics.train_steps):
         # Torque 0 and bumping into the box never end an episode by themselves.
-        action = 1 if env_id == "sept/Acrobot-v0" else 3
-        *_, terminated, truncated, _ = batch.step(np.array([action]))
+        action = actions_of(env_id, 1 if env_id == "sept/Acrobot-v0" else 3, 1)
+        *_, terminated, truncated, _ = batch.step(action)
         assert not terminated[0]
         assert truncated[0] == (step == dynamics.train_steps - 1)
 
@@ -233,6 +259,12 @@ def test_a_limit_reached_on_the_terminal_step_is_told_as_gymnasium_tells_it():
         ("sept/HIV-v0", {"lambda1": None}),
         ("sept/HIV-v0", {"lambda_1": 0.4}),
         ("sept/HIV-v0", 0.4),
+        ("sept/Pendulum-v0", {"mass": 0.0}),
+        ("sept/Pendulum-v0", {"length": -1.0}),
+        ("sept/Pendulum-v0", {"sign": 0}),
+        ("sept/Pendulum-v0", {"gravity": 9.8}),
+        ("sept/PointRobotWind-v0", {"wind_x": float("nan")}),
+        ("sept/PointRobotWind-v0", {"wind": 0.01}),
     ],
 )
 def test_inadmissible_hidden_parameters(env_id, hidden):
@@ -290,6 +322,38 @@ def test_bad_actions(action):
         batch.step(np.array([0, action]))
 
 
+@pytest.mark.parametrize(
+    "action", [0.0, [0.0, 0.0], [2.001], [-3.0], [float("nan")], [float("inf")], None, ["left"], []]
+)
+def test_bad_actions_of_a_box(action):
+    env = gymnasium.make("sept/Pendulum-v0", disable_env_checker=True)
+    env.reset(seed=0)
+    with pytest.raises(ValueError):
+        env.step(action)
+    batch = gymnasium.make_vec("sept/Pendulum-v0", num_envs=2)
+    batch.reset(seed=0)
+    with pytest.raises(ValueError):
+        batch.step([[0.0], action])
+
+
+def test_an_ended_row_of_a_box_ignores_its_action():
+    batch = gymnasium.make_vec("sept/PointRobotWind-v0", num_envs=2, max_episode_steps=2)
+    batch.reset(seed=0)
+    batch.step(np.zeros((2, 2)))
+    assert batch.step(np.zeros((2, 2)))[3].all()
+    observation, reward, *_ = batch.step(np.full((2, 2), np.nan))
+    assert (observation == 0).all() and (reward == 0).all()
+
+
+def test_an_action_counts_as_float32_holds_it():
+    ends = []
+    for kind in (np.float32, np.float64):
+        env = gymnasium.make("sept/PointRobotWind-v0")
+        env.reset(seed=0)
+        ends.append([env.step(np.array([0.1, -0.1], dtype=kind))[:2] for _ in range(5)][-1])
+    assert np.array_equal(ends[0][0], ends[1][0]) and ends[0][1] == ends[1][1]
+
+
 def test_bad_shapes_seeds_and_limits():
     batch = gymnasium.make_vec("sept/Navigation2D-v0", num_envs=2)
     batch.reset(seed=0)
@@ -305,16 +369,17 @@ def test_bad_shapes_seeds_and_limits():
         gymnasium.make_vec("sept/Navigation2D-v0", num_envs=0)
 
 
-@pytest.mark.parametrize("name", sorted(FAMILIES))
+@pytest.mark.parametrize("name", VECTORISED)
 def test_hidden_parameters_reach_the_dynamics_and_nothing_else(name):
     family = simulators.family(name)
     one, other = family.instances("train")[0], family.instances("train")[-1]
     traces = []
     for hidden in (one, other):
         env = family.make(hidden)
+        boxed = isinstance(env.action_space, gymnasium.spaces.Box)
         observation, info = env.reset(seed=1)
         assert info == {} and observation.shape == (len(family.observation_names),)
-        steps = [env.step(1) for _ in range(3)]
+        steps = [env.step(env.action_space.high if boxed else 1) for _ in range(3)]
         assert all(step[4] == {} for step in steps)
         traces.append((observation, steps[-1][0]))
     np.testing.assert_array_equal(traces[0][0], traces[1][0])
@@ -327,11 +392,14 @@ def test_family_environments_have_no_limit_of_their_own():
     assert not any(env.step(0)[3] for _ in range(300))
 
 
-@pytest.mark.parametrize("name", sorted(FAMILIES))
+@pytest.mark.parametrize("name", VECTORISED)
 def test_family_batches_apply_the_limit(name):
     family = simulators.family(name)
     hiddens = family.instances("train")[:2]
     batch = family.make_vec(hiddens, 2)
     batch.reset(seed=0)
-    assert not batch.step(np.array([1, 1]))[3].any()
-    assert batch.step(np.array([1, 1]))[3].all()
+    action = np.ones(batch.action_space.shape, dtype=batch.action_space.dtype)
+    if isinstance(batch.action_space, gymnasium.spaces.Box):
+        action = batch.action_space.high
+    assert not batch.step(action)[3].any()
+    assert batch.step(action)[3].all()

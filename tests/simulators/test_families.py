@@ -13,6 +13,10 @@ FACTS = {
     "navigation2d-switch": (100, 50, 2, 2, 1000.0, 2, 4),
     "acrobot": (400, 200, 5, 2, 10.0, 4, 3),
     "hiv": (200, 200, 8, 6, None, 6, 4),
+    "pendulum": (200, 200, 4, 3, None, 3, 1),
+    "point-robot-wind": (25, 25, 1, 2, None, 2, 2),
+    "hopper-params": (200, 200, 8, 6, None, None, None),
+    "walker-params": (200, 200, 8, 6, None, None, None),
 }
 
 
@@ -26,8 +30,8 @@ def test_facts(name):
         family.probe_steps,
         family.latent_dim,
         family.solved,
-        len(family.observation_names),
-        len(family.action_names),
+        family.observation_names and len(family.observation_names),
+        family.action_names and len(family.action_names),
     ) == FACTS[name]
     for path in (family.recipe, family.references):
         assert path is None or path.is_file()
@@ -79,6 +83,30 @@ def test_hiv_splits():
     assert 0.22 < drawn.std() < 0.25
     assert family.instances("paper")[4]["Kd"] == -0.4
     assert family.instances("paper")[0]["dE"] == -0.8
+
+
+def test_pendulum_splits():
+    family = simulators.family("pendulum")
+    sizes = {split: len(family.instances(split)) for split in family.splits}
+    assert sizes == {"train": 12, "validation": 4, "test": 8}
+    seen = [tuple(h.values()) for split in family.splits for h in family.instances(split)]
+    assert len(set(seen)) == 24
+    for split in family.splits:
+        signs = [hidden["sign"] for hidden in family.instances(split)]
+        assert signs.count(1.0) == signs.count(-1.0)
+        for hidden in family.instances(split):
+            assert 0.6 <= hidden["mass"] <= 1.4 and 0.7 <= hidden["length"] <= 1.3
+
+
+def test_the_winds_are_those_of_focal():
+    family = simulators.family("point-robot-wind")
+    random = np.random.RandomState(1337)
+    winds = np.stack([random.uniform(-0.05, 0.05, 50) for _ in range(2)], axis=1)
+    known = [[h["wind_x"], h["wind_y"]] for h in family.instances("train")]
+    unseen = [[h["wind_x"], h["wind_y"]] for h in family.instances("test")]
+    assert known == winds[:40].tolist() and unseen == winds[40:].tolist()
+    ours = [[h["wind_x"], h["wind_y"]] for h in family.instances("validation")]
+    assert len(ours) == 6 and not any(one in known + unseen for one in ours)
 
 
 def test_the_written_splits_are_those_the_script_draws():

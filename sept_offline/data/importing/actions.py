@@ -16,6 +16,7 @@ from sept_offline.actions import SUM_TOLERANCE, ActionSpace, Box, Finite
 from sept_offline.data.importing.episodes import Assembly, Columns
 from sept_offline.data.importing.rows import Mistaken, Reading, natural
 from sept_offline.data.importing.tables import NOTHING
+from sept_offline.data.mapped_column import RESIDENT_BYTES, MappedColumn
 from sept_offline.data.records import Float64, Int64
 from sept_offline.data.source import BLOCK_ROWS, DTYPES
 from sept_offline.errors import DataError
@@ -231,8 +232,7 @@ def _settle_actions(columns: Columns, actions: Actions) -> None:
             settled.array[low:high] = np.searchsorted(actions.edges, values, side="right")
         elif actions.table is not None:
             settled.array[low:high] = actions.table[values.astype(np.int64)]
-        raw.used(values.nbytes)
-        settled.used(values.nbytes)
+        _release(raw, settled)
 
 
 def _settle_means(assembly: Assembly) -> None:
@@ -258,7 +258,7 @@ def _settle_mean(columns: Columns, name: str, position: int, mean: float) -> Non
         missing = np.isnan(values)
         if missing.any():
             values[missing] = mean
-        column.used(block.nbytes)
+        _release(column)
 
 
 def _settle_probabilities(reading: Reading, columns: Columns, count: int) -> None:
@@ -268,13 +268,11 @@ def _settle_probabilities(reading: Reading, columns: Columns, count: int) -> Non
         raise DataError(
             f"--probabilities names {width} columns for {count} actions; name one for each."
         )
-    logged, row = columns.column("chances"), columns.column("row")
-    taken = columns.column("actions", "<i8")
+    logged, taken = columns.column("chances"), columns.column("actions", "<i8")
     settled = columns.column("propensities", DTYPES["propensities"], (count,))
     columns.shapes["propensities"] = (count,)
     for low, high in _blocks(columns.steps):
         chances, actions = np.array(logged.array[low:high]), taken.array[low:high]
-        places = row.array[low:high]
         rows = np.arange(high - low)
         missed = np.zeros(high - low, dtype=np.bool_)
         if width == 1 and count > 1:
@@ -298,16 +296,22 @@ def _settle_probabilities(reading: Reading, columns: Columns, count: int) -> Non
             ("probabilities' range", outside, "are not within 0 … 1"),
             ("probability taken", own <= 0, "are 0 for the very action that was taken"),
         ):
+            if not bad.any():
+                continue
             findings.refuse(
                 kind,
-                np.asarray(bad),
-                places[bad],
+                columns.column("row").array[low:high][bad],
                 f"The probabilities of {{count}} steps {problem} (first {{place}}); correct them, "
                 "or leave them out and the behaviour will be estimated.",
             )
         settled.array[low:high] = chances
-        for column in (logged, row, taken, settled):
-            column.used(chances.nbytes)
+        _release(logged, taken, settled)
+
+
+def _release(*columns: MappedColumn) -> None:
+    """Let go of the pages of a block: several columns are open at once."""
+    for column in columns:
+        column.used(RESIDENT_BYTES)
 
 
 def _blocks(count: int) -> Iterator[tuple[int, int]]:

@@ -197,15 +197,14 @@ class Assembly:
                 same |= np.isnan(one) & np.isnan(other)
             equal &= same.reshape(len(at), -1).all(axis=1)
         if not equal.all():
-            differing = at[~equal]
-            first = differing[int(np.argmin(rows.row[differing]))]
-            self.findings.refuse(
+            first = self._first(rows, at[~equal])
+            self._refuse(
                 "contradiction",
-                ~equal,
-                rows.row[differing],
-                f"{{count}} steps are logged twice and differently, first one of the episode "
-                f"{self._episode(rows, first)} ({{place}}, and "
-                f"{self.findings.place(int(rows.row[first + 1]))}); keep one of each.",
+                rows,
+                at[~equal],
+                "{count} steps are logged twice and differently, first one of the episode "
+                f"{{episode}} ({{place}}, and {self.findings.place(int(rows.row[first + 1]))}); "
+                "keep one of each.",
             )
         self.findings.counts["duplicated steps"] += int(equal.sum())
         keep = np.ones(len(rows), dtype=np.bool_)
@@ -238,7 +237,6 @@ class Assembly:
             return
         self._refuse(
             "action",
-            lacking,
             rows,
             shape.last[lacking],
             "{count} episodes end in a row that has a reward or a next observation and no action, "
@@ -261,7 +259,6 @@ class Assembly:
         if not self.reading.mapping.drop_unrewarded:
             self._refuse(
                 "reward",
-                bare,
                 rows,
                 shape.starts[bare],
                 "{count} episodes have no reward at all, first the episode {episode} ({place}); "
@@ -275,12 +272,13 @@ class Assembly:
         other = rows.instance != first
         if not other.any():
             return
+        # The first change of each episode.
         changes = np.flatnonzero(other)
-        at = changes[int(np.argmin(rows.row[changes]))]
+        changes = changes[np.diff(rows.episode[changes], prepend=-1) != 0]
+        at = self._first(rows, changes)
         names = self.reading.instances.list
         self._refuse(
             "instance",
-            np.logical_or.reduceat(other, shape.starts),
             rows,
             changes,
             "{count} episodes change their instance, first the episode {episode} from "
@@ -349,7 +347,6 @@ class Assembly:
             sort = "name their time with --time if rows are not in order, or " if untimed else ""
             self._refuse(
                 "early end",
-                early,
                 rows,
                 np.flatnonzero(early),
                 "{count} end flags stand before the last step of their episode, first in the "
@@ -372,28 +369,29 @@ class Assembly:
         steps = shape.steps
         flags = np.zeros(int(steps.sum()), dtype=np.uint8)
         flags[np.cumsum(steps) - 1] = bits
-        taken = rows if step.all() else rows.take(step)
-        self._measure(observations, rows, taken)
+        at = np.flatnonzero(step)
+        rewards, actions = rows.reward[at], rows.action[at]
+        self._measure(observations, rewards, actions, rows)
         columns: dict[str, NDArray[Any]] = {
             "observations": observations,
-            "rewards": taken.reward,
+            "rewards": rewards,
             "terminations": flags == TERMINATED,
             "truncations": flags == TRUNCATED,
         }
         if self.reading.mapping.box:
-            columns["actions"] = self._inside(taken)
-            if taken.chances is not None:
-                columns["propensities"] = self._log_densities(taken)
+            columns["actions"] = self._inside(rows, at)
+            if rows.chances is not None:
+                columns["propensities"] = self._log_densities(rows, rows.chances[at], at)
         else:
-            columns["actions"] = taken.action[:, 0]
-            if taken.chances is not None:
-                columns |= {"chances": taken.chances, "row": taken.row}
+            columns["actions"] = actions[:, 0]
+            if rows.chances is not None:
+                columns |= {"chances": rows.chances[at], "row": rows.row[at]}
         about = (rows.episode[shape.starts], rows.instance[shape.starts], steps)
         self.columns.append(np.stack(about, axis=1), columns)
 
-    def _inside(self, rows: Rows) -> Float32:
-        """[n, k], actions of a box, none outside the named bounds."""
-        actions: Float32 = rows.action.astype(np.float32)
+    def _inside(self, rows: Rows, at: Int64) -> Float32:
+        """[n, k], actions of a box in the rows at these positions, none outside named bounds."""
+        actions: Float32 = rows.action[at].astype(np.float32)
         beyond = np.zeros(actions.shape, dtype=np.bool_)
         with np.errstate(invalid="ignore"):
             if self.low is not None:
@@ -401,26 +399,27 @@ class Assembly:
             if self.high is not None:
                 beyond |= actions > self.high
         if beyond.any():
-            bad = np.flatnonzero(beyond.any(axis=1))
-            at = bad[int(np.argmin(rows.row[bad]))]
-            position = int(np.argmax(beyond[at]))
+            bad = at[beyond.any(axis=1)]
+            first = self._first(rows, bad)
+            position = int(np.argmax(beyond[np.searchsorted(at, first)]))
             self._refuse(
                 "bounds",
-                beyond,
                 rows,
                 bad,
                 "{count} actions lie outside --action-low and --action-high, first "
-                f"{rows.action[at, position]:g} in {self.action_name(position)!r} of the episode "
-                "{episode} ({place}); correct them, or widen the bounds.",
+                f"{rows.action[first, position]:g} in {self.action_name(position)!r} of the "
+                "episode {episode} ({place}); correct them, or widen the bounds.",
             )
         return actions
 
-    def _log_densities(self, rows: Rows) -> Float64:
-        """[n], NaN where unknown."""
-        assert rows.chances is not None
-        found, name = rows.chances[:, 0], self.reading.mapping.chances[0]
-        if rows.chances.shape[1] > 1:
-            found = np.full(len(rows), np.inf)
+    def _log_densities(self, rows: Rows, chances: Float64, at: Int64) -> Float64:
+        """[n], NaN where unknown, from chances[n, 1] of the rows at these positions."""
+        name = self.reading.mapping.chances[0]
+        if chances.shape[1] > 1:
+            raise DataError(
+                f"{name!r} holds {chances.shape[1]} numbers per step, expected one density."
+            )
+        found = chances[:, 0]
         logarithm = self.reading.mapping.log_density is not None
         with np.errstate(invalid="ignore"):
             bad = np.isinf(found) | ((found <= 0) & (not logarithm))
@@ -428,9 +427,8 @@ class Assembly:
             wanted = "finite numbers" if logarithm else "finite numbers above 0"
             self._refuse(
                 "density",
-                bad,
                 rows,
-                np.flatnonzero(bad),
+                at[bad],
                 f"The densities of {{count}} steps in {name!r} are not {wanted}, first in the "
                 "episode {episode} ({place}); correct them, or leave them empty where they are "
                 "unknown.",
@@ -481,10 +479,12 @@ class Assembly:
             self._lack(name, rules, pairs[1::2], row)
         return finals
 
-    def _measure(self, observations: Float32, rows: Rows, taken: Rows) -> None:
+    def _measure(
+        self, observations: Float32, rewards: Float64, actions: Float64, rows: Rows
+    ) -> None:
         """Ranges and sums of what is known, gaps in time, a sample of a continuous action."""
         self.observations.add(observations)
-        self.rewards.add(taken.reward[:, None])
+        self.rewards.add(rewards[:, None])
         inner = np.diff(rows.episode) == 0
         if self.reading.mapping.time is not None:
             self.clock.add(np.diff(rows.time)[inner])
@@ -492,9 +492,9 @@ class Assembly:
             differs = (rows.following[:-1] != rows.observations[1:]).any(axis=1) & inner
             self.findings.counts["next observations that differ"] += int(differs.sum())
         if self.reading.mapping.box:
-            self.actions.add(taken.action.astype(np.float32))
+            self.actions.add(actions.astype(np.float32))
         elif self.reading.mapping.bins is not None:
-            self._take_sample(taken.action[:, 0])
+            self._take_sample(actions[:, 0])
 
     def _take_sample(self, values: Float64) -> None:
         """Every k-th value, k doubled whenever there are too many."""
@@ -525,15 +525,15 @@ class Assembly:
         owner = self.reading.owner("observations", position)
         return self.fills.following.get(owner, self.rules(position))
 
-    def _refuse(self, kind: str, bad: Bool, rows: Rows, at: Int64, message: str) -> None:
-        """Refuse what is bad in the rows at these positions; "{episode}": that of the first."""
-        first = at[int(np.argmin(rows.row[at]))]
-        text = message.replace("{episode}", self._episode(rows, first))
-        self.findings.refuse(kind, bad, rows.row[at], text)
+    def _refuse(self, kind: str, rows: Rows, at: Int64, message: str) -> None:
+        """Refuse the rows at these positions; "{episode}" in the message: that of the first."""
+        word = self.reading.episode_words()[int(rows.episode[self._first(rows, at)])]
+        named = repr("/".join(word) if isinstance(word, tuple) else word)
+        self.findings.refuse(kind, rows.row[at], message.replace("{episode}", named))
 
-    def _episode(self, rows: Rows, at: Any) -> str:
-        word = self.reading.episode_words()[int(rows.episode[at])]
-        return repr("/".join(word) if isinstance(word, tuple) else word)
+    def _first(self, rows: Rows, at: Int64) -> int:
+        """The position, among some, of the row that was logged first."""
+        return int(at[np.argmin(rows.row[at])])
 
 
 def fill(values: NDArray[Any], rules: Rules, first: Int64) -> int:

@@ -184,17 +184,11 @@ def natural(word: Any) -> tuple[Any, ...]:
 
 def ranks(words: Sequence[Any]) -> Int64:
     """[n], the place of each word in natural order."""
-    # Numbers, as most ids are, need no parsing.
-    plain = all(
-        isinstance(word, str) and word.isascii() and word.isdigit() and f"{word}0"[0] != "0"
-        for word in words
-    )
-    key = _by_length if plain else natural
-    return _inverse(np.asarray(sorted(range(len(words)), key=lambda i: key(words[i]))))
-
-
-def _by_length(word: str) -> tuple[int, str]:
-    return len(word), word
+    if all(isinstance(w, str) and w.isascii() and w.isdigit() and len(w) < 19 for w in words):
+        # As most ids are; keys of a million others would take hundreds of megabytes.
+        text = np.asarray(words, dtype=np.str_)
+        return _inverse(np.lexsort((text, text.astype(np.int64))))
+    return _inverse(np.asarray(sorted(range(len(words)), key=lambda i: natural(words[i]))))
 
 
 def _inverse(order: NDArray[Any]) -> Int64:
@@ -232,16 +226,16 @@ class Findings:
             first = int(row[missing].min())
             self.first[kind] = min(first, self.first.get(kind, first))
 
-    def refuse(self, kind: str, bad: NDArray[np.bool_], row: Int64, message: str) -> None:
-        """Count what is `bad`; the message about the first of `row`, all bad rows, is kept.
+    def refuse(self, kind: str, row: Int64, message: str) -> None:
+        """Count bad rows, given by their numbers; the message about the first of all is kept.
 
         In the message "{count}" and "{place}" stand for how many there are and where the first is.
         """
-        if bad.any():
+        if len(row):
             count, first, text = self.refusals.get(kind, (0, int(row.min()), message))
-            if int(row.min()) <= first:
+            if int(row.min()) < first:
                 first, text = int(row.min()), message
-            self.refusals[kind] = count + int(bad.sum()), first, text
+            self.refusals[kind] = count + len(row), first, text
 
     def raise_if_bad(self) -> None:
         """A DataError with the first refusals if there are any."""

@@ -425,7 +425,6 @@ def _ends(reading: Reading, columns: Mapping[str, pa.Array], row: Int64) -> NDAr
             word = words[int(places[np.argmax(bad)])]
             findings.refuse(
                 "flag",
-                bad,
                 row[bad],
                 f"{{count}} end flags are neither true nor false, first {word!r} in {name!r} "
                 "({place}); write true, false, 1 or 0.",

@@ -183,6 +183,20 @@ def test_words_of_files(tmp_path: Path) -> None:
     assert words("a.csv", "a.csv.gz") == ["a.csv", "a.csv.gz"]
 
 
+@pytest.mark.parametrize("before", ["", "e"])
+def test_ids_are_in_natural_order(run: Run, before: str) -> None:
+    """Numbers alone are sorted in another way than numbers within words."""
+    ids = ["10", "9", "09", "0", "00", "123456789012345678"]
+    rows = [
+        f"a,{before}{name},{time},{place},{action},1,"
+        for place, name in enumerate(ids)
+        for time, action in ((0, "l"), (1, ""))
+    ]
+    with so.load_dataset(run(text(*(row.replace(",,1,", ",,,") for row in rows))).path) as data:
+        found = [ids[int(episode.observations[0, 0])] for episode in data.episodes()]
+    assert found == ["0", "00", "09", "9", "10", "123456789012345678"]
+
+
 # Times
 
 

@@ -19,14 +19,20 @@ HIDDEN = {
     "sept/Navigation2DSwitch-v0": {"z": 1},
     "sept/Acrobot-v0": {"m1": 0.3, "m2": -0.2, "l1": 0.1, "l2": -0.35},
     "sept/HIV-v0": {"lambda1": 0.4, "k2": -0.3, "m1": 0.2, "bE": 0.1, "Kd": -0.4},
+    "sept/Pendulum-v0": {"mass": 0.7, "length": 1.2, "sign": -1},
+    "sept/PointRobotWind-v0": {"wind_x": 0.03, "wind_y": -0.05},
 }
 
 
 def trace(env_id: str) -> dict[str, list[object]]:
     """Actions, observations and rewards of the first steps under a fixed seed."""
     env = gymnasium.make(env_id, hidden=HIDDEN[env_id])
-    count = len(simulators.IDS[env_id].action_names)
-    actions = np.random.default_rng(12).integers(0, count, STEPS).tolist()
+    dynamics, random = simulators.IDS[env_id], np.random.default_rng(12)
+    if dynamics.action_low is None:
+        actions = random.integers(0, len(dynamics.action_names), STEPS).tolist()
+    else:
+        shape = (STEPS, len(dynamics.action_low))
+        actions = random.uniform(dynamics.action_low, dynamics.action_high, shape).tolist()
     observation, _ = env.reset(seed=12)
     observations, rewards = [observation.tolist()], []
     for action in actions:
