@@ -235,7 +235,7 @@ def _lasting(tried: Tried, data: Dataset, rng: np.random.Generator) -> Gain | No
     features = Standardiser.fit(features)(features)
     episode = np.cumsum(steps.time == 0) - 1
     members = {code: np.flatnonzero(steps.instance == code) for code in np.unique(steps.instance)}
-    trios = []
+    trios: list[tuple[int, int, int]] = []
     for row in rng.permutation(len(episode))[: 2 * ASKED].tolist():
         past = np.arange(row - min(RECENT, int(steps.time[row])), row)
         if not len(past) or len(trios) == ASKED:
