@@ -50,7 +50,7 @@ def make_card(data: Dataset, recipe_behaviour: str, others: Mapping[str, str]) -
         ("content hash", f"`{summary.content_hash}`"),
     ]
     lines = [f"# {summary.family}", "", "| | |", "|---|---|"]
-    lines += [f"| {name} | {value} |" for name, value in facts]
+    lines += [f"| {name} | {value} |" for name, value in facts if value]
     if others:
         lines += ["", "The content hashes hold on every x86-64 processor.", ""]
         lines += ["| another command | its content hash |", "|---|---|"]

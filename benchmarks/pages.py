@@ -25,15 +25,15 @@ sys.path[:] = [entry for entry in sys.path if Path(entry).resolve() != Path(__fi
 import matplotlib  # noqa: E402
 import numpy as np  # noqa: E402
 
-from sept_offline.bench.figures.catalogue import COLUMNS, Picture, catalogue  # noqa: E402
-from sept_offline.bench.figures.figure import Figure, Intervals, Panel, Scale  # noqa: E402
-from sept_offline.bench.figures.paper import save, style  # noqa: E402
-from sept_offline.bench.figures.rows import Bench, read_bench  # noqa: E402
-from sept_offline.bench.figures.styles import style_of  # noqa: E402
-from sept_offline.bench.statistics import complete, crossed_interval, grid  # noqa: E402
-from sept_offline.bench.summary import summarise_bench, unlike  # noqa: E402
-from sept_offline.bench.tables import make_tables, markdown  # noqa: E402
-from sept_offline.bench.variants import BASE  # noqa: E402
+from sept_offline.tools.bench.figures.catalogue import COLUMNS, Picture, catalogue  # noqa: E402
+from sept_offline.tools.bench.figures.figure import Figure, Intervals, Panel, Scale  # noqa: E402
+from sept_offline.tools.bench.figures.paper import save, style  # noqa: E402
+from sept_offline.tools.bench.figures.rows import Bench, read_bench  # noqa: E402
+from sept_offline.tools.bench.figures.styles import style_of  # noqa: E402
+from sept_offline.tools.bench.statistics import complete, crossed_interval, grid  # noqa: E402
+from sept_offline.tools.bench.summary import summarise_bench, unlike  # noqa: E402
+from sept_offline.tools.bench.tables import make_tables, markdown  # noqa: E402
+from sept_offline.tools.bench.variants import BASE  # noqa: E402
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks" / "results"

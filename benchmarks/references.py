@@ -7,7 +7,9 @@ time.
 random: the mean over many uniform episodes. reference: the best of the constant actions, of an
 online DoubleDQN trained on that instance alone (all networks kept along its training compete, each
 acting greedily) and, where every episode starts alike, of its best training episode, repeated
-action by action. Where starts differ, the winner is chosen on some and measured on others.
+action by action. Where starts differ, the winner is chosen on some and measured on others. Families
+with boxes of actions train nothing: the last snapshots of their shipped experts, which know the
+hidden parameters, compete; the point robot's best moves are known exactly.
 """
 
 from __future__ import annotations
@@ -24,6 +26,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sept_offline.actions import ActionSpace, Policy
+from sept_offline.collect import load_expert
 from sept_offline.collect.behaviour import Behaviour, Constant, Exploring, Snapshot, Uniform
 from sept_offline.collect.expert import ExpertStage
 from sept_offline.collect.recipe import ExpertConfig, load_recipe
@@ -38,6 +42,7 @@ from sept_offline.threads import one_thread
 
 _HERE = Path(__file__).resolve().parent
 TARGET = _HERE.parent / "simulators" / "data" / "references"
+SPLITS = ("test", "validation", "train")
 ORDER = (
     "navigation2d:test",
     "navigation2d:validation",
@@ -53,6 +58,7 @@ ORDER = (
     "hiv:train",
     "acrobot:train",
     "acrobot:test-independent",
+    *(f"{name}:{split}" for name in ("pendulum", "point-robot-wind") for split in SPLITS),
 )
 SEED = 0
 RANDOM_EPISODES = 400
@@ -165,9 +171,60 @@ def expert_config(family: Family, attempt: int) -> ExpertConfig:
     )
 
 
+@dataclasses.dataclass(frozen=True)
+class Against:
+    """The point robot's best moves: straight to the goal, against the wind."""
+
+    space: ActionSpace
+
+    def policy(
+        self, observations: NDArray[Any], hidden: NDArray[Any], progress: NDArray[Any]
+    ) -> Policy:
+        """The nearest to the goal that one move reaches, in x and in y."""
+        low, high = self.space.grid().min(axis=0), self.space.grid().max(axis=0)
+        return self.space.certain(np.clip(np.array([1.0, 0.0]) - observations - hidden, low, high))
+
+
+def experts_of(family: Family, space: ActionSpace) -> dict[str, Behaviour]:
+    """The last snapshots of the shipped experts, without noise."""
+    found: dict[str, Behaviour] = {}
+    for path in sorted((family.experts or Path()).glob("*.safetensors")):
+        expert = load_expert(path)
+        for index, snapshot in enumerate(expert.snapshots[-5:]):
+            greedy = Exploring(space, (Snapshot(snapshot.network, 0.0),), expert.features, 0.0)
+            found[f"expert:{path.stem}:{index}"] = greedy
+    if family.name == "point-robot-wind":
+        found["optimal"] = Against(space)
+    return found
+
+
+def known_reference(family: Family, hidden: Hidden, name: str) -> dict[str, Any]:
+    """One entry of the file for a family with a box of actions."""
+    _, space = spaces(family)
+    chance = returns_of(family, hidden, [Uniform(space)], RANDOM_EPISODES, f"{name}-random")
+    candidates: dict[str, Behaviour] = {
+        f"constant:{action.tolist()}": Constant(space, action) for action in space.grid()
+    }
+    candidates |= experts_of(family, space)
+    rules = list(candidates.values())
+    chosen = returns_of(family, hidden, rules, CHOOSING_STARTS, f"{name}-choosing").mean(axis=1)
+    winner = int(chosen.argmax())
+    fresh = returns_of(family, hidden, [rules[winner]], MEASURING_STARTS, f"{name}-measuring")
+    return {
+        "hidden": dict(hidden),
+        "random": float(chance.mean()),
+        "random_se": float(chance.std(ddof=1) / np.sqrt(chance.size)),
+        "reference": float(fresh.mean()),
+        "source": list(candidates)[winner].rpartition(":")[0] or list(candidates)[winner],
+        "attempts": 1,
+    }
+
+
 def reference_of(family: Family, hidden: Hidden, name: str, attempt: int) -> dict[str, Any]:
     """One entry of the file: hidden, random, its standard error, reference, and its source."""
     _, space = spaces(family)
+    if space.shape:
+        return known_reference(family, hidden, name)
     chance = returns_of(family, hidden, [Uniform(space)], RANDOM_EPISODES, f"{name}-random")
     recorder = Recorder(family)
     alone = dataclasses.replace(family, splits={"train": [hidden]}, make_vec=recorder)

@@ -31,13 +31,13 @@ import numpy as np  # noqa: E402
 
 import sept_offline as so  # noqa: E402
 from benchmarks.families import NAMES  # noqa: E402
-from sept_offline.bench.statistics import paired  # noqa: E402
 from sept_offline.environments import spaces  # noqa: E402
 from sept_offline.errors import FamilyError  # noqa: E402
 from sept_offline.evaluation.results import statistics  # noqa: E402
 from sept_offline.methods.run import read_record  # noqa: E402
 from sept_offline.seeding import generator, integer  # noqa: E402
 from sept_offline.settings import parse_settings  # noqa: E402
+from sept_offline.tools.bench.statistics import paired  # noqa: E402
 
 Cell = dict[str, Any]
 METHODS = ("random", "constant", "avg", "history", "sept", "oracle")

@@ -18,10 +18,10 @@ _PUBLIC = {
     "DatasetWriter": "sept_offline.data",
     "Episode": "sept_offline.data",
     "DemarcateConfig": "sept_offline.settings",
-    "Demarcation": "sept_offline.demarcate",
+    "Demarcation": "sept_offline.tools.demarcate",
     "Family": "sept_offline.family",
     "FitConfig": "sept_offline.settings",
-    "Judgement": "sept_offline.ope",
+    "Judgement": "sept_offline.tools.ope",
     "OpeConfig": "sept_offline.settings",
     "ImportMapping": "sept_offline.data",
     "Results": "sept_offline.evaluation",
@@ -30,7 +30,7 @@ _PUBLIC = {
     "check_family": "sept_offline.collect",
     "collect_dataset": "sept_offline.collect",
     "convert": "sept_offline.data",
-    "demarcate_dataset": "sept_offline.demarcate",
+    "demarcate_dataset": "sept_offline.tools.demarcate",
     "evaluate": "sept_offline.evaluation",
     "export": "sept_offline.deploy",
     "fit": "sept_offline.methods",
@@ -38,7 +38,7 @@ _PUBLIC = {
     "from_minari": "sept_offline.data",
     "import_logs": "sept_offline.data",
     "inspect": "sept_offline.data",
-    "judge": "sept_offline.ope",
+    "judge": "sept_offline.tools.ope",
     "load_agent": "sept_offline.agent",
     "load_dataset": "sept_offline.data",
     "load_export": "sept_offline.deploy",
@@ -47,7 +47,7 @@ _PUBLIC = {
     "merge": "sept_offline.data",
     "save_agent": "sept_offline.agent",
     "validate": "sept_offline.data",
-    "write_report": "sept_offline.report",
+    "write_report": "sept_offline.tools.report",
 }
 
 __all__ = sorted(_PUBLIC)
@@ -71,8 +71,6 @@ if TYPE_CHECKING:
     from sept_offline.data import load_dataset as load_dataset
     from sept_offline.data import merge as merge
     from sept_offline.data import validate as validate
-    from sept_offline.demarcate import Demarcation as Demarcation
-    from sept_offline.demarcate import demarcate_dataset as demarcate_dataset
     from sept_offline.deploy import export as export
     from sept_offline.deploy import load_export as load_export
     from sept_offline.errors import SeptError as SeptError
@@ -83,12 +81,14 @@ if TYPE_CHECKING:
     from sept_offline.family import load_family as load_family
     from sept_offline.methods import fit as fit
     from sept_offline.methods import fitter as fitter
-    from sept_offline.ope import Judgement as Judgement
-    from sept_offline.ope import judge as judge
-    from sept_offline.report import write_report as write_report
     from sept_offline.settings import DemarcateConfig as DemarcateConfig
     from sept_offline.settings import FitConfig as FitConfig
     from sept_offline.settings import OpeConfig as OpeConfig
+    from sept_offline.tools.demarcate import Demarcation as Demarcation
+    from sept_offline.tools.demarcate import demarcate_dataset as demarcate_dataset
+    from sept_offline.tools.ope import Judgement as Judgement
+    from sept_offline.tools.ope import judge as judge
+    from sept_offline.tools.report import write_report as write_report
 
 
 def __getattr__(name: str) -> Any:

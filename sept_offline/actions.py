@@ -460,6 +460,11 @@ class Box(ActionSpace):
         """Half of each component's range, [k]."""
         return np.asarray((np.array(self.high) - np.array(self.low)) / 2)
 
+    @cached_property
+    def scaling(self) -> Floats:
+        """Centre, half, low and high as one array [4, k], for compiled code."""
+        return np.stack([self.centre, self.half, np.array(self.low), np.array(self.high)])
+
     def outside(self, actions: NDArray[Any]) -> NDArray[np.bool_]:
         """See ActionSpace; what is not a number is outside too."""
         low, high = self.bounds
@@ -568,14 +573,15 @@ class Box(ActionSpace):
             return None
         shape = (*rows, self.width)
         try:
-            given = [np.broadcast_to(np.asarray(b, dtype=np.float32), shape) for b in bounds]
+            lower, upper = (np.asarray(bound, dtype=np.float32) for bound in bounds)
+            if {lower.shape[-1:], upper.shape[-1:]} != {shape[-1:]}:
+                raise ValueError
+            given = np.broadcast_to(lower, shape), np.broadcast_to(upper, shape)
         except (TypeError, ValueError) as error:
             raise AgentError(
                 f"Bounds must be two arrays of {self.width} numbers each, the lower one first, "
                 f"found {bounds!r:.80}."
             ) from error
-        if len(given) != 2:
-            raise AgentError(f"Bounds must be two arrays, lower and upper, found {len(given)}.")
         low, high = np.maximum(given[0], self.bounds[0]), np.minimum(given[1], self.bounds[1])
         # not "low > high": a bound that is not a number must be found too
         if ((~(low <= high)).any(axis=-1) & going).any():
@@ -651,9 +657,10 @@ class TruncatedNormal(Policy):
         low, high = self._ends()
         actions = low + uniforms[..., 1:] * (high - low)
         if np.any(self._spread < 1):
-            lower, upper = self._edges()
-            places = lower + uniforms[..., 1:] * (upper - lower)
-            normal = self.mean + self.deviation * normal_quantile(places)
+            side, lower, upper = self._edges()
+            share = np.where(side < 0, 1 - uniforms[..., 1:], uniforms[..., 1:])
+            places = lower + share * (upper - lower)
+            normal = self.mean + side * self.deviation * normal_quantile(places)
             actions = np.where(uniforms[..., :1] < self._spread[..., None], actions, normal)
         return np.asarray(np.clip(actions, low, high), dtype=np.float32)
 
@@ -665,7 +672,7 @@ class TruncatedNormal(Policy):
         flat = np.broadcast_to(-log(high - low).sum(axis=-1), rows)
         if (spread == 1).all():
             return np.array(flat)
-        lower, upper = self._edges()
+        _, lower, upper = self._edges()
         away = (np.asarray(actions, dtype=np.float64) - self.mean) / self.deviation
         mass = np.maximum(upper - lower, SMALLEST)
         each = -0.5 * (away * away) - log(self.deviation * mass * math.sqrt(2 * math.pi))
@@ -683,7 +690,7 @@ class TruncatedNormal(Policy):
     @property
     def encoded_mean(self) -> Floats:
         """See Policy."""
-        lower, upper = self._edges()
+        _, lower, upper = self._edges()
         bounds = (np.array(bound) for bound in (self.space.low, self.space.high))
         low, high = (np.exp(-(((at - self.mean) / self.deviation) ** 2) / 2) for at in bounds)
         moved = (low - high) / np.maximum(upper - lower, SMALLEST) / math.sqrt(2 * math.pi)
@@ -698,7 +705,7 @@ class TruncatedNormal(Policy):
         return TruncatedNormal(self.space, self.mean[rows], deviation, spread, ends)
 
     def within(self, allowed: NDArray[Any]) -> TruncatedNormal:
-        """See Policy; what is more than some eight deviations away is the nearest bound."""
+        """See Policy; bounds more than some eight deviations away leave the nearest one."""
         return TruncatedNormal(self.space, self.mean, self.deviation, self.spread, allowed)
 
     @property
@@ -712,12 +719,19 @@ class TruncatedNormal(Policy):
         ends = np.asarray(self.bounds, dtype=np.float64)
         return ends[..., 0, :], ends[..., 1, :]
 
-    def _edges(self) -> tuple[Floats, Floats]:
-        """The normal distribution's mass below each bound, [..., k] each."""
-        low, high = self._ends()
+    def _edges(self) -> tuple[Floats, Floats, Floats]:
+        """A side, and the normal distribution's mass below each bound, [..., k] each.
+
+        Where both bounds lie above the mean the side is −1 and the masses are those of the mirrored
+        distribution: close to 1 a mass says nothing about how far up a bound is.
+        """
+        low, high = ((end - self.mean) / self.deviation for end in self._ends())
+        side = np.where(low > 0, -1.0, 1.0)
+        mirrored = side < 0
         return (
-            normal_mass((low - self.mean) / self.deviation),
-            normal_mass((high - self.mean) / self.deviation),
+            side,
+            normal_mass(np.where(mirrored, -high, low)),
+            normal_mass(np.where(mirrored, -low, high)),
         )
 
 

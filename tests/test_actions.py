@@ -174,3 +174,29 @@ def test_a_grid_of_constant_actions() -> None:
     assert TWO.grid().shape == (9, 2) and TWO.grid()[0].tolist() == [0.0, 5.0]
     wide = Box.of(-np.ones(6), np.ones(6)).grid()
     assert wide.shape == (15, 6) and len(np.unique(wide, axis=0)) == 15
+
+
+def test_a_policy_within_bounds_agrees_with_scipy_even_far_from_its_mean() -> None:
+    box = Box.of([-1.0], [1.0])
+    narrow = TruncatedNormal(box, np.array([0.2]), np.array([0.05]))
+    uniforms = np.random.default_rng(0).random((200, 2))
+    for low, high in ((-0.1, 0.3), (0.5, 0.55), (0.58, 0.6), (-0.18, -0.1), (-1, -0.1), (0.1, 0.1)):
+        inside = narrow.within(np.array([[low], [high]]))
+        drawn = inside.draw(uniforms)[:, 0].astype(np.float64)
+        ends = (low - 0.2) / 0.05, (high - 0.2) / 0.05
+        expected = stats.truncnorm.ppf(uniforms[:, 1], *ends, loc=0.2, scale=0.05)
+        if low == high:
+            expected = np.full(200, low)
+        np.testing.assert_allclose(drawn, expected, atol=2e-7)
+        if low < high:
+            density = stats.truncnorm.logpdf(np.clip(drawn, low, high), *ends, loc=0.2, scale=0.05)
+            np.testing.assert_allclose(inside.log_probability(drawn[:, None]), density, atol=1e-4)
+    for low, high, nearest in ((0.7, 0.8, 0.7), (-1.0, -0.9, -0.9)):
+        found = narrow.within(np.array([[low], [high]])).draw(uniforms)
+        np.testing.assert_array_equal(found, np.full((200, 1), nearest, np.float32))
+
+
+def test_probabilities_keep_their_proportions_within_a_mask() -> None:
+    policy = Categorical(np.array([[0.5, 0.3, 0.2], [1.0, 0.0, 0.0]]))
+    within = policy.within(np.array([[True, False, True], [False, True, True]]))
+    np.testing.assert_allclose(within.probabilities, [[5 / 7, 0, 2 / 7], [0, 0.5, 0.5]])

@@ -30,7 +30,6 @@ ORDER = [
     "agent",
     "training",
     "latent",
-    "demarcate",
     "probe",
     "control",
     "dynamics",
@@ -38,13 +37,12 @@ ORDER = [
     "collect",
     "methods",
     "evaluation",
-    "ope",
     "deploy",
-    "bench",
-    "report",
-    "doctor",
+    "tools",
     "cli",
 ]
+TOGETHER = {"report": {"bench", "ope"}}
+"""Tools that show what others made; no other tool imports another."""
 MODULES = [
     path
     for path in sorted((ROOT / "sept_offline").rglob("*.py"))
@@ -84,6 +82,16 @@ def test_a_module_imports_only_from_its_left(path: Path) -> None:
         other = name.split(".")[1]
         if other in ORDER:
             assert ORDER.index(other) <= ORDER.index(own), f"{relative} imports {name}"
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "sept_offline" / "tools").rglob("*.py")), ids=lambda p: str(p.name)
+)
+def test_a_tool_imports_the_core_and_no_other_tool(path: Path) -> None:
+    own = path.relative_to(ROOT / "sept_offline" / "tools").parts[0]
+    for name in imported(path):
+        if name.startswith("sept_offline.tools."):
+            assert name.split(".")[2] in {own, *TOGETHER.get(own, ())}, f"{path} imports {name}"
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(ROOT)))

@@ -216,7 +216,7 @@ def save_modelled(folder: Path) -> None:
 
 def make_bench(folder: Path) -> None:
     """A bench of two cells that nobody ran."""
-    from sept_offline.bench.store import Finished, gather, write_cell
+    from sept_offline.tools.bench.store import Finished, gather, write_cell
 
     for seed, method in enumerate(("avg", "sept")):
         named = {

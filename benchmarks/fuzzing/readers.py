@@ -60,7 +60,7 @@ def dataset(name: str) -> Reader:
 
 def run(folder: Path) -> str:
     """What `report` reads of a run; what it says is missing is refused."""
-    from sept_offline.report.sources import close, read_run
+    from sept_offline.tools.report.sources import close, read_run
 
     # The logs are found beside the run.
     found = read_run(folder / "run", folder / "logs.h5")
@@ -76,7 +76,7 @@ def run(folder: Path) -> str:
 
 def page(folder: Path) -> str:
     """The whole page of a run and a bench; for one input in 28, since it takes a while."""
-    from sept_offline.report import write_report
+    from sept_offline.tools.report import write_report
 
     content = b"".join(
         (folder / name).read_bytes() for name in ("run/run.json", "bench/cells.parquet")
@@ -172,8 +172,8 @@ def exported(name: str) -> Reader:
 
 def bench(folder: Path) -> str:
     """The tables of a bench, and what is made of them."""
-    from sept_offline.bench.figures.rows import read_bench
-    from sept_offline.bench.summary import summarise_bench
+    from sept_offline.tools.bench.figures.rows import read_bench
+    from sept_offline.tools.bench.summary import summarise_bench
 
     rows = read_bench(folder / "bench")
     summarise_bench(folder / "bench")
@@ -182,7 +182,7 @@ def bench(folder: Path) -> str:
 
 def cell(folder: Path) -> str:
     """A finished cell of a bench."""
-    from sept_offline.bench.store import _read_cell
+    from sept_offline.tools.bench.store import _read_cell
 
     table, parts = _read_cell(folder / "bench" / "cells" / "avg.parquet")
     return digest(table.to_pylist(), parts)

@@ -26,7 +26,7 @@ def load_everything() -> None:
 
     import sept_offline.deploy
     import sept_offline.methods
-    import sept_offline.report  # noqa: F401
+    import sept_offline.tools.report  # noqa: F401
 
     torch.set_num_threads(1)
 

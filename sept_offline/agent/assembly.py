@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..actions import ActionSpace, Box, Finite, space_from
-from ..errors import AgentError
+from ..errors import AgentError, ConfigError
 from .agent import Agent, Spaces
 from .contexts import context_from_arrays
 from .control import Actor, Control
@@ -93,4 +93,7 @@ def read_space(description: dict[str, Any]) -> ActionSpace:
     """What `describe_space` wrote."""
     if "action_space" not in description:
         return Finite(strings(description, "action_names"))
-    return space_from(description["action_space"])
+    try:
+        return space_from(description["action_space"])
+    except ConfigError as error:
+        raise AgentError(str(error)) from error

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ..actions import ActionSpace, Box, Finite
 from ..errors import AgentError
-from .networks import Array, Network, Standardiser
+from .networks import MLP, Array, Network, Standardiser
 
 NEARLY_TIED = np.float32(3e-5)
 """Values this close, relative to their size, may be ordered by rounding alone."""
@@ -83,17 +83,16 @@ class Actor(Control):
 
     def act(self, inputs: Array, allowed: NDArray[Any] | None = None) -> Any:
         """The action `[k]` in one row of prepared `inputs[d + k]`, clipped to `allowed[2, k]`."""
-        return self._decode(self.network.row(inputs), allowed)
+        if isinstance(self.network, MLP):
+            action = self.network.action(inputs, self.space)
+        else:
+            action = self.space.decode(self.network.row(inputs))
+        return action if allowed is None else np.clip(action, *allowed)
 
     def greedy(self, inputs: Array, allowed: NDArray[Any] | None = None) -> NDArray[Any]:
         """The actions `[n, k]` of prepared `inputs[n, d + k]`, clipped to `allowed[n, 2, k]`."""
-        return self._decode(self.network(inputs), allowed)
-
-    def _decode(self, encoded: Array, allowed: NDArray[Any] | None) -> NDArray[np.float32]:
-        action = self.space.decode(encoded)
-        if allowed is not None:
-            np.clip(action, allowed[..., 0, :], allowed[..., 1, :], out=action)
-        return action
+        actions = self.space.decode(self.network(inputs))
+        return actions if allowed is None else np.clip(actions, allowed[:, 0], allowed[:, 1])
 
     def _check_kind(self, name: str, space: ActionSpace) -> None:
         if space != self.space:

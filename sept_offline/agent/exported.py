@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from ..family import Hidden
 
 FORM = "numpy"
-FORMATS = (1, 2)
-"""Exports of format 1 have a runtime in one file, and the same manifest and weights."""
+FORMATS = (1, 2, 3)
+"""Exports of format 1 have a runtime in one file, and the same manifest and weights; those of
+format 3 act in a box."""
 MANIFEST, WEIGHTS = "manifest.json", "weights.npz"
 
 

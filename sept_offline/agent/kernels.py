@@ -59,15 +59,15 @@ def pack(
 
 
 @numba.njit(**OPTIONS)  # type: ignore[untyped-decorator]  # numba has no types
-def _by_inputs(value: Array, weights: Array, outputs: int) -> Array:
+def _by_inputs(value: NDArray[Any], weights: NDArray[Any], outputs: int) -> NDArray[Any]:
     """Σ_i value[i] · weights[i, :], where a value is not zero; `weights` lie as `[in, out]`."""
-    sums = np.zeros(outputs, dtype=np.float32)
+    sums = np.zeros(outputs, dtype=value.dtype)
     active = np.empty(len(value), dtype=np.int64)
     count = 0
     for i in range(len(value)):
         # no branch: the signs of a hidden layer cannot be predicted
         active[count] = i
-        count += value[i] != np.float32(0)
+        count += value[i] != 0
     # four rows at a time, so that the sums are read and written a fourth as often
     whole = count - count % 4
     for k in range(0, whole, 4):
@@ -88,13 +88,13 @@ def _by_inputs(value: Array, weights: Array, outputs: int) -> Array:
 
 
 @numba.njit(**OPTIONS)  # type: ignore[untyped-decorator]  # numba has no types
-def _by_outputs(value: Array, weights: Array, outputs: int) -> Array:
+def _by_outputs(value: NDArray[Any], weights: NDArray[Any], outputs: int) -> NDArray[Any]:
     """The same as one product per output; `weights` lie as `[out, in]`."""
-    sums = np.empty(outputs, dtype=np.float32)
+    sums = np.empty(outputs, dtype=value.dtype)
     inputs = len(value)
     for j in range(outputs):
         row = weights[j * inputs : (j + 1) * inputs]
-        total = np.float32(0)
+        total = value.dtype.type(0)
         for i in range(inputs):
             total += value[i] * row[i]
         sums[j] = total
@@ -102,26 +102,28 @@ def _by_outputs(value: Array, weights: Array, outputs: int) -> Array:
 
 
 @numba.njit(**OPTIONS)  # type: ignore[untyped-decorator]  # numba has no types
-def _moments(value: Array, epsilon: np.float32) -> tuple[np.float32, np.float32]:
+def _moments(value: NDArray[Any]) -> tuple[Any, Any]:
     """The mean of a row, and one over its standard deviation."""
-    total = np.float32(0)
+    kind = value.dtype.type
+    total = kind(0)
     for j in range(len(value)):
         total += value[j]
-    mean = total / np.float32(len(value))
-    squares = np.float32(0)
+    mean = total / kind(len(value))
+    squares = kind(0)
     for j in range(len(value)):
         squares += (value[j] - mean) ** 2
-    inverse = np.float32(1) / np.sqrt(squares / np.float32(len(value)) + epsilon)
+    inverse = kind(1) / np.sqrt(squares / kind(len(value)) + kind(1e-5))
     return mean, inverse
 
 
 @numba.njit(**OPTIONS)  # type: ignore[untyped-decorator]  # numba has no types
-def forward(x: Array, weights: Array, plan: NDArray[np.int64], relu: bool, squashed: bool) -> Array:
-    """The outputs of one row `x[in]`."""
-    epsilon = np.float32(1e-5)
-    zero = np.float32(0)
+def forward(
+    x: NDArray[Any], weights: NDArray[Any], plan: NDArray[np.int64], relu: bool, squashed: bool
+) -> NDArray[Any]:
+    """The outputs of one row `x[in]`, in the type of `x`; the weights are float32 in any case."""
+    zero, one = x.dtype.type(0), x.dtype.type(1)
     value = x
-    scale, shift = np.float32(1), zero
+    scale, shift = one, zero
     start = 0
     for layer in range(len(plan)):
         inputs, outputs, norm = plan[layer]
@@ -137,20 +139,33 @@ def forward(x: Array, weights: Array, plan: NDArray[np.int64], relu: bool, squas
         start += 4 * outputs
         for j in range(outputs):
             sums[j] = scale * sums[j] - shift * totals[j] + bias[j]
-        scale, shift = np.float32(1), zero
+        scale, shift = one, zero
         value = sums
         if layer == len(plan) - 1:
             break
         if norm == NORM_FIRST:
-            mean, inverse = _moments(value, epsilon)
+            mean, inverse = _moments(value)
             for j in range(outputs):
                 value[j] = (value[j] - mean) * inverse * gamma[j] + beta[j]
         for j in range(outputs):
             value[j] = max(value[j], zero) if relu else np.tanh(value[j])
         if norm == NORM_LAST:
-            mean, scale = _moments(value, epsilon)
+            mean, scale = _moments(value)
             shift = mean * scale
     if squashed:
         for j in range(len(value)):
             value[j] = np.tanh(value[j])
     return value
+
+
+@numba.njit(**OPTIONS)  # type: ignore[untyped-decorator]  # numba has no types
+def decoded(
+    x: NDArray[Any], weights: NDArray[Any], plan: NDArray[np.int64], relu: bool, scaling: Any
+) -> Array:
+    """The action of a squashed network as `Box.decode` gives it; see `Box.scaling`."""
+    encoded = forward(x, weights, plan, relu, True)
+    action = np.empty(len(encoded), dtype=np.float32)
+    for j in range(len(encoded)):
+        value = scaling[0, j] + scaling[1, j] * encoded[j]
+        action[j] = min(max(value, scaling[2, j]), scaling[3, j])
+    return action

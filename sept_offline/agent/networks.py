@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from ..actions import Box
 from ..errors import AgentError
 
 Array = NDArray[np.float32]
@@ -71,6 +72,16 @@ def _float32(value: Any) -> Array:
     return np.ascontiguousarray(value, dtype=np.float32)
 
 
+def varying(rows: NDArray[Any], unit: float = 1e-3) -> NDArray[np.bool_]:
+    """Which columns of `rows[n, k]` are not constant, `[k]`.
+
+    Float32 noise on a constant is about 1e-7 of its size and must not be amplified: a column varies
+    if it does so by 1e-6 of its largest value, and of `unit`.
+    """
+    values = np.asarray(rows, dtype=np.float64)
+    return np.asarray(values.std(axis=0) > 1e-6 * np.maximum(np.abs(values).max(axis=0), unit))
+
+
 class Standardiser:
     """(x − mean) / scale, per column: `mean[k]`, `scale[k]`, every scale above 0."""
 
@@ -92,11 +103,11 @@ class Standardiser:
         return cls(np.zeros(dim), np.ones(dim))
 
     @classmethod
-    def fit(cls, rows: NDArray[Any], floor: float = 1e-6) -> Standardiser:
-        """From the columns of `rows[n, k]`; a constant column is only centred."""
+    def fit(cls, rows: NDArray[Any], unit: float = 1e-3) -> Standardiser:
+        """From the columns of `rows[n, k]`; a constant column (see `varying`) is only centred."""
         values = np.asarray(rows, dtype=np.float64)
-        scale = values.std(axis=0)
-        return cls(values.mean(axis=0), np.where(scale > floor, scale, 1.0))
+        scale = np.where(varying(values, unit), values.std(axis=0), 1.0)
+        return cls(values.mean(axis=0), scale)
 
     def __call__(self, x: NDArray[Any]) -> Array:
         """`x[..., k]`, standardised."""
@@ -119,7 +130,9 @@ class MLP:
     `layers`: `(weight[out, in], bias[out])` each; `norms`: `(gamma[out], beta[out])` or None for
     each hidden layer. A hidden layer is Linear, LayerNorm, activation; with `norm_first=False` it
     is Linear, activation, LayerNorm, which is how d3rlpy builds its encoders. `squashed`: the
-    outputs go through tanh, as those of d3rlpy's policies do.
+    outputs go through tanh, as those of d3rlpy's policies do, and all is computed in float64. They
+    are an action, not values to compare, and an action must not depend on the order in which a
+    library or a graph sums.
     """
 
     def __init__(
@@ -156,8 +169,12 @@ class MLP:
         # made when first needed: most networks only ever see batches
         self._packed: tuple[Array, NDArray[np.int64]] | None = None
         self._forward: Callable[..., Array]
+        self._decoded: Callable[..., Array]
         # gemm reads the transposed view as it lies in memory: nothing is copied for a batch
-        self._transposed = [(weight.T, bias) for weight, bias in self.layers]
+        self._dtype: Any = np.float64 if squashed else np.float32
+        self._transposed = [
+            (weight.T.astype(self._dtype, copy=False), bias) for weight, bias in self.layers
+        ]
 
     def _check_shapes(self) -> None:
         width = None
@@ -182,10 +199,11 @@ class MLP:
         """`x[n, input_dim]` to `[n, output_dim]`; a single row `[input_dim]` to `[output_dim]`."""
         if x.ndim == 1:
             return self.row(x)
-        return self._through(np.asarray(x, dtype=np.float32))
+        return self._through(x)
 
-    def _through(self, value: Array) -> Array:
+    def _through(self, x: Array) -> Array:
         """A batch, or one row, through all layers in NumPy."""
+        value: NDArray[Any] = np.asarray(x, dtype=self._dtype)
         normalise = _normalise_row if value.ndim == 1 else _normalise_rows
         for (weight, bias), norm in zip(self._transposed[:-1], self.norms, strict=True):
             value = value @ weight
@@ -196,7 +214,7 @@ class MLP:
             if norm is not None and not self.norm_first:
                 value = normalise(value, *norm)
         weight, bias = self._transposed[-1]
-        output: Array = value @ weight
+        output: NDArray[Any] = value @ weight
         output += bias
         return np.tanh(output, out=output) if self.squashed else output
 
@@ -204,21 +222,30 @@ class MLP:
         """The same for one row `x[input_dim]`: in compiled code, or in NumPy without numba."""
         packed = self._packed or self._pack()
         if packed is None:
-            return self._through(np.asarray(x, dtype=np.float32))
+            return self._through(x)
         weights, plan = packed
-        row = np.ascontiguousarray(x, dtype=np.float32)
+        row = np.ascontiguousarray(x, dtype=self._dtype)
         output: Array = self._forward(row, weights, plan, self._relu, self.squashed)
         return output
+
+    def action(self, x: Array, box: Box) -> Array:
+        """The action `[k]` in a box for one row: faster than `box.decode(self.row(x))`."""
+        packed = self._packed or self._pack()
+        if packed is None:
+            return box.decode(self._through(x))
+        row = np.ascontiguousarray(x, dtype=np.float64)
+        found: Array = self._decoded(row, *packed, self._relu, box.scaling)
+        return found
 
     def _pack(self) -> tuple[Array, NDArray[np.int64]] | None:
         """The weights as compiled code reads them; None where rows are computed in NumPy."""
         if self._compiled:
             try:
-                from .kernels import forward, pack
+                from .kernels import decoded, forward, pack
             except ImportError:
                 self._compiled = False
                 return None
-            self._forward = forward
+            self._forward, self._decoded = forward, decoded
             self._packed = pack(self.layers, self.norms, self.norm_first)
         return self._packed
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 
 from .. import __version__
-from ..errors import AgentError, ConfigError
+from ..errors import AgentError
 from ..files import refuse_foreign, replace_folder
 from ..limits import read_whole
 from ..seals import JSON_BYTES, parse_json, sealed_json, unsealed
@@ -57,7 +57,7 @@ def load_agent(path: str | Path) -> Agent:
     arrays = _read_weights(folder / WEIGHTS, field(description, "weights_sha256", str))
     try:
         return assemble(description, arrays)
-    except (AgentError, ConfigError) as error:
+    except AgentError as error:
         raise AgentError(f"{folder}: {error}") from error
     except (ValueError, TypeError, KeyError, IndexError, OverflowError) as error:
         raise AgentError(f"{folder}: the agent's parts do not fit together: {error}.") from error

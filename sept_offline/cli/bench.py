@@ -22,7 +22,7 @@ from sept_offline.cli.options import json_option, quiet_option
 from sept_offline.family import family_names
 
 if TYPE_CHECKING:
-    from sept_offline.bench.figures import Drawn
+    from sept_offline.tools.bench.figures import Drawn
 
 
 @click.command()
@@ -135,13 +135,13 @@ def bench(
     Example:
       sept-offline bench --quick --families navigation2d --methods sept,avg --workers 1 -o quick
     """
-    from sept_offline.bench import make_plan, run_bench
     from sept_offline.family import load_family
+    from sept_offline.tools.bench import make_plan, run_bench
 
     for family in _names(families):
         load_family(family)  # from here on tables may name it
     if figures:
-        from sept_offline.bench.figures import draw_figures
+        from sept_offline.tools.bench.figures import draw_figures
 
         drawn = draw_figures(out)
         if as_json:
@@ -195,8 +195,8 @@ def bench(
 
 def _show(out: Path, found: dict[str, Any], as_json: bool) -> None:
     """Draw tables and figures, and show the tables."""
-    from sept_offline.bench import write_tables
-    from sept_offline.bench.figures import INSTALL, can_draw, draw_figures
+    from sept_offline.tools.bench import write_tables
+    from sept_offline.tools.bench.figures import INSTALL, can_draw, draw_figures
 
     summary, tables = write_tables(out)
     drawn = draw_figures(out) if can_draw() else None

@@ -12,8 +12,8 @@ from sept_offline.cli.console import ConsoleProgress, print_json, print_table
 from sept_offline.cli.options import json_option, quiet_option
 
 if TYPE_CHECKING:
-    from sept_offline.demarcate import Demarcation
     from sept_offline.settings import Unsure
+    from sept_offline.tools.demarcate import Demarcation
 
 
 @click.command()
@@ -67,8 +67,8 @@ def demarcate(
     Example:
       sept-offline demarcate nav.h5 -o labelled.h5 --updates 60
     """
-    from sept_offline.demarcate import demarcate_dataset
     from sept_offline.settings import DemarcateConfig
+    from sept_offline.tools.demarcate import demarcate_dataset
 
     found = demarcate_dataset(
         dataset,
@@ -90,7 +90,7 @@ def demarcate(
 
 
 def _print(dataset: str, found: Demarcation) -> None:
-    from sept_offline.demarcate.labels import FATE
+    from sept_offline.tools.demarcate.labels import FATE
 
     record = found.record
     print_table(

@@ -11,7 +11,7 @@ from sept_offline.cli.console import ConsoleProgress, print_json, print_lines, p
 from sept_offline.cli.options import json_option, quiet_option
 
 if TYPE_CHECKING:
-    from sept_offline.doctor import Examination
+    from sept_offline.tools.doctor import Examination
 
 
 @click.command()
@@ -28,7 +28,7 @@ def doctor(as_json: bool, quiet: bool) -> None:
     Example:
       sept-offline doctor
     """
-    from sept_offline.doctor import examine
+    from sept_offline.tools.doctor import examine
 
     if sys.stderr.isatty():
         ConsoleProgress(quiet).message("Loading and testing everything; this takes seconds…")

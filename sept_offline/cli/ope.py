@@ -13,7 +13,7 @@ from sept_offline.cli.options import json_option, quiet_option
 from sept_offline.cli.places import check_run_and_dataset
 
 if TYPE_CHECKING:
-    from sept_offline.ope import Judgement
+    from sept_offline.tools.ope import Judgement
 
 
 @click.command()
@@ -59,8 +59,8 @@ def ope(
       sept-offline ope runs/nav nav.h5 --horizon 20 --updates 100
     """
     check_run_and_dataset(run, dataset)
-    from sept_offline.ope import judge
     from sept_offline.settings import OpeConfig
+    from sept_offline.tools.ope import judge
 
     judgement = judge(
         run,
@@ -92,7 +92,7 @@ def _keep(judgement: Judgement, run: Path, quiet: bool) -> None:
 
 
 def _print(judgement: Judgement) -> None:
-    from sept_offline.ope import TITLES
+    from sept_offline.tools.ope import TITLES
 
     print_table(
         f"{judgement.method} · return of at most {judgement.horizon:,} steps · "

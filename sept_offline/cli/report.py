@@ -46,7 +46,7 @@ def report(
     from sept_offline.errors import DataError
     from sept_offline.family import load_family
     from sept_offline.files import refuse_links
-    from sept_offline.report import write_report
+    from sept_offline.tools.report import write_report
 
     if out.suffix not in (".html", ".htm"):
         raise DataError(f"Cannot write a page to {out}; choose a name that ends in .html.")

@@ -121,7 +121,8 @@ def plain_expert(config: ExpertConfig) -> dict[str, Any]:
         if name in FIRST or (name not in OF_LOGS and value != usual["control"][name])
     }
     own = {name: value for name, value in plain.items() if name in FIRST or value != usual[name]}
-    return own | {"control": control}
+    # 0 lets the algorithm choose; the first version wrote its default of 1.
+    return own | {"control": control | {"critics": control["critics"] or 1}}
 
 
 def plain_recipe(recipe: Recipe) -> dict[str, Any]:

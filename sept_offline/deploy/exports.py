@@ -71,7 +71,8 @@ def export(
     def check(folder: Path) -> Mapping[str, bytes]:
         found, against = _verify(known, folder, verify_on, observations, seed)
         verified.append(found)
-        manifest["verified"] = asdict(found) | {"against": against}
+        figures = {name: value for name, value in asdict(found).items() if value is not None}
+        manifest["verified"] = figures | {"against": against}
         return {MANIFEST: _sealed(manifest)}
 
     replace_folder(target, {**contents, MANIFEST: _sealed(manifest)}, ours, check)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sept_offline.actions import ActionSpace
+from sept_offline.actions import ActionSpace, Box
 from sept_offline.agent import (
     Agent,
     Control,
@@ -12,16 +12,19 @@ from sept_offline.agent import (
     HistoryContext,
     NetworkProbe,
     NoContext,
+    NormalProbe,
     Novelty,
     RefinedContext,
     SegmentContext,
     TableProbe,
+    UniformBoxProbe,
     UniformProbe,
     UnprobedContext,
     WindowContext,
 )
 from sept_offline.agent.novelty import ROUNDING
-from sept_offline.agent.probes import Probe
+from sept_offline.agent.probes import LOG_DEVIATION, Probe
+from sept_offline.deploy import normal
 from sept_offline.deploy.graph import Graph
 from sept_offline.deploy.operators import (
     Segment,
@@ -61,19 +64,82 @@ def graphs_of(agent: Agent) -> dict[str, Graph]:
 
 
 def _control(name: str, control: Control, dim: int, context_dim: int, space: ActionSpace) -> Graph:
-    """observation `[n, d]`, context `[n, k]`, mask `[n, A]` to values and action."""
+    """observation `[n, d]`, context `[n, k]`, and mask `[n, A]` or bounds to the action."""
     graph = Graph(name)
     inputs = standardised(graph, graph.input("observation", F32, "n", dim), control.scaler)
     if context_dim:
         context = graph.input("context", F32, "n", context_dim)
         inputs = graph.op("Concat", inputs, context, axis=1)
-    actions = space.width
+    output = network(graph, inputs, control.network)
+    if isinstance(space, Box):
+        scaled = graph.op("Mul", output, graph.constant(space.half, F64))
+        action = graph.cast(graph.op("Add", scaled, graph.constant(space.centre, F64)), F32)
+        graph.output(
+            "action", _within(graph, action, *_bounds(graph, space)), F32, "n", space.width
+        )
+        return graph
+    actions, values = space.width, output
     mask = graph.input("mask", bool, "n", actions)
-    values = network(graph, inputs, control.network)
     allowed = graph.op("Where", mask, values, graph.constant(-np.inf))
     graph.output("values", values, F32, "n", actions)
     graph.output("action", graph.op("ArgMax", allowed, axis=1, keepdims=0), I64, "n")
     return graph
+
+
+def _bounds(graph: Graph, space: Box) -> tuple[str, str]:
+    """Inputs low and high `[n, k]`, which lie inside the box."""
+    low, high = (graph.input(name, F32, "n", space.width) for name in ("low", "high"))
+    return low, high
+
+
+def _within(graph: Graph, value: str, low: str, high: str) -> str:
+    return graph.op("Min", graph.op("Max", value, low), high)
+
+
+def _box_probe(probe: Probe, dim: int, space: Box) -> Graph:
+    """observation `[n, d]`, low and high `[n, k]` and draw `[n, k + 1]` to the action `[n, k]`.
+
+    A draw is uniform in [0, 1); the host of the graph generates it. Its first column is not used:
+    a policy that mixes two distributions chooses by it.
+    """
+    graph, size = Graph("probe"), space.width
+    low, high = (graph.cast(bound, F64) for bound in _bounds(graph, space))
+    draw = graph.slice(graph.input("draw", F64, "n", space.draws), 1, space.draws, 1)
+    if isinstance(probe, UniformBoxProbe):
+        action = graph.op("Add", low, graph.op("Mul", draw, graph.op("Sub", high, low)))
+    elif isinstance(probe, NormalProbe):
+        observation = graph.input("observation", F32, "n", dim)
+        output = layers(graph, standardised(graph, observation, probe.scaler), probe.network)
+        output = graph.cast(output, F64)
+        half = graph.constant(space.half, F64)
+        mean = graph.op("Mul", graph.op("Tanh", graph.slice(output, 0, size, 1)), half)
+        mean = graph.op("Add", mean, graph.constant(space.centre, F64))
+        ends = (graph.constant(bound, F64) for bound in LOG_DEVIATION)
+        spread = graph.op("Clip", graph.slice(output, size, 2 * size, 1), *ends)
+        deviation = graph.op("Mul", graph.op("Exp", spread), half)
+        graph.output("mean", mean, F64, "n", size)
+        graph.output("deviation", deviation, F64, "n", size)
+        action = _truncated(graph, mean, deviation, low, high, draw, size)
+    else:
+        raise AgentError(f"A probe of kind {type(probe).__name__} has no ONNX graph for a box.")
+    graph.output("action", graph.cast(_within(graph, action, low, high), F32), F32, "n", size)
+    return graph
+
+
+def _truncated(
+    graph: Graph, mean: str, deviation: str, low: str, high: str, draw: str, size: int
+) -> str:
+    """The value `[n, size]` of `TruncatedNormal` at `draw`, between `low` and `high`."""
+    least, most = (graph.op("Div", graph.op("Sub", end, mean), deviation) for end in (low, high))
+    mirrored = graph.op("Greater", least, graph.constant(0.0, F64))
+    first = graph.op("Where", mirrored, graph.op("Neg", most), least)
+    last = graph.op("Where", mirrored, graph.op("Neg", least), most)
+    below = normal.mass(graph, graph.op("Concat", first, last, axis=1))
+    lower, upper = graph.slice(below, 0, size, 1), graph.slice(below, size, 2 * size, 1)
+    share = graph.op("Where", mirrored, graph.op("Sub", graph.constant(1.0, F64), draw), draw)
+    places = graph.op("Add", lower, graph.op("Mul", share, graph.op("Sub", upper, lower)))
+    away = graph.op("Mul", normal.quantile(graph, places), deviation)
+    return graph.op("Add", mean, graph.op("Where", mirrored, graph.op("Neg", away), away))
 
 
 def _probe(probe: Probe, dim: int, space: ActionSpace) -> Graph:
@@ -81,6 +147,8 @@ def _probe(probe: Probe, dim: int, space: ActionSpace) -> Graph:
 
     A draw is uniform in [0, 1); the host of the graph generates it.
     """
+    if isinstance(space, Box):
+        return _box_probe(probe, dim, space)
     graph, actions = Graph("probe"), space.width
     if isinstance(probe, NetworkProbe):
         observation = graph.input("observation", F32, "n", dim)

@@ -13,7 +13,7 @@ from sept_offline.agent import Agent, AgentEpisode
 from sept_offline.errors import AgentError, SeptError
 from sept_offline.seeding import integer
 
-KEYS = {"episode", "observation", "mask", "reward", "seed", "hidden", "end"}
+KEYS = {"episode", "observation", "mask", "bounds", "reward", "seed", "hidden", "end"}
 FIRST_ONLY = ("seed", "hidden")
 SHORTEST_LIMIT = 1 << 20
 """Bytes allowed per line; more if the agent observes many columns."""
@@ -31,7 +31,7 @@ class Lines:
     def __init__(self, agent: Agent, seed: int = 0) -> None:
         self.agent, self.seed = agent, seed
         self.episodes: dict[str | int, AgentEpisode] = {}
-        sizes = agent.spaces.observation_dim + agent.spaces.num_actions
+        sizes = agent.spaces.observation_dim + 2 * agent.spaces.actions.width
         self.limit = max(SHORTEST_LIMIT, 64 * sizes)
 
     def serve(self, source: IO[bytes]) -> Iterator[str]:
@@ -68,7 +68,7 @@ class Lines:
         if "observation" not in request:
             raise AgentError('A line must have "observation" or "end".')
         observation = _numbers(request["observation"], "observation")
-        mask = _mask(request.get("mask"))
+        mask, bounds = _mask(request.get("mask")), _bounds(request.get("bounds"))
         reward = _reward(request.get("reward"))
         episode = self.episodes.get(name) or self._begin(name, request)
         if episode.steps and any(key in request for key in FIRST_ONLY):
@@ -76,13 +76,12 @@ class Lines:
                 "Seed and hidden parameters are allowed only in an episode's first line."
             )
         phase = episode.phase
-        action = episode.act(observation, reward, mask)
+        action = episode.act(observation, reward, mask, bounds)
         self.episodes[name] = episode
         latent = episode.latent
         return {
             "episode": name,
-            "action": action,
-            "action_name": self.agent.spaces.action_names[action],
+            **self._action(action),
             "phase": phase,
             "latent": None if latent is None else [_finite(float(value)) for value in latent],
             "uncertainty": _finite(episode.uncertainty),
@@ -90,6 +89,12 @@ class Lines:
             "flagged": episode.flagged,
             "out_of_range": list(episode.out_of_range),
         }
+
+    def _action(self, action: Any) -> dict[str, Any]:
+        """The action, a number with its name, or a list of numbers in a box."""
+        if isinstance(action, int):
+            return {"action": action, "action_name": self.agent.spaces.action_names[action]}
+        return {"action": action.tolist()}
 
     def _begin(self, name: str | int, request: dict[str, Any]) -> AgentEpisode:
         if len(self.episodes) >= OPEN_LIMIT:
@@ -171,6 +176,14 @@ def _mask(mask: Any) -> np.ndarray[Any, Any] | None:
     ):
         raise AgentError(f"The mask must be a list of true and false, found {_kind(mask)}.")
     return np.array(mask, dtype=bool)
+
+
+def _bounds(bounds: Any) -> tuple[Any, ...] | None:
+    if bounds is None:
+        return None
+    if not isinstance(bounds, list) or len(bounds) != 2:
+        raise AgentError(f"The bounds must be a list of two lists, found {_kind(bounds)}.")
+    return tuple(_numbers(bound, "bounds") for bound in bounds)
 
 
 def _reward(reward: Any) -> float | None:

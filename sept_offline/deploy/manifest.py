@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from sept_offline import __version__
+from sept_offline.actions import Box
 from sept_offline.agent import (
     Agent,
     HistoryContext,
@@ -27,7 +28,7 @@ from sept_offline.limits import read_whole
 from sept_offline.seals import read_json, read_sealed
 
 FORMATS = {"onnx": 1, "numpy": 2}
-"""The format written for each form; earlier formats can be read too."""
+"""The format written for each form; earlier formats can be read too. That of a box is one more."""
 MANIFEST = "manifest.json"
 GRAPHS = ("probe", "encoder", "novelty", "control", "fallback")
 MODULES = (
@@ -94,7 +95,7 @@ def describe(agent: Agent, form: str) -> dict[str, Any]:
     if form == "onnx":
         described |= _initial(agent)
     return {
-        "format": FORMATS[form],
+        "format": FORMATS[form] + isinstance(spaces.actions, Box),
         "form": form,
         "library": __version__,
         "method": agent.method,
@@ -184,7 +185,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     """The manifest of an export; every file is checked against its checksum."""
     found = read_sealed(folder / MANIFEST, AgentError)
     form, files = found.get("form"), found.get("files")
-    if not isinstance(form, str) or found.get("format") not in range(1, FORMATS.get(form, 0) + 1):
+    if not isinstance(form, str) or found.get("format") not in range(1, FORMATS.get(form, -1) + 2):
         raise AgentError(f"{folder} does not contain an export that this version can read.")
     if not isinstance(files, dict) or not files:
         raise AgentError(f"{folder / MANIFEST} does not list any files; it is damaged.")

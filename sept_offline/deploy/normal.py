@@ -12,10 +12,11 @@ from statistics import NormalDist
 
 import numpy as np
 
-from sept_offline.actions import SMALLEST
 from sept_offline.deploy.graph import Graph
 
 F64 = np.float64
+LEAST = 1e-16
+"""The least mass whose place is asked for; see `normal_quantile`."""
 FARTHEST = 25.0
 """Beyond this the complementary error function is 0 for all that is done with it."""
 DEGREE = 36
@@ -46,8 +47,8 @@ def quantile(graph: Graph, places: str) -> str:
     def rest(s: float) -> float:
         return inverse(min(0.5, math.exp(-0.5 * math.exp(2 * s))))
 
-    first, last = (math.log(math.sqrt(-2 * math.log(p))) for p in (0.5, SMALLEST))
-    low, high = _constant(graph, SMALLEST), _constant(graph, 1 - 1e-16)
+    first, last = (math.log(math.sqrt(-2 * math.log(p))) for p in (0.5, LEAST))
+    low, high = _constant(graph, LEAST), _constant(graph, 1 - LEAST)
     inside = graph.op("Min", graph.op("Max", places, low), high)
     above = graph.op("Greater", inside, _constant(graph, 0.5))
     mirrored = graph.op("Where", above, graph.op("Sub", _constant(graph, 1), inside), inside)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sept_offline.actions import Box, Finite
 from sept_offline.agent.assembly import read_space
 from sept_offline.agent.fields import count, field
 from sept_offline.deploy.libraries import onnxruntime
@@ -35,6 +36,7 @@ class OnnxAgent:
 
     def __init__(self, folder: str | Path, manifest: dict[str, Any] | None = None) -> None:
         self.manifest = manifest or read_manifest(Path(folder))
+        self.space = read_space(self.manifest)
         self.context = field(self.manifest, "context", dict)
         _check_context(self.context)
         # exports of earlier versions do not stack
@@ -135,21 +137,20 @@ class OnnxEpisode:
         described, manifest = agent.context, agent.manifest
         self.uncertainty: float | None = described.get("uncertainty")
         self._kind = described["kind"]
-        self._space = read_space(manifest)
-        self._actions = self._space.width
+        self._space = agent.space
         self._rng = generator(seed, "agent", "probe")
         self._context = np.array([described.get("start", [])], dtype=np.float32)
         self._largest = np.array([described.get("largest", [])], dtype=np.float32)
         nothing = np.array([described.get("nothing", [])], dtype=np.float32)
         self._evidence = {"weighted": nothing, "precision": nothing}
-        self._last = np.zeros((1, 1), dtype=np.int64)
         self._dim = len(manifest["observation_names"])
-        self._stack = Stack(agent.stack, self._dim, self._actions)
+        self._stack = Stack(agent.stack, self._dim, self._space.width)
         self._stacked = self._stack.empty(1)
         length, dim = int(described.get("steps", 0)), self._stack.width
         extra = 0 if self._kind == "history" else 1
         self._past = np.zeros((1, length + extra, dim), dtype=np.float32)
-        self._taken = np.zeros((1, length), dtype=np.int64)
+        self._taken = self._space.empty(1, length)
+        self._last = self._space.empty(1, 1)
         if (self._kind == "hidden") != (hidden is not None):
             raise AgentError(
                 "Hidden parameters must be given if the agent needs them, and only then."
@@ -168,24 +169,16 @@ class OnnxEpisode:
         """The part that chooses the next action: "probe" or "control"."""
         return "probe" if self.steps < self.agent.manifest["probe_steps"] else "control"
 
-    def act(self, observation: Array, mask: Array | None = None) -> int:
-        """The action in `observation[d]`, of those where `mask[num_actions]` is true."""
+    def act(self, observation: Array, mask: Array | None = None, bounds: Any = None) -> Any:
+        """The action in `observation[d]`, of those that a mask, or bounds in a box, allow."""
         try:
             row = np.asarray(observation, dtype=np.float32)[None]
-            allowed = np.ones((1, self._actions), dtype=bool)
-            if mask is not None:
-                allowed = np.asarray(mask, dtype=bool)[None]
         except (TypeError, ValueError) as error:
-            raise AgentError(
-                f"The observation and the mask must be 1-D numeric arrays: {error}."
-            ) from error
+            raise AgentError(f"The observation must be a 1-D numeric array: {error}.") from error
         # a graph would accept NaN, and a mask that allows nothing
         if row.shape != (1, self._dim) or not np.isfinite(row).all():
             raise AgentError(f"The observation must have {self._dim} finite columns.")
-        if allowed.shape != (1, self._actions) or not allowed.any():
-            raise AgentError(
-                f"The mask must have {self._actions} values and allow at least one action."
-            )
+        allowed = self._allowed(mask, bounds)
         self._stack.see(self._stacked, row, first=self.steps == 0)
         row = self._stacked
         if self._kind == "history":
@@ -196,19 +189,29 @@ class OnnxEpisode:
             self._see(row)
         probing = self.phase == "probe"
         if probing:
-            given = {"time": np.array([self.steps]), "draw": np.array([self._rng.random()])}
-            found = self.agent.run("probe", observation=row, mask=allowed, **given)
+            draws = self._rng.random((1, self._space.draws))
+            draw = draws[:, 0] if isinstance(self._space, Finite) else draws
+            time = np.array([self.steps])
+            found = self.agent.run("probe", observation=row, time=time, draw=draw, **allowed)
         elif self.flagged and "fallback" in self.agent.manifest["graphs"]:
-            found = self.agent.run("fallback", observation=row, mask=allowed)
+            found = self.agent.run("fallback", observation=row, **allowed)
         else:
-            found = self.agent.run("control", observation=row, context=self._context, mask=allowed)
-        action = int(found["action"][0])
+            found = self.agent.run("control", observation=row, context=self._context, **allowed)
+        action = found["action"][0]
         self._took(row, action)
         self._stack.took(self._stacked, self._space.encode(action))
         self.steps += 1
-        return action
+        return action if action.ndim else int(action)
 
-    def _took(self, row: Array, action: int) -> None:
+    def _allowed(self, mask: Any, bounds: Any) -> dict[str, Array]:
+        """The inputs of a graph by which actions are restricted."""
+        found = self._space.allowed(mask, bounds)
+        if isinstance(self._space, Box):
+            low, high = self._space.bounds if found is None else found
+            return {"low": low[None], "high": high[None]}
+        return {"mask": np.ones((1, self._space.width), bool) if found is None else found[None]}
+
+    def _took(self, row: Array, action: Array) -> None:
         if self._kind == "history":
             self._past = np.concatenate([row[:, None], self._past[:, :-1]], axis=1)
             self._taken = np.concatenate([[[action]], self._taken[:, :-1]], axis=1)
@@ -217,7 +220,7 @@ class OnnxEpisode:
         elif self.steps < self._taken.shape[1]:
             self._taken[0, self.steps] = action
         if self._kind == "refined":
-            self._before, self._last = row.copy(), np.array([[action]], dtype=np.int64)
+            self._before, self._last = row.copy(), np.array([[action]])
 
     def _remember(self) -> None:
         """The past steps, newest first; steps before the episode began are not seen."""

@@ -26,19 +26,26 @@ def standardised(graph: Graph, x: str, scaler: Standardiser) -> str:
 
 
 def layers(graph: Graph, x: str, network: MLP) -> str:
-    """`x[n, inputs]` to `[n, outputs]`."""
+    """`x[n, inputs]` to `[n, outputs]`; in float64 if squashed, as the library computes it."""
+
+    def constant(value: Any) -> str:
+        small = graph.constant(value)
+        return graph.cast(small, np.float64) if network.squashed else small
+
+    if network.squashed:
+        x = graph.cast(x, np.float64)
     last = len(network.layers) - 1
     for index, (weight, bias) in enumerate(network.layers):
-        x = graph.op("Gemm", x, graph.constant(weight), graph.constant(bias), transB=1)
+        x = graph.op("Gemm", x, constant(weight), constant(bias), transB=1)
         if index == last:
             break
         norm = network.norms[index]
         if norm is not None and network.norm_first:
-            x = _normalised(graph, x, *map(graph.constant, norm))
+            x = _normalised(graph, x, *map(constant, norm))
         x = graph.op("Relu" if network.activation == "relu" else "Tanh", x)
         if norm is not None and not network.norm_first:
-            x = _normalised(graph, x, *map(graph.constant, norm))
-    return x
+            x = _normalised(graph, x, *map(constant, norm))
+    return graph.op("Tanh", x) if network.squashed else x
 
 
 def _normalised(graph: Graph, x: str, gamma: str, beta: str) -> str:
@@ -46,12 +53,13 @@ def _normalised(graph: Graph, x: str, gamma: str, beta: str) -> str:
 
 
 def network(graph: Graph, x: str, whole: object) -> str:
-    """Action values of control's network, of any kind."""
+    """The outputs of control's network, of any kind."""
     if isinstance(whole, MLP):
         return layers(graph, x, whole)
     if isinstance(whole, Ensemble):
         total = graph.op("Sum", *(layers(graph, x, member) for member in whole.members))
-        return graph.op("Mul", total, graph.constant(1 / len(whole.members)))
+        kind = np.float64 if whole.squashed else np.float32
+        return graph.op("Mul", total, graph.constant(1 / len(whole.members), kind))
     if isinstance(whole, Constrained):
         logits, values = network(graph, x, whole.imitator), network(graph, x, whole.values)
         top = graph.op("ReduceMax", logits, axes=[1], keepdims=1)

@@ -1,4 +1,7 @@
-"""Verification of an export: its actions must equal the agent's on the same observations."""
+"""Verification of an export: its actions must equal the agent's on the same observations.
+
+Actions in a box equal each other up to rounding, relative to half of their range.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sept_offline.actions import Box
 from sept_offline.agent import Agent, AgentEpisode, HiddenContext
 from sept_offline.agent.control import NEARLY_TIED
 from sept_offline.data import Dataset
@@ -17,39 +21,55 @@ from sept_offline.family import Hidden
 from sept_offline.seeding import generator, integer
 from sept_offline.threads import one_thread
 
+ROUNDING = 1e-5
+"""Largest difference of two actions in a box that counts as rounding, in halves of the range."""
 AFTER = 20
 """Steps of a drawn episode after those that the agent's context needs."""
 MASKED = 4
-"""Every n-th episode is compared with action masks."""
+"""Every n-th episode is compared with action masks, or with bounds in a box."""
 
 
 @dataclass(frozen=True)
 class Recording:
-    """One episode to compare on: observations `[t, d]`, masks `[t, A]` or None."""
+    """One episode to compare on: observations `[t, d]`, and what `act` is given beside each.
+
+    `masks[t, A]` for a finite set, `bounds[t, 2, k]` for a box, or None.
+    """
 
     observations: NDArray[np.float32]
     masks: NDArray[np.bool_] | None
     hidden: Hidden | None
     seed: int
+    bounds: NDArray[np.float32] | None = None
+
+    def options(self, time: int) -> dict[str, Any]:
+        """The options of `act` at step `time`."""
+        given = {"mask": self.masks, "bounds": self.bounds}
+        return {name: rows[time] for name, rows in given.items() if rows is not None}
 
 
 @dataclass(frozen=True)
 class Verified:
-    """The numbers of observations compared and of ties between two actions."""
+    """The numbers of observations compared and of ties between two actions.
+
+    `apart`: the largest difference of two actions in a box, in halves of the range; else None.
+    """
 
     observations: int
     episodes: int
     ties: int
+    apart: float | None = None
 
 
 def recorded(agent: Agent, data: Dataset, count: int, seed: int = 0) -> Iterator[Recording]:
     """Logged episodes in random order, up to `count` observations."""
     spaces = agent.spaces
-    if (data.observation_dim, data.num_actions) != (spaces.observation_dim, spaces.num_actions):
+    found = data.observation_dim, data.action_space.expected
+    if found != (spaces.observation_dim, spaces.actions.expected):
         raise AgentError(
-            f"The agent observes {spaces.observation_dim} columns and has {spaces.num_actions} "
-            f"actions, but {data.path} holds {data.observation_dim} and {data.num_actions}; "
-            "verify it on logs of the same family."
+            f"The agent observes {spaces.observation_dim} columns and takes actions "
+            f"{spaces.actions.expected}, but {data.path} holds {found[0]} and {found[1]}; verify "
+            "it on logs of the same family."
         )
     if agent.needs and data.hidden is None:
         raise AgentError(
@@ -92,31 +112,45 @@ def made_up(agent: Agent, count: int, seed: int = 0) -> Iterator[Recording]:
 def _recording(
     agent: Agent, rows: NDArray[np.float32], hidden: Hidden | None, number: int, seed: int
 ) -> Recording:
-    masks = None
+    masks = bounds = None
+    space = agent.spaces.actions
     if number % MASKED == MASKED - 1:
         rng = generator(seed, "verify", "masks", number)
-        masks = rng.random((len(rows), agent.spaces.num_actions)) < 0.5
-        masks[~masks.any(axis=1)] = True
-    return Recording(rows, masks, hidden, integer(seed, "verify", "episode", number))
+        if isinstance(space, Box):
+            ends = rng.uniform(space.low, space.high, (len(rows), 2, space.width))
+            bounds = np.sort(ends, axis=1).astype(np.float32)
+        else:
+            masks = rng.random((len(rows), space.width)) < 0.5
+            masks[~masks.any(axis=1)] = True
+    return Recording(rows, masks, hidden, integer(seed, "verify", "episode", number), bounds)
 
 
 def verify(agent: Agent, exported: Any, recordings: Iterable[Recording]) -> Verified:
     """Compare both on all recordings; raise at the first action that differs beyond rounding.
 
-    `exported` has `begin(seed, hidden)`, whose episodes have `act(observation, mask)`, as in the
-    library. After a tie the histories may differ, so the comparison of that episode stops there.
+    `exported` has `begin(seed, hidden)`, whose episodes have `act(observation, mask, bounds)`, as
+    in the library. After a tie the histories may differ, so the comparison of that episode stops
+    there.
     """
     observations = episodes = ties = 0
+    space = agent.spaces.actions
+    apart = 0.0 if isinstance(space, Box) else None
     with one_thread():
         for recording in recordings:
             ours = agent.begin(recording.seed, recording.hidden)
             theirs = exported.begin(recording.seed, recording.hidden)
             episodes += 1
             for time, row in enumerate(recording.observations):
-                mask = None if recording.masks is None else recording.masks[time]
-                actions = ours.act(row, mask=mask), theirs.act(row, mask)
+                options = recording.options(time)
+                actions = ours.act(row, **options), theirs.act(row, **options)
                 observations += 1
-                if actions[0] != actions[1]:
+                if isinstance(space, Box) and apart is not None:
+                    found = np.abs(actions[0].astype(np.float64) - actions[1]) / space.half
+                    apart = max(apart, float(found.max()))
+                    same = bool(found.max() <= ROUNDING)
+                else:
+                    same = actions[0] == actions[1]
+                if not same:
                     if not _tied(ours, theirs, *actions):
                         raise AgentError(
                             f"The export would take action {actions[1]} where the agent takes "
@@ -127,15 +161,15 @@ def verify(agent: Agent, exported: Any, recordings: Iterable[Recording]) -> Veri
                     break
             else:
                 _compare(ours, theirs, episodes - 1)
-    return Verified(observations, episodes, ties)
+    return Verified(observations, episodes, ties, apart)
 
 
-def _tied(ours: AgentEpisode, theirs: Any, action: int, other: int) -> bool:
+def _tied(ours: AgentEpisode, theirs: Any, action: Any, other: Any) -> bool:
     """Whether the two actions are a tie, ordered by rounding alone."""
     if ours.flagged != theirs.flagged:
         return abs((ours.novelty or 0) - (theirs.novelty or 0)) < 0.01
     values = ours.values
-    if values is None:
+    if values is None:  # a probe, or an actor
         return False
     size = np.abs(values).max() + np.float32(1)
     return bool(abs(values[action] - values[other]) <= NEARLY_TIED * size)

@@ -11,8 +11,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from sept_offline.agent.networks import Arrays, take
-from sept_offline.training.inputs import Floats, StepsLike, fit_scaling, varying
+from sept_offline.agent.networks import Arrays, Standardiser, take, varying
+from sept_offline.training.inputs import Floats, StepsLike
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Columns:
         if angle is None:
             angle = find_angles(before, after)
         change = _unwound(after - before, angle)
-        state, moved = fit_scaling(before), fit_scaling(change)
+        state, moved = Standardiser.fit(before), Standardiser.fit(change)
         return cls(
             state.mean,
             state.scale,

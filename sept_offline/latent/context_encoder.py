@@ -34,7 +34,7 @@ from sept_offline.latent.transitions import (
 from sept_offline.seeding import torch_generator
 from sept_offline.settings import LatentConfig
 from sept_offline.threads import one_thread
-from sept_offline.training.inputs import Doubles, Floats, Integers, TimedStepsLike, fit_scaling
+from sept_offline.training.inputs import Doubles, Floats, Integers, TimedStepsLike, standardised
 from sept_offline.training.layers import initialise, layers_of, perceptron
 from sept_offline.training.updates import UpdateStage, annealed, check_finite, descend
 
@@ -79,10 +79,10 @@ class ContextStage(UpdateStage):
             # the reward is a column that is 0 before every step
             before = np.concatenate([before, np.zeros((len(before), 1), np.float32)], axis=1)
             change = np.concatenate([change, rewards[:, None].astype(np.float32)], axis=1)
-        state, moved = fit_scaling(before), fit_scaling(change)
+        state, moved = Standardiser.fit(before), Standardiser.fit(change)
         self._scalers = state, moved
-        self.states = torch.from_numpy(state(before))
-        self.changes = torch.from_numpy(moved(change)).clamp(-RESIDUAL, RESIDUAL)
+        self.states = standardised(state, before)
+        self.changes = standardised(moved, change).clamp(-RESIDUAL, RESIDUAL)
         self.chosen = torch.from_numpy(space.encode(steps.actions))
         width = self.states.shape[1]
         self.draws = Contexts(steps.instance, steps.time, config.context)
@@ -154,13 +154,11 @@ class ContextStage(UpdateStage):
         *layers, (weight, bias) = [(array(w), array(b)) for w, b in layers_of(self.embedding)]
         sure = np.full(dim, SURE, dtype=np.float32)
         last = np.concatenate([weight, np.zeros_like(weight)]), np.concatenate([bias, sure])
-        state, moved = self._scalers
         nothing = np.zeros((width, width + taken)), np.zeros(width)
         return TransitionEncoder(
             MLP([nothing]),
             MLP([*layers, last]),
-            Standardiser(state.mean, state.scale),
-            Standardiser(moved.mean, moved.scale),
+            *self._scalers,
             action_width=taken,
             steps=1,
             residual_range=RESIDUAL,

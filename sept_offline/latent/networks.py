@@ -12,8 +12,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from sept_offline.agent.networks import Standardiser
 from sept_offline.training.gaussians import Gaussian, log_normal
-from sept_offline.training.inputs import Scaling
 from sept_offline.training.layers import initialise, lstm, perceptron
 
 LOG_VARIANCE = (-10.0, 4.0)
@@ -56,7 +56,7 @@ def outer(actions: Tensor, values: Tensor) -> Tensor:
 class _Scaled(nn.Module):
     """A module that keeps scalings as buffers, so that they travel with its weights."""
 
-    def keep(self, name: str, scaling: Scaling) -> None:
+    def keep(self, name: str, scaling: Standardiser) -> None:
         self.register_buffer(f"{name}_mean", torch.from_numpy(scaling.mean.copy()))
         self.register_buffer(f"{name}_scale", torch.from_numpy(scaling.scale.copy()))
 
@@ -85,7 +85,7 @@ class WindowNetwork(_Scaled):
         action_width: int,
         dim: int,
         hidden: int,
-        scalings: dict[str, Scaling],
+        scalings: dict[str, Standardiser],
         varies: NDArray[np.bool_],
         rng: torch.Generator,
     ) -> None:
@@ -151,7 +151,7 @@ class TransitionNetwork(_Scaled):
         action_width: int,
         dim: int,
         hidden: int,
-        state: Scaling,
+        state: Standardiser,
         change_scale: NDArray[np.float32],
         rng: torch.Generator,
     ) -> None:
@@ -240,9 +240,9 @@ class SegmentNetwork(_Scaled):
         dim: int,
         encoder_units: int,
         decoder_units: int,
-        scaling: Scaling,
+        scaling: Standardiser,
         rng: torch.Generator,
-        change: Scaling | None = None,
+        change: Standardiser | None = None,
     ) -> None:
         super().__init__()
         width = len(scaling.mean)

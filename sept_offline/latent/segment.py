@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from sept_offline.actions import ActionSpace
+from sept_offline.agent.networks import Standardiser
 from sept_offline.errors import ConfigError
 from sept_offline.latent.model import LatentModel
 from sept_offline.latent.networks import SegmentNetwork
@@ -16,7 +17,7 @@ from sept_offline.stage import StageState
 from sept_offline.threads import one_thread
 from sept_offline.training.draws import Balanced
 from sept_offline.training.gaussians import kl_standard, sample
-from sept_offline.training.inputs import Doubles, SegmentsLike, check_segments, fit_scaling
+from sept_offline.training.inputs import Doubles, SegmentsLike, check_segments
 from sept_offline.training.snapshots import load_training, save_training
 from sept_offline.training.updates import annealed, check_finite, descend
 
@@ -37,10 +38,10 @@ class SegmentLearner:
             )
         self.config, self.space = config, space
         seen, width = segments.observations, segments.observations.shape[-1]
-        scaling = fit_scaling(seen[:, :length].reshape(-1, width))
+        scaling = Standardiser.fit(seen[:, :length].reshape(-1, width))
         change = None
         if config.changes:
-            change = fit_scaling((seen[:, 1:] - seen[:, :-1]).reshape(-1, width))
+            change = Standardiser.fit((seen[:, 1:] - seen[:, :-1]).reshape(-1, width))
         self.network = SegmentNetwork(
             length,
             space.width,

@@ -37,6 +37,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from sept_offline.actions import ActionSpace
+from sept_offline.agent.networks import Standardiser, varying
 from sept_offline.errors import DataError, TrainingError
 from sept_offline.latent.identification import neighbour_share
 from sept_offline.latent.model import LatentModel
@@ -59,8 +60,7 @@ from sept_offline.training.inputs import (
     SegmentsLike,
     TimedStepsLike,
     check_segments,
-    fit_scaling,
-    varying,
+    standardised,
 )
 from sept_offline.training.updates import UpdateStage, annealed, check_finite, descend
 
@@ -159,7 +159,7 @@ class TransitionLatentStage(UpdateStage):
         self._warm = max(1, round(AVERAGE * config.updates))
         before = steps.observations[steps.row]
         change = steps.observations[steps.row + 1] - before
-        state = fit_scaling(before)
+        state = Standardiser.fit(before)
         rng = torch_generator(seed, "latent", "initialise")
         self.network = TransitionNetwork(
             segments.actions.shape[1],
@@ -177,7 +177,7 @@ class TransitionLatentStage(UpdateStage):
             {"params": list(self.posteriors.parameters()), "factor": config.posterior_factor},
         ]
         self.optimiser = torch.optim.Adam(groups, lr=config.learning_rate, fused=True)
-        self._states = torch.from_numpy(state(before))
+        self._states = standardised(state, before)
         self._changes = torch.from_numpy(change)
         self._chosen = torch.from_numpy(space.encode(steps.actions))
         self._residuals: Tensor | None = None

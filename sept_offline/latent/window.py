@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from sept_offline.actions import ActionSpace
+from sept_offline.agent.networks import Standardiser, varying
 from sept_offline.data.records import Steps
 from sept_offline.errors import DataError
 from sept_offline.latent.model import LatentModel
@@ -27,7 +28,7 @@ from sept_offline.seeding import torch_generator
 from sept_offline.settings import LatentConfig
 from sept_offline.training.draws import Balanced
 from sept_offline.training.gaussians import kl_standard, log_normal, sample
-from sept_offline.training.inputs import Scaling, SegmentsLike, check_segments, fit_scaling, varying
+from sept_offline.training.inputs import SegmentsLike, check_segments, standardised
 from sept_offline.training.updates import UpdateStage, annealed, check_finite, descend
 
 RUN = 100
@@ -62,8 +63,8 @@ class WindowLatentStage(UpdateStage):
         before = steps.observations[steps.row]
         change = steps.observations[steps.row + 1] - before
         scalings = {
-            "state": fit_scaling(before),
-            "change": fit_scaling(change),
+            "state": Standardiser.fit(before),
+            "change": Standardiser.fit(change),
             **segment_scalings(windows),
         }
         self.network = WindowNetwork(
@@ -84,8 +85,8 @@ class WindowLatentStage(UpdateStage):
         self.optimiser = torch.optim.Adam(
             self.network.parameters(), lr=config.learning_rate, fused=True
         )
-        self._states = torch.from_numpy(scalings["state"](before))
-        self._changes = torch.from_numpy(scalings["change"](change))
+        self._states = standardised(scalings["state"], before)
+        self._changes = standardised(scalings["change"], change)
         self._chosen = torch.from_numpy(space.encode(steps.actions))
         with torch.no_grad():
             self._features = self.network.segment_features(
@@ -128,12 +129,12 @@ class WindowLatentStage(UpdateStage):
         return LatentModel(self.network, self.space, nothing, nothing)
 
 
-def segment_scalings(segments: SegmentsLike) -> dict[str, Scaling]:
+def segment_scalings(segments: SegmentsLike) -> dict[str, Standardiser]:
     """Scalings of the first steps' states and changes, [d] each."""
     length, width = segments.actions.shape[1], segments.observations.shape[-1]
     before = segments.observations[:, :length]
     change = segments.observations[:, 1 : length + 1] - before
     return {
-        "segment_state": fit_scaling(before.reshape(-1, width)),
-        "segment_change": fit_scaling(change.reshape(-1, width)),
+        "segment_state": Standardiser.fit(before.reshape(-1, width)),
+        "segment_change": Standardiser.fit(change.reshape(-1, width)),
     }

@@ -23,7 +23,7 @@ from sept_offline.stage import Stage
 def _stages(data: Dataset, config: FitConfig, seed: int) -> Generator[Stage, None, Agent]:
     model = yield from model_stage(data, config, seed)
     contexts, instance, weights = latents(model, data, config.dpt, seed)
-    scaler = Standardiser.fit(contexts)
+    scaler = Standardiser.fit(contexts, unit=1.0)
     control = yield from control_stage(
         data,
         config.control,

@@ -125,7 +125,7 @@ def _stages(data: Dataset, config: FitConfig, seed: int) -> Generator[Stage, Non
         )
     yield latent
     model = latent.result()
-    scaler = Standardiser.fit(model.encode(windows)[0])
+    scaler = Standardiser.fit(model.encode(windows)[0], unit=1.0)
     labels = relabel(steps, windows, model, scaler, config.control)
     control = yield from control_stage(
         data, config.control, seed, beside=labels.beside, rewards=labels.rewards

@@ -51,7 +51,7 @@ def encode_and_control(
     """
     yield stage
     found = stage.result()
-    scaler = Standardiser.fit(found.latent)
+    scaler = Standardiser.fit(found.latent, unit=1.0)
     control = yield from control_stage(
         data,
         config.control,

@@ -104,7 +104,7 @@ def probe_infer_control(
             )
     read = read_contexts if refine else read_segments
     seen = read(data, segments, known, config, seed)
-    scaler = Standardiser.fit(seen.latent)
+    scaler = Standardiser.fit(seen.latent, unit=1.0)
     contexts: NDArray[np.float32] = scaler(seen.latent)
     replay: Callable[..., Replay] = Replay
     if seen.sums is not None and seen.evidence is not None:

@@ -163,7 +163,7 @@ def learn_round(
     yield stage
     model = stage.result()
     latent, _ = model.encode(segments)
-    scaler = Standardiser.fit(latent)
+    scaler = Standardiser.fit(latent, unit=1.0)
     start = scaler(weights @ latent / weights.sum())
     replay = partial(UnprobedReplay, time=data.steps().time, steps=config.probe_steps, start=start)
     control = yield from control_stage(

@@ -11,17 +11,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from sept_offline.actions import ActionSpace, Box
+from sept_offline.agent.networks import Standardiser
 from sept_offline.probe.policy import NormalNetwork
 from sept_offline.seeding import generator, torch_generator
 from sept_offline.threads import one_thread
-from sept_offline.training.inputs import (
-    Doubles,
-    Floats,
-    Integers,
-    Scaling,
-    SegmentsLike,
-    fit_scaling,
-)
+from sept_offline.training.inputs import Doubles, Floats, Integers, SegmentsLike, standardised
 from sept_offline.training.layers import initialise, perceptron
 from sept_offline.training.updates import descend
 
@@ -159,7 +153,7 @@ def _fit_density(
 ) -> tuple[Doubles, Doubles, float]:
     """Log-densities [N, n], each component's place in its distribution [N, n, k], held-out loss."""
     width = inputs.shape[-1]
-    unscaled = Scaling(np.zeros(width, np.float32), np.ones(width, np.float32))
+    unscaled = Standardiser.identity(width)
     rng = torch_generator(seed, "behaviour", "initialise")
     network = NormalNetwork(space, HIDDEN, unscaled, rng)
     taken = network.read(actions)
@@ -204,9 +198,9 @@ def calibration_error(chances: Doubles, actions: Integers, bins: int = 10) -> fl
 
 def _inputs(observations: Floats, length: int) -> Tensor:
     """Standardised observations and the step as a one-hot, [N, n, d + n]."""
-    scaling = fit_scaling(observations.reshape(-1, observations.shape[-1]))
+    scaling = Standardiser.fit(observations.reshape(-1, observations.shape[-1]))
     time = np.broadcast_to(np.eye(length, dtype=np.float32), (len(observations), length, length))
-    return torch.from_numpy(np.concatenate((scaling(observations), time), axis=-1))
+    return torch.cat((standardised(scaling, observations), torch.from_numpy(time.copy())), dim=-1)
 
 
 def _frequencies(actions: Integers, num_actions: int) -> Doubles:

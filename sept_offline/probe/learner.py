@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sept_offline.agent.networks import Standardiser
 from sept_offline.probe.behaviour import Behaviour
 from sept_offline.probe.policy import policy_network
 from sept_offline.probe.weights import (
@@ -19,7 +20,7 @@ from sept_offline.probe.weights import (
 from sept_offline.seeding import torch_generator
 from sept_offline.settings import ProbeConfig
 from sept_offline.stage import StageState
-from sept_offline.training.inputs import Integers, SegmentsLike, fit_scaling
+from sept_offline.training.inputs import Integers, SegmentsLike
 from sept_offline.training.snapshots import load_module, load_optimiser, save_module, save_optimiser
 from sept_offline.training.updates import descend
 
@@ -43,7 +44,7 @@ class ProbeLearner:
         self.policy = policy_network(
             behaviour.space,
             (config.hidden,) * 3,
-            fit_scaling(seen.reshape(-1, width)),
+            Standardiser.fit(seen.reshape(-1, width)),
             torch_generator(seed, "probe", "initialise"),
         )
         self.optimiser = torch.optim.Adam(

@@ -15,7 +15,7 @@ from sept_offline.actions import ActionSpace, Box
 from sept_offline.agent.networks import Standardiser
 from sept_offline.agent.probes import LOG_DEVIATION, NetworkProbe, NormalProbe
 from sept_offline.latent.export import perceptron_to_numpy
-from sept_offline.training.inputs import Doubles, Floats, Scaling, SegmentsLike
+from sept_offline.training.inputs import Doubles, Floats, SegmentsLike, standardised
 from sept_offline.training.layers import initialise, layers_of, perceptron
 
 
@@ -23,7 +23,7 @@ class PolicyNetwork(nn.Module, ABC):
     """Three hidden layers, and the parameters of a distribution; uniform until it learns."""
 
     def __init__(
-        self, outputs: int, hidden: tuple[int, ...], scaling: Scaling, rng: torch.Generator
+        self, outputs: int, hidden: tuple[int, ...], scaling: Standardiser, rng: torch.Generator
     ) -> None:
         super().__init__()
         self.scaling = scaling
@@ -35,7 +35,7 @@ class PolicyNetwork(nn.Module, ABC):
 
     def inputs(self, observations: Floats) -> Tensor:
         """Standardised observations, [..., d]."""
-        return torch.from_numpy(self.scaling(observations))
+        return standardised(self.scaling, observations)
 
     @abstractmethod
     def read(self, actions: NDArray[Any]) -> Tensor:
@@ -64,9 +64,6 @@ class PolicyNetwork(nn.Module, ABC):
             each = self.log_probability(self.inputs(seen), self.read(segments.actions))
         return np.asarray(each.double().sum(-1).numpy())
 
-    def _standardiser(self) -> Standardiser:
-        return Standardiser(self.scaling.mean, self.scaling.scale)
-
 
 class SoftmaxNetwork(PolicyNetwork):
     """π over a finite set."""
@@ -94,14 +91,14 @@ class SoftmaxNetwork(PolicyNetwork):
 
     def export(self) -> NetworkProbe:
         """See PolicyNetwork."""
-        return NetworkProbe(self._standardiser(), perceptron_to_numpy(self.network))
+        return NetworkProbe(self.scaling, perceptron_to_numpy(self.network))
 
 
 class NormalNetwork(PolicyNetwork):
     """π over a box: normal components, cut off at the bounds; the formula of `agent.probes`."""
 
     def __init__(
-        self, space: Box, hidden: tuple[int, ...], scaling: Scaling, rng: torch.Generator
+        self, space: Box, hidden: tuple[int, ...], scaling: Standardiser, rng: torch.Generator
     ) -> None:
         super().__init__(2 * space.width, hidden, scaling, rng)
         self.space = space
@@ -134,7 +131,7 @@ class NormalNetwork(PolicyNetwork):
 
     def export(self) -> NormalProbe:
         """See PolicyNetwork."""
-        return NormalProbe(self._standardiser(), perceptron_to_numpy(self.network))
+        return NormalProbe(self.scaling, perceptron_to_numpy(self.network))
 
 
 def log_truncated(values: Tensor, mean: Tensor, log_deviation: Tensor) -> Tensor:
@@ -148,7 +145,7 @@ def log_truncated(values: Tensor, mean: Tensor, log_deviation: Tensor) -> Tensor
 
 
 def policy_network(
-    space: ActionSpace, hidden: tuple[int, ...], scaling: Scaling, rng: torch.Generator
+    space: ActionSpace, hidden: tuple[int, ...], scaling: Standardiser, rng: torch.Generator
 ) -> PolicyNetwork:
     """The policy network of an action space."""
     if isinstance(space, Box):

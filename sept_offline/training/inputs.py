@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from sept_offline.actions import ActionSpace
+from sept_offline.agent.networks import Standardiser
 from sept_offline.errors import DataError
 
 Floats = NDArray[np.float32]
@@ -73,35 +75,9 @@ class TimedStepsLike(StepsLike, Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class Scaling:
-    """Mean and scale of one kind of feature, fitted on training data.
-
-    mean[k], scale[k]: float32; a feature that never moves has scale 1, so that it stays 0 and a
-    later deviation of it is not blown up.
-    """
-
-    mean: Floats
-    scale: Floats
-
-    def __call__(self, values: Floats) -> Floats:
-        """Standardised values, [..., k]."""
-        return ((values - self.mean) / self.scale).astype(np.float32)
-
-
-def fit_scaling(values: NDArray[np.floating]) -> Scaling:
-    """The scaling of the columns of values[n, k]."""
-    wide = values.astype(np.float64)
-    spread = np.where(varying(values), wide.std(axis=0), 1.0)
-    return Scaling(wide.mean(axis=0).astype(np.float32), spread.astype(np.float32))
-
-
-def varying(values: NDArray[np.floating]) -> NDArray[np.bool_]:
-    """Which columns of values[n, k] are not constant, [k]."""
-    wide = values.astype(np.float64)
-    # Float32 noise on a constant is about 1e-7 of its size and must not be amplified.
-    moves: NDArray[np.bool_] = wide.std(axis=0) > 1e-6 * np.maximum(np.abs(wide).max(axis=0), 1e-3)
-    return moves
+def standardised(scaler: Standardiser, values: Floats) -> Tensor:
+    """`values[..., k]` as a network reads them in training: divided, as its own buffers divide."""
+    return torch.from_numpy(((values - scaler.mean) / scaler.scale).astype(np.float32))
 
 
 def check_segments(segments: SegmentsLike, space: ActionSpace, num_instances: int) -> None:

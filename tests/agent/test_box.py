@@ -175,8 +175,10 @@ def test_a_uniform_probe_fills_the_box(builders: ModuleType, tmp_path: Path) -> 
         ({"bounds": ([0.0, np.nan], [1.0, 0.5])}, "leave an action"),
         ({"bounds": ([0.0, 0.0, 0.0], [1.0, 1.0, 1.0])}, "2 numbers each"),
         ({"bounds": 3.0}, "2 numbers each"),
+        ({"bounds": ([0.1], [0.2])}, "2 numbers each"),
+        ({"bounds": (0.1, 0.2)}, "2 numbers each"),
         ({"bounds": ("a", "b")}, "2 numbers each"),
-        ({"bounds": ([0, 0], [1, 1], [1, 1])}, "lower and upper"),
+        ({"bounds": ([0, 0], [1, 1], [1, 1])}, "2 numbers each"),
     ],
 )
 def test_wrong_bounds_are_refused_and_cost_no_step(

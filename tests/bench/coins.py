@@ -8,8 +8,8 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from sept_offline.bench.store import TABLES, read_table
 from sept_offline.family import Family, Hidden
+from sept_offline.tools.bench.store import TABLES, read_table
 from tests.methods.two_step import TwoStep, two_step
 
 HERE = "tests.bench.coins"

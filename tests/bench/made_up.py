@@ -6,9 +6,9 @@ import itertools
 import json
 from typing import Any
 
-from sept_offline.bench.figures.rows import Bench
-from sept_offline.bench.figures.styles import STYLES
-from sept_offline.bench.store import TABLES
+from sept_offline.tools.bench.figures.rows import Bench
+from sept_offline.tools.bench.figures.styles import STYLES
+from sept_offline.tools.bench.store import TABLES
 
 VARIED = {
     "probe_steps": ("2", "16"),

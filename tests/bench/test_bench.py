@@ -14,16 +14,16 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from sept_offline.bench import Plan, make_plan, run_bench
-from sept_offline.bench.statistics import grid
-from sept_offline.bench.store import TABLES, read_table
-from sept_offline.bench.summary import PAPER, summarise_bench, unlike
-from sept_offline.bench.tables import markdown
 from sept_offline.errors import DataError
 from sept_offline.family import load_family
 from sept_offline.files import lock_file
 from sept_offline.seals import read_sealed, write_json
 from sept_offline.settings import read_toml
+from sept_offline.tools.bench import Plan, make_plan, run_bench
+from sept_offline.tools.bench.statistics import grid
+from sept_offline.tools.bench.store import TABLES, read_table
+from sept_offline.tools.bench.summary import PAPER, summarise_bench, unlike
+from sept_offline.tools.bench.tables import markdown
 from tests.bench import coins
 from tests.bench.coins import BROKEN, COIN, MARK, SHAKY, SMALL, tables
 from tests.processes import start

@@ -5,18 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sept_offline.bench.figures.axes import UNKNOWN, base_value, make_axis, varied
-from sept_offline.bench.figures.curves import (
+from sept_offline.tools.bench.figures.axes import UNKNOWN, base_value, make_axis, varied
+from sept_offline.tools.bench.figures.curves import (
     cumulative_reward,
     percent_solved,
     step_curve,
     step_paths,
 )
-from sept_offline.bench.figures.plane import Plane, beta_planes, explained, principal
-from sept_offline.bench.figures.rows import Bench, Row, studies
-from sept_offline.bench.figures.training import metric_curves, watched_curves
-from sept_offline.bench.statistics import crossed_band, crossed_interval
-from sept_offline.bench.store import TABLES
+from sept_offline.tools.bench.figures.plane import Plane, beta_planes, explained, principal
+from sept_offline.tools.bench.figures.rows import Bench, Row, studies
+from sept_offline.tools.bench.figures.training import metric_curves, watched_curves
+from sept_offline.tools.bench.statistics import crossed_band, crossed_interval
+from sept_offline.tools.bench.store import TABLES
 from tests.bench.made_up import VARIED, episode, made_up
 
 

@@ -15,14 +15,14 @@ import matplotlib
 import numpy as np
 import pytest
 
-from sept_offline.bench import make_plan, run_bench
-from sept_offline.bench.figures import INSTALL, can_draw, draw_figures
-from sept_offline.bench.figures.catalogue import Missing, Picture, catalogue
-from sept_offline.bench.figures.paper import save, style
-from sept_offline.bench.figures.rows import Bench, Row, read_bench
-from sept_offline.bench.figures.styles import ABLATIONS, BASELINES, STYLES, style_of
-from sept_offline.bench.store import TABLES, read_table
 from sept_offline.methods import METHODS
+from sept_offline.tools.bench import make_plan, run_bench
+from sept_offline.tools.bench.figures import INSTALL, can_draw, draw_figures
+from sept_offline.tools.bench.figures.catalogue import Missing, Picture, catalogue
+from sept_offline.tools.bench.figures.paper import save, style
+from sept_offline.tools.bench.figures.rows import Bench, Row, read_bench
+from sept_offline.tools.bench.figures.styles import ABLATIONS, BASELINES, STYLES, style_of
+from sept_offline.tools.bench.store import TABLES, read_table
 from tests.bench.coins import COIN, SMALL
 from tests.bench.made_up import VARIED, joined, made_up
 from tests.cli.commands import refused, run, run_json

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 import sept_offline as so
-from sept_offline.bench import Plan, make_plan, run_bench
-from sept_offline.bench.store import read_table
 from sept_offline.errors import ConfigError, DataError, FamilyError
+from sept_offline.tools.bench import Plan, make_plan, run_bench
+from sept_offline.tools.bench.store import read_table
 from tests.bench.coins import COIN, SMALL
 from tests.cli.commands import refused, run_json
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import simulators
-from sept_offline.bench.identification import hidden_explained, told_apart
-from sept_offline.bench.tables import _explained
+from sept_offline.tools.bench.identification import hidden_explained, told_apart
+from sept_offline.tools.bench.tables import _explained
 
 
 def episodes(latents: dict[str, list[list[float] | None]]) -> list[dict[str, Any]]:

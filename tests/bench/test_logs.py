@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import sept_offline as so
-from sept_offline.bench.logs import thin
-from sept_offline.bench.variants import DataSettings
+from sept_offline.tools.bench.logs import thin
+from sept_offline.tools.bench.variants import DataSettings
 
 
 @pytest.fixture(scope="module")

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from sept_offline.bench import make_plan
-from sept_offline.bench.cell import own_settings
-from sept_offline.bench.logs import logs_of
-from sept_offline.bench.store import differences
-from sept_offline.bench.variants import make_variants, quick_variant
 from sept_offline.errors import ConfigError, FamilyError
 from sept_offline.methods import METHODS
 from sept_offline.settings import FitConfig
+from sept_offline.tools.bench import make_plan
+from sept_offline.tools.bench.cell import own_settings
+from sept_offline.tools.bench.logs import logs_of
+from sept_offline.tools.bench.store import differences
+from sept_offline.tools.bench.variants import make_variants, quick_variant
 
 SHIPPED = {"navigation2d", "navigation2d-switch", "acrobot", "hiv"}
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from sept_offline.bench.statistics import (
+from sept_offline.tools.bench.statistics import (
     complete,
     crossed_band,
     crossed_interval,

@@ -13,8 +13,8 @@ import pytest
 from commands import ROOT, environment, run, run_json, run_on_terminal
 
 import sept_offline as so
-from sept_offline.doctor import finding, installation, requirements, self_tests
-from sept_offline.doctor.requirements import Requirement, Requirements
+from sept_offline.tools.doctor import finding, installation, requirements, self_tests
+from sept_offline.tools.doctor.requirements import Requirement, Requirements
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 PYTHON = Requirement("Python", ">=3.11")
@@ -154,8 +154,8 @@ def test_names_and_homes_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_extras_are_looked_at_and_not_loaded(tmp_path: Path) -> None:
     code = (
         "import sys\n"
-        "from sept_offline.doctor.installation import check_extras\n"
-        "from sept_offline.doctor.requirements import requirements\n"
+        "from sept_offline.tools.doctor.installation import check_extras\n"
+        "from sept_offline.tools.doctor.requirements import requirements\n"
         "print(len(list(check_extras(requirements()))))\n"
         "print(*{'ray', 'matplotlib', 'onnx', 'minari', 'torch', 'numpy'} & set(sys.modules))\n"
     )

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from sept_offline.bench.variants import AXES
 from sept_offline.cli import names
 from sept_offline.cli.main import cli
 from sept_offline.cli.settings import setting_names
@@ -19,6 +18,7 @@ from sept_offline.errors import ConfigError
 from sept_offline.methods import METHODS
 from sept_offline.methods.preset import PRESETS
 from sept_offline.settings import ALGORITHMS, AUTO, FitConfig, build, parse_settings
+from sept_offline.tools.bench.variants import AXES
 
 WITHOUT = {
     "act": "speaks JSON, a line an observation, and nothing else",

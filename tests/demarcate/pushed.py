@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from sept_offline.data.writer import DatasetWriter
-from sept_offline.demarcate import Demarcation, demarcate_dataset
 from sept_offline.settings import DemarcateConfig
+from sept_offline.tools.demarcate import Demarcation, demarcate_dataset
 from sept_offline.training.inputs import Integers
 
 QUICK = DemarcateConfig(updates=500, refining=300, rounds=2, hidden=48, episodes=32, window=12)

@@ -27,6 +27,7 @@ from sept_offline.agent import (
     Novelty,
     SegmentContext,
     TableProbe,
+    UniformBoxProbe,
     UniformProbe,
 )
 from sept_offline.agent.networks import MLP, Constrained
@@ -35,7 +36,7 @@ from sept_offline.deploy import export, load_export
 from sept_offline.deploy.manifest import SHIPPED
 from sept_offline.deploy.verification import made_up, recorded, verify
 from sept_offline.errors import AgentError, ConfigError, DataError, SeptError
-from sept_offline.seals import read_sealed
+from sept_offline.seals import read_sealed, sealed_json
 
 METHODS = ["sept", "lstm", "changes", "avg", "oracle", "history", "sept-np", "dynasept"]
 METHODS += ["refined", "unprobed", "read-once", "pooled"]
@@ -106,6 +107,64 @@ def test_the_same_actions_for_every_kind_of_agent(
         flags.append(ours.flagged)
     if kind == "prior":
         assert any(flags)
+
+
+BOXES = ["sept", "lstm", "avg", "oracle", "history", "sept-np", "dynasept", "refined", "unprobed"]
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("kind", [*BOXES, "uniform", "refined stacked", "sept stacked"])
+def test_the_same_actions_in_a_box(
+    builders: ModuleType, kind: str, form: str, tmp_path: Path
+) -> None:
+    method, box = kind.removesuffix(" stacked"), builders.BOX
+    stack = 3 if kind.endswith("stacked") else 1
+    whole = "sept" if kind == "uniform" else method
+    agent = builders.make_agent(whole, fallback=True, stack=stack, space=box)
+    if kind == "uniform":
+        old = agent.context
+        parts = old.encoder, old.latent_scaler, old.novelty
+        agent = replace(agent, context=SegmentContext(UniformBoxProbe(2), *parts))
+    done = export(agent, tmp_path / "out", form, observations=400)
+    assert done.verified.observations == 400 and done.verified.ties == 0
+    assert done.verified.apart is not None and done.verified.apart < 1e-6
+    assert done.manifest["action_space"] == box.describe()
+    assert done.manifest["verified"]["apart"] == done.verified.apart
+    # what was compared is not always the same action
+    exported = load_export(tmp_path / "out")
+    found = []
+    for recording in made_up(agent, 60):
+        episode = exported.begin(recording.seed, recording.hidden)
+        found += [episode.act(row) for row in recording.observations]
+        with pytest.raises(AgentError, match="leave an action"):
+            episode.act(recording.observations[0], bounds=([1.0, 0.3], [0.0, 0.2]))
+        with pytest.raises(AgentError, match="not by a mask"):
+            episode.act(recording.observations[0], mask=[True, False])
+    actions = np.array(found)
+    assert actions.dtype == np.float32 and not box.outside(actions).any()
+    assert (actions.std(axis=0) > 0.02).all()
+
+
+def test_ten_thousand_observations_in_a_box(builders: ModuleType, tmp_path: Path) -> None:
+    agent = builders.make_agent("refined", fallback=True, space=builders.BOX)
+    for form, count in (("onnx", 10_000), ("numpy", 2_000)):
+        done = export(agent, tmp_path / form, form, observations=count)
+        assert done.verified.observations == count
+        assert done.verified.apart is not None and done.verified.apart < 1e-6
+
+
+def test_an_export_whose_bounds_are_damaged_is_refused(
+    builders: ModuleType, tmp_path: Path
+) -> None:
+    agent = builders.make_agent("avg", space=builders.BOX)
+    for form in FORMS:
+        place = export(agent, tmp_path / form, form, observations=20).path
+        manifest = read_sealed(place / "manifest.json", AgentError)
+        for wrong in ({"low": [3.0, 0.0]}, {"high": "far"}, {"kind": "ball"}, {"names": ["a"]}):
+            changed = {**manifest, "action_space": manifest["action_space"] | wrong}
+            (place / "manifest.json").write_text(sealed_json(changed))
+            with pytest.raises(AgentError):
+                load_export(place)
 
 
 def test_ten_thousand_recorded_observations(fitted: Path, tmp_path: Path) -> None:

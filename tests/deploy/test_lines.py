@@ -245,3 +245,28 @@ def test_a_reader_that_goes_away_ends_it_quietly(fitted: Path) -> None:
         err = process.stderr.read()
         process.wait(timeout=60)
     assert err == "" and process.returncode == 1
+
+
+def test_a_box_is_answered_with_numbers_and_takes_bounds(builders: ModuleType) -> None:
+    agent = builders.make_agent("refined", space=builders.BOX)
+    server, alone = Lines(agent), agent.begin(4)
+    rows = np.random.default_rng(1).normal(size=(8, 4)).astype(np.float32)
+    for time, row in enumerate(rows):
+        first = {"seed": 4} if time == 0 else {}
+        bounds = [[-0.5, 0.1], [0.5, 0.2]] if time % 2 else None
+        found = say(server, episode="a", observation=row.tolist(), bounds=bounds, **first)
+        assert found["action"] == alone.act(row, bounds=bounds).tolist()
+        assert "action_name" not in found
+        if bounds is not None:
+            assert -0.5 <= found["action"][0] <= 0.5 and 0.1 <= found["action"][1] <= 0.2 + 1e-6
+    for wrong, words in (
+        ({"bounds": 3}, "two lists"),
+        ({"bounds": [[0.1, 0.1]]}, "two lists"),
+        ({"bounds": [["a", 0], [1, 1]]}, "list of numbers"),
+        ({"bounds": [[0.5, 0.1], [0.4, 0.2]]}, "leave an action"),
+        ({"bounds": [[0.5], [0.7]]}, "2 numbers each"),
+        ({"mask": [True, True]}, "not by a mask"),
+    ):
+        answer = say(server, episode="a", observation=STATE, **wrong)
+        assert words in answer["error"]
+    assert say(server, episode="a", observation=STATE)["action"] == alone.act(STATE).tolist()

@@ -17,9 +17,9 @@ import pieces
 import pytest
 
 import sept_offline as so
-from sept_offline.bench import make_plan, run_bench
 from sept_offline.engines import run_tasks
 from sept_offline.errors import ConfigError, DataError
+from sept_offline.tools.bench import make_plan, run_bench
 from tests.bench.coins import DEADLY, MARK, SMALL, tables
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install sept-offline[ray]")

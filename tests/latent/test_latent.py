@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from sept_offline.agent.networks import Standardiser
 from sept_offline.data.records import Segments
 from sept_offline.errors import ConfigError, DataError
 from sept_offline.latent import (
@@ -21,7 +22,6 @@ from sept_offline.latent.windows import all_windows
 from sept_offline.settings import LatentConfig
 from sept_offline.stage import StageState
 from sept_offline.training.draws import Balanced
-from sept_offline.training.inputs import fit_scaling
 from tests.latent.tiny import SPACE, cut, episodes
 from tests.margins import Margins
 
@@ -158,7 +158,7 @@ def test_the_exported_encoder_says_the_same(config: LatentConfig) -> None:
     learner.advance(20)
     fitted = learner.result()
     mean, log_variance = fitted.encode(FRESH)
-    exported = fitted.encoder.encode(FRESH.observations, FRESH.actions)
+    exported = fitted.encoder.encode(FRESH.observations, SPACE.encode(FRESH.actions))
     assert np.allclose(mean, exported[0], atol=1e-4)
     assert np.allclose(log_variance, exported[1], atol=1e-4)
 
@@ -172,7 +172,7 @@ def test_the_exported_decoder_says_the_same(model: LatentModel) -> None:
             torch.from_numpy(SPACE.encode(FRESH.actions)),
             torch.from_numpy(z),
         )
-    exported = model.decoder.log_prob(FRESH.observations, FRESH.actions, z)
+    exported = model.decoder.log_prob(FRESH.observations, SPACE.encode(FRESH.actions), z)
     assert np.allclose(expected.numpy(), exported, rtol=1e-3, atol=1e-2)
 
 
@@ -280,7 +280,7 @@ def test_a_constant_feature_is_not_blown_up() -> None:
     values = np.full((50, 2), 7.0, dtype=np.float32)
     values[:, 1] = np.arange(50)
     values[0, 0] = np.nextafter(np.float32(7), np.float32(8))
-    scaling = fit_scaling(values)
+    scaling = Standardiser.fit(values)
     assert scaling.scale[0] == 1
     assert abs(scaling(values)[:, 1].std() - 1) < 1e-3
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sept_offline.data.records import Steps
-from sept_offline.ope.estimators import (
+from sept_offline.tools.ope.estimators import (
     direct,
     doubly_robust,
     effective_size,
@@ -21,14 +21,14 @@ from sept_offline.ope.estimators import (
     self_normalised,
     weighted_doubly_robust,
 )
-from sept_offline.ope.resampling import (
+from sept_offline.tools.ope.resampling import (
     bootstrap_shares,
     equal_shares,
     halves,
     resampled_over,
     with_enough,
 )
-from sept_offline.ope.table import Table, common_horizon, tabulate
+from sept_offline.tools.ope.table import Table, common_horizon, tabulate
 
 
 @st.composite

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from sept_offline.actions import Box, Policy, TruncatedNormal
-from sept_offline.agent.networks import Array
+from sept_offline.agent.networks import Array, Standardiser
 from sept_offline.agent.probes import LOG_DEVIATION, NetworkProbe
 from sept_offline.data.records import Segments
 from sept_offline.errors import DataError
@@ -27,7 +27,6 @@ from sept_offline.probe.policy import NormalNetwork, log_truncated
 from sept_offline.probe.weights import estimate
 from sept_offline.seeding import torch_generator
 from sept_offline.settings import LatentConfig, ProbeConfig
-from sept_offline.training.inputs import fit_scaling
 from tests.latent.tiny_box import SPACE, episodes
 from tests.margins import Margins
 from tests.probe.test_probe import same
@@ -77,7 +76,7 @@ def test_the_density_integrates_to_one_and_is_finite_on_the_bounds() -> None:
 def test_it_is_the_density_of_the_actions_own_policy() -> None:
     """In the units of the actions, on the bounds as well."""
     network = NormalNetwork(
-        SPACE, (4,), fit_scaling(SEGMENTS.observations[:, 0]), torch_generator(0, "network")
+        SPACE, (4,), Standardiser.fit(SEGMENTS.observations[:, 0]), torch_generator(0, "network")
     )
     set_constant(network, [0.4, -0.2], [-0.7, 0.2])
     actions = np.concatenate([SEGMENTS.actions[:20, 0], [SPACE.low, SPACE.high]]).astype(np.float32)

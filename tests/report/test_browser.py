@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sept_offline.report import write_report
+from sept_offline.tools.report import write_report
 from tests.report.browser import ATTACK, MISSING, PROGRAM, Watched, browsing, launched, until
 
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason=MISSING)

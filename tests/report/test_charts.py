@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sept_offline.bench.figures.catalogue import Picture, catalogue
-from sept_offline.bench.figures.figure import BLACK, Figure, Line, Panel, Scale
-from sept_offline.bench.figures.paper import style
-from sept_offline.report.charts import INK, POINTS, plot
+from sept_offline.tools.bench.figures.catalogue import Picture, catalogue
+from sept_offline.tools.bench.figures.figure import BLACK, Figure, Line, Panel, Scale
+from sept_offline.tools.bench.figures.paper import style
+from sept_offline.tools.report.charts import INK, POINTS, plot
 from tests.bench.made_up import VARIED, joined, made_up
 
 PICTURES = [

@@ -16,19 +16,19 @@ import pytest
 from click.testing import CliRunner
 
 import sept_offline as so
-from sept_offline.bench.figures.rows import read_bench
-from sept_offline.bench.summary import summarise_bench
 from sept_offline.cli.main import cli
 from sept_offline.cli.report import report
 from sept_offline.errors import ConfigError, DataError
 from sept_offline.methods import resolve_config
-from sept_offline.report import write_report
-from sept_offline.report.page import LIMIT
-from sept_offline.report.provenance import bench_commands, commands
-from sept_offline.report.sources import BenchFolder, close, read_run
-from sept_offline.report.text import number, percent, with_error
 from sept_offline.seals import read_sealed, write_json
 from sept_offline.settings import parse_settings
+from sept_offline.tools.bench.figures.rows import read_bench
+from sept_offline.tools.bench.summary import summarise_bench
+from sept_offline.tools.report import write_report
+from sept_offline.tools.report.page import LIMIT
+from sept_offline.tools.report.provenance import bench_commands, commands
+from sept_offline.tools.report.sources import BenchFolder, close, read_run
+from sept_offline.tools.report.text import number, percent, with_error
 from tests.report.browser import ATTACK, FEW
 
 ROOT = Path(__file__).parents[2]
@@ -383,10 +383,10 @@ def test_a_page_that_grows_too_large_loses_its_viewer_first(
     navigation: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = write_report([navigation / "sept"], tmp_path / "r.html")
-    monkeypatch.setattr("sept_offline.report.page.LIMIT", whole - 1)
+    monkeypatch.setattr("sept_offline.tools.report.page.LIMIT", whole - 1)
     write_report([navigation / "sept"], tmp_path / "r.html")
     assert "would make the page too large" in (tmp_path / "r.html").read_text()
-    monkeypatch.setattr("sept_offline.report.page.LIMIT", 1000)
+    monkeypatch.setattr("sept_offline.tools.report.page.LIMIT", 1000)
     (tmp_path / "r.html").unlink()
     with pytest.raises(DataError, match="report fewer"):
         write_report([navigation / "sept"], tmp_path / "r.html")
@@ -521,6 +521,6 @@ def test_a_damaged_run_is_named(tmp_path: Path) -> None:
 def test_without_the_extra_it_says_what_to_install(
     navigation: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sept_offline.report.page.find_spec", lambda name: None)
+    monkeypatch.setattr("sept_offline.tools.report.page.find_spec", lambda name: None)
     with pytest.raises(ConfigError, match="pip install"):
         write_report([navigation / "sept"], tmp_path / "r.html")

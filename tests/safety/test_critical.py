@@ -61,7 +61,7 @@ def test_bench_tables_import_nothing(folder: Path, command: Command) -> None:
     pa = pytest.importorskip("pyarrow")
     import pyarrow.parquet as pq
 
-    from sept_offline.bench.store import schema
+    from sept_offline.tools.bench.store import schema
 
     (folder / "bench").mkdir()
     named = {"family": "evil:family", "method": "avg", "preset": "default", "variant": "base"}

@@ -226,7 +226,7 @@ def test_a_graph_is_never_looked_for_outside_of_its_export(folder: Path, edit: E
 
 
 def test_damaged_bench_tables_are_refused(tmp_path: Path) -> None:
-    from sept_offline.bench.store import Finished, gather, read_table, write_cell
+    from sept_offline.tools.bench.store import Finished, gather, read_table, write_cell
 
     named = {"family": "f", "method": "m", "preset": "p", "variant": "v", "data_seed": 0, "seed": 0}
     training = [{"stage": "s", "update": 1, "metric": "x", "value": 1.0}]
@@ -239,7 +239,7 @@ def test_damaged_bench_tables_are_refused(tmp_path: Path) -> None:
 def test_files_from_before_checksums_open_with_one_warning(folder: Path) -> None:
     import pyarrow.parquet as pq
 
-    from sept_offline.report.sources import close, read_run
+    from sept_offline.tools.report.sources import close, read_run
 
     run = folder / "run"
     record = json.loads((run / "run.json").read_text())

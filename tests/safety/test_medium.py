@@ -71,7 +71,7 @@ def test_a_bad_byte_in_the_metrics_is_named(folder: Path, command: Command) -> N
 
 @pytest.mark.parametrize("column", ["family", "needs", "return"])
 def test_bench_tables_with_other_columns_are_named(tmp_path: Path, column: str) -> None:
-    from sept_offline.bench.store import read_table, schema
+    from sept_offline.tools.bench.store import read_table, schema
 
     name = "results" if column == "return" else "cells"
     table = schema(name).empty_table()
@@ -89,7 +89,7 @@ def test_bench_tables_with_other_columns_are_named(tmp_path: Path, column: str) 
     "versions", ['{"sept-offline": []}', "{}", '{"sept-offline": "1", "x": 2}']
 )
 def test_versions_that_are_not_names_are_refused(tmp_path: Path, versions: str) -> None:
-    from sept_offline.bench.store import read_table
+    from sept_offline.tools.bench.store import read_table
 
     make_bench(tmp_path)
     table = pq.read_table(tmp_path / "cells.parquet").replace_schema_metadata()

@@ -4,13 +4,13 @@ A context makes one tracker per episode. A tracker is shown each observation. It
 action, as a probe does, or leaves the step to control, which then reads the tracker's vector. It
 may also replace control by one that it has learned in the episode.
 A method with a new kind of context adds one file here, and its class to `FORWARD` if the context is
-a forward pass. A context that needs more than NumPy (torch, a model) is in another package and is
-found by its entry point.
+a forward pass, else to `ELSEWHERE`. A context that needs more than NumPy (torch, a model) is in
+another package.
 """
 
 from __future__ import annotations
 
-import importlib.metadata
+import importlib
 from typing import Any
 
 from ...errors import AgentError
@@ -44,8 +44,13 @@ FORWARD: dict[str, type[Forward]] = {
     WindowContext.kind: WindowContext,
 }
 """The contexts that are a forward pass: an agent with one of them can be exported."""
-ADAPTED, REWARDED = "adapted", "rewarded"
-ENTRY_POINTS = "sept_offline.contexts"
+ELSEWHERE = {
+    "adapted": ("sept_offline.agent.contexts.adapted", "AdaptedContext"),
+    "planning": ("sept_offline.dynamics.contexts", "PlanningContext"),
+    "inferred": ("sept_offline.dynamics.contexts", "InferredContext"),
+    "rewarded": ("sept_offline.agent.contexts.rewarded", "RewardedContext"),
+}
+"""Module and class of the others, which learn in their episode or need rewards: never exported."""
 
 
 def context_from_arrays(arrays: Arrays, description: Any, prefix: str) -> Context:
@@ -53,20 +58,16 @@ def context_from_arrays(arrays: Arrays, description: Any, prefix: str) -> Contex
     kind = field(description, "kind", str)
     if kind in FORWARD:
         return FORWARD[kind].from_arrays(arrays, description, prefix)
-    if kind == ADAPTED:
-        # learns in its episode: not part of exports, which have forward passes only
-        from .adapted import AdaptedContext
-
-        return AdaptedContext.from_arrays(arrays, description, prefix)
-    if kind == REWARDED:
-        # needs rewards: not part of exports, which are given none
-        from .rewarded import RewardedContext
-
-        return RewardedContext.from_arrays(arrays, description, prefix)
-    for point in importlib.metadata.entry_points(group=ENTRY_POINTS, name=kind):
-        context: Context = point.load().from_arrays(arrays, description, prefix)
-        return context
-    raise AgentError(f"There is no context {kind!r}; a later version may have written this agent.")
+    if kind not in ELSEWHERE:
+        raise AgentError(
+            f"There is no context {kind!r}; a later version may have written this agent."
+        )
+    # imported only now: two of them need torch, which acting does not
+    module, name = ELSEWHERE[kind]
+    found: Context = getattr(importlib.import_module(module), name).from_arrays(
+        arrays, description, prefix
+    )
+    return found
 
 
 __all__ = [

@@ -1,0 +1,1 @@
+"""What stands around the core: each tool imports the core, and no tool another but `report`."""

@@ -1,0 +1,103 @@
+"""The tables of a bench as figures take them: by family, and at the variant that is its base."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from sept_offline.tools.bench.store import TABLES, read_table
+from sept_offline.tools.bench.variants import BASE, COMMA
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Bench:
+    """The rows of the four tables."""
+
+    results: list[Row]
+    cells: list[Row]
+    training: list[Row]
+    latents: list[Row]
+
+    def part(self, **wanted: str) -> Bench:
+        """The rows whose columns are as wanted, in every table."""
+        return Bench(
+            *(
+                [row for row in rows if all(row[key] == value for key, value in wanted.items())]
+                for rows in (self.results, self.cells, self.training, self.latents)
+            )
+        )
+
+
+@dataclass(frozen=True)
+class Study:
+    """One family of a bench with one preset: the rows, and which variant is the base."""
+
+    family: str
+    preset: str
+    base: str
+    rows: Bench
+    first: bool = True
+    """Whether the family's other presets come after this one."""
+
+    def at(self, variant: str) -> Bench:
+        """The rows of a variant."""
+        return self._by_variant.get(variant) or Bench([], [], [], [])
+
+    @cached_property
+    def _by_variant(self) -> dict[str, Bench]:
+        """All rows, gone through once: there are many of them, and many figures."""
+        variants: dict[str, Bench] = {}
+        for field in fields(Bench):
+            for row in getattr(self.rows, field.name):
+                rows = variants.setdefault(row["variant"], Bench([], [], [], []))
+                getattr(rows, field.name).append(row)
+        return variants
+
+    @property
+    def name(self) -> str:
+        """What its files are named after."""
+        return self.family if self.first else f"{self.family}-{self.preset}"
+
+    @property
+    def title(self) -> str:
+        """The family, with the preset and the base where they are not the usual ones."""
+        more = [self.preset] if self.preset != "default" else []
+        more += [self.base] if self.base != BASE else []
+        return f"{self.family} ({', '.join(more)})" if more else self.family
+
+
+def read_bench(out: Path) -> Bench:
+    """The four tables in `out`."""
+    return Bench(*(list[Row](read_table(out, name)) for name in TABLES))
+
+
+def settings_of(variant: str) -> tuple[str, ...]:
+    """The settings that make a variant, in order; the base has none."""
+    return () if variant == BASE else tuple(COMMA.split(variant))
+
+
+def studies(bench: Bench) -> list[Study]:
+    """A study per family and preset; its base is the variant with the fewest settings."""
+    found = []
+    for family in sorted({row["family"] for row in bench.cells}):
+        whole = bench.part(family=family)
+        presets = {row["preset"] for row in whole.cells}
+        for place, preset in enumerate(sorted(presets, key=lambda name: (name != "default", name))):
+            rows = whole.part(preset=preset)
+            variants = {row["variant"] for row in rows.cells}
+            base = min(variants, key=lambda name: (len(settings_of(name)), name))
+            found.append(Study(family, preset, base, rows, first=place == 0))
+    return found
+
+
+def by_method(rows: Iterable[Row]) -> dict[str, list[Row]]:
+    """The rows of each method."""
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(row["method"], []).append(row)
+    return groups

@@ -1,0 +1,193 @@
+"""The logs of a bench: collected once by recipe, thinned where a variant asks for less."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sept_offline.collect import collect_dataset, load_recipe
+from sept_offline.collect.recipe import EPISODES_PER_INSTANCE
+from sept_offline.data import Dataset, DatasetWriter, load_dataset
+from sept_offline.errors import DataError
+from sept_offline.family import load_family
+from sept_offline.seals import read_sealed, write_json
+from sept_offline.seeding import generator
+from sept_offline.settings import to_plain
+from sept_offline.tools.bench.digests import logged_world
+from sept_offline.tools.bench.plan import Cell
+from sept_offline.tools.bench.store import UNSAFE, differences
+from sept_offline.tools.bench.variants import DataSettings
+
+
+@dataclass(frozen=True)
+class Logs:
+    """One dataset of a bench: its family, seed and settings, and its path."""
+
+    spec: str
+    seed: int
+    data: DataSettings
+    path: Path
+    whole: Logs | None = None
+    """The collection that this is a part of; None for a whole collection."""
+    given: bool = False
+    """Whether the user gave it; then it is only read."""
+
+
+def logs_of(cell: Cell, folder: Path) -> Logs:
+    """The logs that `cell` learns from, in `folder` unless they were given."""
+    if cell.dataset is not None:
+        return _given_logs(cell, cell.dataset, folder)
+    family, wanted = load_family(cell.spec), cell.variant.data
+    recipe = load_recipe(family)
+    count = len(family.instances(recipe.instances))
+    total = wanted.total or recipe.episodes or EPISODES_PER_INSTANCE * count
+    per_instance = wanted.episodes
+    if per_instance is not None and per_instance * count > total:
+        total, per_instance = per_instance * count, None
+    usual = recipe.probe_steps if recipe.probe_steps is not None else family.probe_steps
+    longer = wanted.probe_steps if (wanted.probe_steps or 0) > usual else None
+    collected = DataSettings(
+        behaviour=wanted.behaviour,
+        total=None if total == recipe.episodes else total,
+        probe_steps=longer,
+    )
+    whole = Logs(cell.spec, cell.data_seed, collected, folder / _file(cell, collected))
+    thinned = DataSettings(
+        **_given(collected),
+        episodes=per_instance,
+        instances=wanted.instances if wanted.instances != count else None,
+        propensities=wanted.propensities,
+    )
+    if thinned == collected:
+        return whole
+    return Logs(cell.spec, cell.data_seed, thinned, folder / _file(cell, thinned), whole)
+
+
+def _given_logs(cell: Cell, path: Path, folder: Path) -> Logs:
+    """Logs that the user has, or the part of them that the variant leaves."""
+    wanted = cell.variant.data
+    whole = Logs(cell.spec, cell.data_seed, DataSettings(), path, given=True)
+    part = DataSettings(
+        episodes=wanted.episodes, instances=wanted.instances, propensities=wanted.propensities
+    )
+    if part == DataSettings():
+        return whole
+    return Logs(cell.spec, cell.data_seed, part, folder / _file(cell, part), whole)
+
+
+def provided(logs: Logs) -> bool:
+    """Whether the dataset is on disk; refuses a dataset of another recipe."""
+    if logs.given:
+        return True
+    record = logs.path.with_suffix(".json")
+    if not (logs.path.exists() and record.exists()):
+        return False
+    changed = differences(read_sealed(record, DataError), _describe(logs))
+    if changed:
+        raise DataError(
+            f"{logs.path} was collected with another {', '.join(changed[:3])}; choose another "
+            "--out, or delete it to have it collected again."
+        )
+    return True
+
+
+def provide(logs: Logs) -> None:
+    """Collect the dataset, or write it as a part of a collection; then record its recipe."""
+    if logs.whole is None:
+        given = logs.data
+        overrides = {
+            "behaviour": given.behaviour,
+            "episodes": given.total,
+            "probe_steps": given.probe_steps,
+        }
+        collect_dataset(
+            logs.spec,
+            logs.path,
+            overrides={key: value for key, value in overrides.items() if value is not None},
+            seed=logs.seed,
+            resume=True,
+        ).close()
+    else:
+        with load_dataset(logs.whole.path, check=True) as data:
+            thin(data, logs.path, logs.data, logs.seed)
+    write_json(logs.path.with_suffix(".json"), _describe(logs))
+
+
+def thin(data: Dataset, out: Path, wanted: DataSettings, seed: int) -> None:
+    """Write the part of `data` that `wanted` leaves: instances, episodes of each, columns.
+
+    Episodes are drawn without replacement, so that fewer of them are of the same mixture; those of
+    a smaller number are among those of a larger one. Nothing is left of instances left out.
+    """
+    places = np.arange(len(data.instances))
+    if wanted.instances is not None:
+        places = np.linspace(0, len(places) - 1, wanted.instances).round().astype(np.int64)
+    ids = [data.instances[place] for place in places]
+    metadata, hidden = data.metadata, data.hidden
+    known = None
+    if hidden is not None:
+        rows = dict(zip(data.instances, hidden.values.tolist(), strict=True))
+        known = {name: dict(zip(hidden.names, rows[name], strict=True)) for name in ids}
+    with DatasetWriter(
+        out,
+        action_space=data.action_space,
+        observation_dim=data.observation_dim,
+        family=metadata.family,
+        family_arguments=metadata.family_arguments,
+        observation_names=metadata.observation_names,
+        action_names=metadata.action_names,
+        root_seed=metadata.root_seed,
+        probe_steps=metadata.probe_steps,
+        extra=metadata.extra,
+        instances=ids,
+        hidden=known,
+    ) as writer:
+        less = {} if wanted.propensities == "exact" else {"propensities": None}
+        for name in ids:
+            episodes = data.episodes(name)
+            drawn = generator(seed, "bench", "episodes", name).permutation(len(episodes))
+            for number in np.sort(drawn[: wanted.episodes]):
+                episode = episodes[int(number)]
+                writer.copy(episode, **less)
+
+
+def _given(data: DataSettings) -> dict[str, Any]:
+    """The fields that a collection decides."""
+    return {name: getattr(data, name) for name in ("behaviour", "total", "probe_steps")}
+
+
+def _file(cell: Cell, data: DataSettings) -> str:
+    settings = {
+        name: value
+        for name, value in vars(data).items()
+        if value is not None and (name, value) != ("propensities", "exact")
+    }
+    parts = [
+        f"{cell.family}-{cell.data_seed}",
+        *(f"{key}={value}" for key, value in settings.items()),
+    ]
+    return UNSAFE.sub("_", "~".join(parts)) + ".h5"
+
+
+def _describe(logs: Logs) -> dict[str, Any]:
+    family = load_family(logs.spec)
+    if logs.whole is not None and logs.whole.given:
+        with load_dataset(logs.whole.path) as data:
+            content = data.content_hash
+        return {
+            "family": family.name,
+            "seed": logs.seed,
+            "dataset": content,
+            "laid over": to_plain(logs.data),
+        }
+    recipe = load_recipe(family)
+    return {
+        "family": family.name,
+        "seed": logs.seed,
+        "recipe": to_plain(recipe),
+        "world": logged_world(family, recipe.instances),
+        "laid over": to_plain(logs.data),
+    }

@@ -1,0 +1,160 @@
+"""The summary of a bench: one JSON-ready record per family, preset, variant and method."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sept_offline.errors import FamilyError
+from sept_offline.family import known_family
+from sept_offline.methods import METHODS
+from sept_offline.settings import read_toml
+from sept_offline.tools.bench.identification import hidden_explained, told_apart
+from sept_offline.tools.bench.statistics import grid, paired, summarise
+from sept_offline.tools.bench.store import read_table
+from sept_offline.tools.bench.variants import BASE
+from sept_offline.versions import OWN
+
+PAPER = Path(__file__).with_name("paper.toml")
+RIVALS = ("avg", "oracle", "sept")
+FIGURES = ("steps_to_solve", "return", "normalised", "solved", "seconds", "act_microseconds")
+PAIRED = ("normalised", "return", "steps_to_solve")
+
+Row = Mapping[str, Any]
+Key = tuple[str, str, str, str]
+
+
+def summarise_bench(out: Path) -> list[dict[str, Any]]:
+    """From the tables in `out`, in the order of the tables."""
+    tables = (read_table(out, name) for name in ("results", "cells", "latents"))
+    return summarise_rows(*tables)
+
+
+def summarise_rows(
+    results: Sequence[Row], cells: Sequence[Row], latents: Sequence[Row] = ()
+) -> list[dict[str, Any]]:
+    """From rows of the tables `results`, `cells` and `latents`."""
+    episodes, fits, segments = _grouped(results), _grouped(cells), _grouped(latents)
+    return [
+        _summary(key, episodes, fits[key], segments.get(key, []))
+        for key in sorted(fits, key=_order)
+        if key in episodes
+    ]
+
+
+def unlike(cells: Sequence[Row]) -> list[str]:
+    """Differences that make cells of a bench not comparable, one sentence each."""
+    sentences = []
+    for family in dict.fromkeys(cell["family"] for cell in cells):
+        of_family = [cell for cell in cells if cell["family"] == family]
+        written = sorted({json.loads(cell["versions"])[OWN] for cell in of_family})
+        splits = sorted({cell["split"] for cell in of_family})
+        logs: dict[tuple[str, int], set[str]] = {}
+        for cell in of_family:
+            logs.setdefault((cell["variant"], cell["data_seed"]), set()).add(cell["content_hash"])
+        mixed = [f"{name}, {seed}" for (name, seed), hashes in logs.items() if len(hashes) > 1]
+        if len(written) > 1:
+            sentences.append(f"{family}: cells of several versions ({', '.join(written)}).")
+        if len(splits) > 1:
+            sentences.append(f"{family}: cells tested on several splits ({', '.join(splits)}).")
+        if mixed:
+            named = "; ".join(mixed)
+            sentences.append(f"{family}: cells with different logs of one data seed ({named}).")
+    return sentences
+
+
+def _summary(
+    key: Key, episodes: Mapping[Key, list[Row]], fits: list[Row], segments: list[Row]
+) -> dict[str, Any]:
+    family, preset, variant, method = key
+    played = episodes[key]
+    published = _published(family)
+    identified = [fit["identification"] for fit in fits if fit["identification"] is not None]
+    summary: dict[str, Any] = {
+        "family": family,
+        "preset": preset,
+        "variant": variant,
+        "method": method,
+        "needs": sorted({need for fit in fits for need in fit["needs"]}),
+        "learns": any(fit["learns"] for fit in fits),
+        "budget": next((fit["budget"] for fit in fits if fit["budget"]), None),
+        "behaviour_estimated": any(fit["behaviour_estimated"] for fit in fits),
+        "seeds": len(fits),
+        "episodes": len(played),
+        "identification": float(np.mean(identified)) if identified else None,
+        **_of_test_instances(family, played, fits, segments),
+    }
+    for figure in FIGURES:
+        summary[figure] = summarise(grid(played, figure)[2])
+    for figure in ("fit_seconds", "fit_cpu_seconds"):
+        summary[figure] = summarise(np.array([[fit[figure]] for fit in fits], dtype=np.float64))
+    summary["paper"] = {
+        figure: dict(zip(("mean", "se"), map(_optional, values[method]), strict=True))
+        for figure, values in published.items()
+        if method in values
+    }
+    summary["against"] = {
+        rival: {
+            column: paired(played, episodes[(family, preset, variant, rival)], column)
+            for column in PAIRED
+        }
+        for rival in RIVALS
+        if rival != method and (family, preset, variant, rival) in episodes
+    }
+    return summary
+
+
+def _of_test_instances(
+    family: str, episodes: list[Row], fits: list[Row], segments: list[Row]
+) -> dict[str, Any]:
+    """How well z separates test instances and predicts what is hidden: means over seeds."""
+    apart, hidden = [], []
+    for fit in fits:
+        played = [row for row in episodes if row["seed"] == fit["seed"]]
+        encoded = [row for row in segments if row["seed"] == fit["seed"]]
+        apart.append(told_apart(played))
+        hidden.append(hidden_explained(played, encoded, family, fit["split"]))
+    shares = [share for share in apart if share is not None]
+    known = [values for values in hidden if values is not None]
+    return {
+        "told_apart": float(np.mean(shares)) if shares else None,
+        "explained": {n: float(np.mean([values[n] for values in known])) for n in known[0]}
+        if known
+        else None,
+    }
+
+
+def _published(family: str) -> dict[str, dict[str, Sequence[float | None]]]:
+    """The figures of the paper, or those that the family itself states."""
+    paper: dict[str, dict[str, Sequence[float | None]]] = read_toml(PAPER).get(family, {})
+    if paper:
+        return paper
+    try:
+        published = known_family(family).published
+    except FamilyError:
+        return {}
+    return {"steps_to_solve": {method: (value, None) for method, value in published.items()}}
+
+
+def _optional(value: float | None) -> float | None:
+    return None if value is None else float(value)
+
+
+def _grouped(rows: Sequence[Row]) -> dict[Key, list[Row]]:
+    groups: dict[Key, list[Row]] = {}
+    for row in rows:
+        key = (row["family"], row["preset"], row["variant"], row["method"])
+        groups.setdefault(key, []).append(row)
+    return groups
+
+
+def _order(key: Key) -> tuple[Any, ...]:
+    """Families by name, the default preset and the base variant first, methods as registered."""
+    family, preset, variant, method = key
+    known = list(METHODS)
+    place = known.index(method) if method in known else len(known)
+    return family, preset != "default", preset, variant != BASE, variant, place, method

@@ -1,0 +1,10 @@
+"""Whether this installation works, and what a bug report says about the machine it is on.
+
+Only the standard library is imported until a check needs more, so a broken library is reported by
+its own check.
+"""
+
+from sept_offline.tools.doctor.examination import Examination, examine
+from sept_offline.tools.doctor.finding import Finding
+
+__all__ = ["Examination", "Finding", "examine"]

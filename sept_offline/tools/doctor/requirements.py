@@ -1,0 +1,120 @@
+"""The library's requirements, and checks of installed versions."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+import tomllib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+NAME = "sept-offline"
+FORM = re.compile(
+    r"(?P<name>[A-Za-z0-9][\w.-]*)(?:\[(?P<extras>[^\]]*)\])?\s*\(?(?P<range>[^;)]*)\)?"
+    r"(?:;.*extra\s*==\s*['\"](?P<extra>[^'\"]+)['\"].*)?"
+)
+MODULES = {"scikit-learn": "sklearn", "pytest-xdist": "xdist", "myst-parser": "myst_parser"}
+"""Distributions that are not imported by their own names, `-` for `_` aside."""
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """A distribution and the versions of it that will do, such as `numpy` and `>=2.0`."""
+
+    name: str
+    range: str = ""
+
+    @property
+    def module(self) -> str:
+        """The name it is imported by."""
+        return MODULES.get(self.name.lower(), self.name.replace("-", "_"))
+
+    def installed(self) -> str | None:
+        """The version that is there."""
+        try:
+            return importlib.metadata.version(self.name)
+        except importlib.metadata.PackageNotFoundError:
+            return None
+
+    def accepts(self, version: str) -> bool:
+        """Whether `version` will do; where versions cannot be compared, it is believed."""
+        try:
+            from packaging.specifiers import SpecifierSet
+        except ImportError:
+            return True
+        return SpecifierSet(self.range).contains(version, prereleases=True)
+
+    def __str__(self) -> str:
+        return f"{self.name}{self.range}"
+
+
+@dataclass(frozen=True)
+class Requirements:
+    """All that is asked for: of Python, by the library itself, and by each of its extras."""
+
+    python: Requirement
+    needed: tuple[Requirement, ...]
+    extras: dict[str, tuple[Requirement, ...]]
+
+
+def requirements() -> Requirements:
+    """From pyproject.toml in a checkout, which may be newer than its installation; else as
+    installed."""
+    project = checkout()
+    if project is not None:
+        extras = project.get("optional-dependencies", {})
+        return Requirements(
+            Requirement("Python", project.get("requires-python", "")),
+            _parse(project["dependencies"]),
+            {extra: _expand(extra, extras) for extra in extras},
+        )
+    asked = importlib.metadata.metadata(NAME)
+    lines = asked.get_all("Requires-Dist") or []
+    named: dict[str, list[str]] = {extra: [] for extra in asked.get_all("Provides-Extra") or []}
+    needed = []
+    for line in lines:
+        found = FORM.match(line)
+        extra = found["extra"] if found else None
+        if extra is None:
+            needed.append(line)
+        else:
+            named.setdefault(extra, []).append(line)
+    return Requirements(
+        Requirement("Python", "".join(asked.get_all("Requires-Python") or [])),
+        _parse(needed),
+        {extra: _expand(extra, named) for extra in named},
+    )
+
+
+def checkout() -> dict[str, Any] | None:
+    """The `[project]` of the pyproject.toml next to the package, if it is this library's."""
+    path = Path(__file__).parents[3] / "pyproject.toml"
+    try:
+        project = tomllib.loads(path.read_text(encoding="utf-8"))["project"]
+    except (OSError, KeyError, ValueError):
+        return None
+    return project if isinstance(project, dict) and project.get("name") == NAME else None
+
+
+def _expand(
+    extra: str, extras: dict[str, list[str]], within: tuple[str, ...] = ()
+) -> tuple[Requirement, ...]:
+    """An extra's requirements; where it names other extras of ours, theirs too."""
+    whole: list[Requirement] = []
+    for line in extras.get(extra, []):
+        found = FORM.match(line)
+        if found and found["name"] == NAME:
+            for other in (found["extras"] or "").split(","):
+                # an extra may name itself in a circle, and pip does not mind
+                if other.strip() not in (*within, extra):
+                    whole.extend(_expand(other.strip(), extras, (*within, extra)))
+        else:
+            whole.extend(_parse([line]))
+    return tuple(dict.fromkeys(whole))
+
+
+def _parse(lines: Iterable[str]) -> tuple[Requirement, ...]:
+    found = (FORM.match(line) for line in lines)
+    return tuple(Requirement(one["name"], one["range"].strip()) for one in found if one)

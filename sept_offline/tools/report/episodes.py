@@ -1,0 +1,228 @@
+"""The section on test episodes: reward and percent solved by step, instances, and the viewer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from sept_offline.evaluation import Results
+from sept_offline.evaluation.results import EpisodeResult
+from sept_offline.tools.bench.cell import episode_rows
+from sept_offline.tools.bench.figures.curves import cumulative_reward, percent_solved, step_paths
+from sept_offline.tools.bench.figures.figure import Array, Line
+from sept_offline.tools.bench.figures.rows import Row
+from sept_offline.tools.bench.figures.styles import style_of
+from sept_offline.tools.report.blocks import Block, Chart, Note, Player, Section, Table
+from sept_offline.tools.report.charts import bars_plot, lines_plot
+from sept_offline.tools.report.scenes import playable
+from sept_offline.tools.report.sources import Evaluated, Run, comparable, evaluated
+from sept_offline.tools.report.text import count, number, percent, with_error
+from sept_offline.tools.report.verdicts import ope_estimates
+
+LEVEL = 0.95
+OPEN = 12
+"""Rows up to which a table starts open."""
+BARS = 40
+"""Most bars of a histogram."""
+SHADES = ("#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#882255", "#999933", "#44AA99")
+"""Colours of runs that share a method with an earlier run."""
+STEP = "step of the test episode"
+
+
+def episodes(runs: Sequence[Run]) -> Section:
+    """Comparable runs share their charts; each run has its own table."""
+    blocks: list[Block] = []
+    tested = evaluated(runs)
+    for run in runs:
+        if run.results is None:
+            blocks.append(Note(f"{run.name}: {run.missing['results']}"))
+    for run in runs:
+        blocks += ope_estimates(run)
+    blocks += _player([run for run, _ in tested])
+    groups = comparable(runs)
+    for (family, split, limit), group in groups.items():
+        where = f"{family}, {split}" if len(groups) > 1 else family
+        if len({key[:2] for key in groups}) < len(groups):
+            where += f", at most {limit} steps"
+        blocks += _charts(group, runs, f" ({where})", f"{family}-{split}-{limit}", limit)
+    for run, results in tested:
+        blocks.append(_table(run.name, results, alone=len(tested) == 1))
+    return Section(
+        "episodes",
+        "The one episode",
+        "Each agent in the test instances. Every episode starts from the same trained agent, "
+        "without a second attempt, and an agent sees rewards only if it declares that it needs "
+        "them. An episode that ended during the probe is counted too.",
+        blocks,
+    )
+
+
+def run_colour(run: Run, runs: Sequence[Run]) -> str:
+    """The colour of the method for its first run on the page, a free one for later runs."""
+    repeated = [other.path for other in runs if _earlier(other, runs)]
+    if run.path not in repeated:
+        return style_of(run.method).colour
+    taken = {style_of(other.method).colour for other in runs}
+    free = [shade for shade in SHADES if shade not in taken] or list(SHADES)
+    return free[repeated.index(run.path) % len(free)]
+
+
+def _earlier(run: Run, runs: Sequence[Run]) -> bool:
+    """Whether another run of its method comes before it."""
+    return next(other.path for other in runs if other.method == run.method) != run.path
+
+
+def _charts(
+    group: Sequence[Evaluated], runs: Sequence[Run], where: str, name: str, limit: int
+) -> list[Block]:
+    band = "Bands are 95 % intervals of the mean over instances, where there are several."
+    rewards = [_line(entry, runs, limit, cumulative_reward) for entry in group]
+    blocks: list[Block] = [
+        Chart(
+            f"reward-{name}",
+            f"Cumulative reward{where}",
+            f"After each step of the test episode; an ended episode keeps its last value. {band}",
+            lines_plot(rewards, STEP, "cumulative reward"),
+        )
+    ]
+    solving = [entry for entry in group if entry.results.summary()["solved"] is not None]
+    if solving:
+        solved = [_line(entry, runs, limit, percent_solved, (0.0, 100.0)) for entry in solving]
+        blocks.append(
+            Chart(
+                f"solved-{name}",
+                f"Solved{where}",
+                f"Percent of test episodes solved by each step. {band}",
+                lines_plot(solved, STEP, "solved, %", limits=(-3.0, 103.0)),
+            )
+        )
+        blocks.append(_steps(solving, runs, where, name, limit))
+    return blocks
+
+
+def _line(
+    entry: Evaluated,
+    runs: Sequence[Run],
+    limit: int,
+    value: Callable[[Row, int], Array],
+    between: tuple[float, float] = (-np.inf, np.inf),
+) -> Line:
+    """The mean over instances and its t interval."""
+    run, results = entry
+    rows: list[dict[str, Any]] = [{"seed": 0} | row for row in episode_rows(results)]
+    (paths,) = step_paths(rows, limit, value)
+    mean = paths.mean(axis=0)
+    low = high = None
+    if len(paths) > 1:
+        reach = stats.t.ppf((1 + LEVEL) / 2, len(paths) - 1)
+        half = reach * paths.std(axis=0, ddof=1) / np.sqrt(len(paths))
+        low, high = np.clip(mean - half, *between), np.clip(mean + half, *between)
+    return Line(
+        run.name,
+        np.arange(limit + 1, dtype=np.float64),
+        mean,
+        low,
+        high,
+        colour=run_colour(run, runs),
+        dash=style_of(run.method).dash,
+        method=run.name,
+    )
+
+
+def _steps(
+    solving: Sequence[Evaluated], runs: Sequence[Run], where: str, name: str, limit: int
+) -> Chart:
+    """How many steps the episodes took."""
+    steps = {
+        run.name: [e.steps_to_solve for e in results.episodes if e.steps_to_solve is not None]
+        for run, results in solving
+    }
+    least = min(min(taken) for taken in steps.values())
+    width = max(1, -(-(limit - least + 1) // BARS))
+    edges = np.arange(least, limit + width + 1, width)
+    names = [str(edge) if width == 1 else f"{edge}–{edge + width - 1}" for edge in edges[:-1]]
+    shares = {
+        run: (np.histogram(taken, edges)[0] / len(taken)).tolist() for run, taken in steps.items()
+    }
+    colours = [run_colour(run, runs) for run, _ in solving]
+    return Chart(
+        f"steps-{name}",
+        f"Steps to solve{where}",
+        f"Share of test episodes by number of steps, probe included; {limit} where an episode was "
+        "not solved.",
+        bars_plot(names, shares, "steps", "share", colours, methods=list(shares)),
+    )
+
+
+def _table(name: str, results: Results, alone: bool) -> Table:
+    instances: dict[str, list[EpisodeResult]] = {}
+    for episode in results.episodes:
+        instances.setdefault(episode.instance, []).append(episode)
+    rows = [
+        (
+            instance,
+            count(len(played)),
+            number(_mean([e.total for e in played])),
+            number(_mean([e.steps_to_solve for e in played])),
+            percent(_mean([e.solved for e in played])),
+            number(_mean([e.normalised for e in played])),
+            number(_mean([e.uncertainty for e in played])),
+            number(_mean([e.novelty for e in played])),
+            count(sum(e.flagged for e in played)),
+        )
+        for instance, played in instances.items()
+    ]
+    columns = ["instance", "episodes", "return", "steps", "solved", "share"]
+    columns += ["uncertainty", "novelty", "flagged"]
+    return Table(
+        f"Test instances{'' if alone else f': {name}'}",
+        columns,
+        rows,
+        note=_summary(results),
+        folded=len(rows) > OPEN or not alone,
+    )
+
+
+def _summary(results: Results) -> str:
+    summary = results.summary()
+    parts = [f"{count(summary['episodes'])} episodes of at most {count(results.limit)} steps"]
+    if summary["solved"] is not None:
+        parts.append(f"{percent(summary['solved'])} solved")
+    for key, name in (
+        ("steps_to_solve", "steps to solve"),
+        ("return", "return"),
+        ("normalised", "share of the achievable return"),
+    ):
+        if summary[key] is not None:
+            parts.append(f"{name} {with_error(summary[key])}")
+    parts.append(f"{summary['act_microseconds']:.0f} µs per action")
+    text = "; ".join(parts) + "."
+    if any(episode.novelty is not None for episode in results.episodes):
+        text += " An instance with a novelty below 0.01 is flagged: it differs from those logged."
+    return text
+
+
+def _player(runs: Sequence[Run]) -> list[Block]:
+    shown, left_out = playable(runs)
+    if not shown:
+        if left_out:
+            return [Note("The episodes are too long to be played here.")]
+        line = "The results hold no observations; evaluate again to play the episodes."
+        return [Note(line)] if any(run.agent is not None for run in runs) else []
+    more = f" {count(left_out)} other episodes are left out to limit the page's size."
+    return [
+        Player(
+            "Watch an episode",
+            "Orange: steps chosen by the probe. Blue: steps chosen by control."
+            + (more if left_out else ""),
+            shown,
+        )
+    ]
+
+
+def _mean(values: Sequence[float | bool | None]) -> float | None:
+    known = [float(value) for value in values if value is not None]
+    return sum(known) / len(known) if known else None

@@ -1,0 +1,105 @@
+"""The page as one self-contained HTML file: it needs no network and no other file."""
+
+from __future__ import annotations
+
+import base64
+import functools
+import gzip
+import json
+from dataclasses import replace
+from importlib.resources import files
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from sept_offline.errors import ConfigError, DataError
+from sept_offline.files import behind_links, write_text
+from sept_offline.tools.report.blocks import Block, Chart, Note, Page, Player
+
+INSTALL = 'A report needs Plotly and Jinja: pip install "sept-offline[report]".'
+LIMIT = 5_000_000
+"""Most bytes of a page: a larger one is slow to open and too large for mail."""
+
+
+def check_installed() -> None:
+    """Raise if the extra is not installed."""
+    if find_spec("plotly") is None or find_spec("jinja2") is None:
+        raise ConfigError(INSTALL)
+
+
+def render(page: Page) -> str:
+    """The HTML; the same page gives the same text."""
+    check_installed()
+    from jinja2 import Environment, StrictUndefined
+
+    assets = files("sept_offline.tools.report") / "assets"
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    environment.tests["block"] = _is
+    template = environment.from_string((assets / "page.html").read_text(encoding="utf-8"))
+    scripts = [(assets / name).read_text(encoding="utf-8") for name in ("viewer.js", "page.js")]
+    return template.render(
+        page=page,
+        style=(assets / "page.css").read_text(encoding="utf-8"),
+        script="\n".join(scripts),
+        charts=_embedded(_charts(page)),
+        players=_embedded(_players(page)),
+        plotly=_plotly() if _charts(page) else "",
+    )
+
+
+def write(page: Page, out: Path) -> int:
+    """Write the file atomically; returns its size in bytes. Too large, it loses its viewer."""
+    text = render(page)
+    if len(text.encode()) > LIMIT and _players(page):
+        text = render(_without_players(page))
+    size = len(text.encode())
+    if size > LIMIT:
+        raise DataError(
+            f"The page would have {size / 1e6:.1f} MB, more than {LIMIT / 1e6:.0f}; report fewer "
+            "runs or benches at a time."
+        )
+    write_text(behind_links(out), text)
+    return size
+
+
+def _without_players(page: Page) -> Page:
+    line = Note("The episodes would make the page too large: report fewer runs to play them.")
+    sections = [
+        replace(s, blocks=[line if isinstance(block, Player) else block for block in s.blocks])
+        for s in page.sections
+    ]
+    return replace(page, sections=sections)
+
+
+def _charts(page: Page) -> dict[str, Any]:
+    return {block.name: block.figure for block in _blocks(page) if isinstance(block, Chart)}
+
+
+def _players(page: Page) -> list[Any]:
+    return [list(block.episodes) for block in _blocks(page) if isinstance(block, Player)]
+
+
+def _blocks(page: Page) -> list[Block]:
+    return [block for section in page.sections for block in section.blocks]
+
+
+def _is(block: Block, kind: str) -> bool:
+    return type(block).__name__ == kind
+
+
+def _embedded(value: Any) -> str:
+    """JSON that cannot close its script element: every `<` is escaped."""
+    text = json.dumps(value, allow_nan=False, separators=(",", ":"), ensure_ascii=False)
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text
+
+
+@functools.cache
+def _plotly() -> str:
+    """Plotly's script from its package, compressed to a third; the browser unpacks it.
+
+    It has no time stamp, so that the bytes repeat.
+    """
+    content = (files("plotly") / "package_data" / "plotly.min.js").read_bytes()
+    return base64.b64encode(gzip.compress(content, 9, mtime=0)).decode()
