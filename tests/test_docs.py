@@ -19,6 +19,7 @@ from click.testing import CliRunner
 
 import sept_offline
 from sept_offline.cli.main import cli
+from sept_offline.tools.bench.variants import QUICK
 from tests import processes
 
 ROOT = Path(__file__).parents[1]
@@ -327,7 +328,7 @@ def test_a_method_is_fitted_as_its_page_says(page: Path, logs: Path, tmp_path: P
     line = next(line for line in commands(page) if " fit " in line)
     _, _, _, *arguments = shlex.split(line)
     assert arguments[:2] == ["--method", page.stem]
-    tiny = tomllib.loads((ROOT / "sept_offline" / "bench" / "quick.toml").read_text("utf-8"))
+    tiny = tomllib.loads(QUICK.read_text("utf-8"))
     for part, settings in tiny["settings"].items():
         for name, value in settings.items():
             arguments += ["--set", f"{part}.{name}={json.dumps(value)}"]

@@ -32,7 +32,11 @@ FORMATS = {"onnx": 1, "numpy": 2}
 MANIFEST = "manifest.json"
 GRAPHS = ("probe", "encoder", "novelty", "control", "fallback")
 MODULES = (
-    "actions",
+    "actions/__init__",
+    "actions/box",
+    "actions/finite",
+    "actions/policies",
+    "actions/space",
     "elementary",
     "errors",
     "limits",

@@ -60,7 +60,7 @@ class OutcomeStage(UpdateStage):
         self._before = torch.from_numpy(steps.observations[steps.row])
         self._after = torch.from_numpy(steps.observations[steps.row + 1])
         self._actions = torch.from_numpy(space.encode(steps.actions))
-        ended = np.asarray(terminals, dtype=bool)
+        ended = np.array(terminals, dtype=bool)
         self._ended = torch.from_numpy(ended)
         self._ending = torch.from_numpy(np.flatnonzero(ended))
         self._forced = round(ENDING * config.outcome_batch) if ended.any() else 0

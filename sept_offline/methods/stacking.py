@@ -5,6 +5,12 @@ observation better than the present one alone. So do they where a model has mere
 little: the last change is half of the answer in most systems. Hence the model of the present
 observation learns three times as long as the model that it is compared with; both know the
 instance. What is still better predicted from the last steps is then missing from the present.
+
+A short fit of a model of the last steps may miss a world that changes now and then. So the errors
+of the first model are looked at, too: where something hidden lasts for some steps, its error at a
+step resembles that at a recent step of the same episode more than that at a step of another episode
+which is at least as similar. Errors of a model that has learned too little depend on state and
+action alone.
 """
 
 from __future__ import annotations
@@ -17,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sept_offline.agent import Agent, Spaces
+from sept_offline.agent.networks import Standardiser
 from sept_offline.data import Dataset
 from sept_offline.dynamics.columns import Columns
 from sept_offline.dynamics.world import WorldStage
@@ -28,7 +35,7 @@ from sept_offline.seeding import generator, integer
 from sept_offline.settings import FitConfig
 from sept_offline.stacking import Stack
 from sept_offline.stage import Stage
-from sept_offline.training.inputs import Doubles
+from sept_offline.training.inputs import Doubles, Floats, Integers
 
 TRIED = 4
 """Number of stacked observations to compare with the current one alone."""
@@ -49,6 +56,14 @@ LITTLE = 0.1
 """A column of which less is unexplained counts as explained."""
 GAIN = 0.02
 """Share of what is unexplained that must be gained at least: of a noisy column little can be."""
+RECENT = 8
+"""Steps back that count as recent."""
+SIMILAR = 4.0
+"""Squared distance of two steps, in variances of state and action, up to which they are similar."""
+LASTING = 0.1
+"""How much more a step's error must resemble a recent one's than another episode's, at least."""
+ASKED, FEW_PAIRS = 3000, 300
+"""Steps whose errors are compared, and the fewest that show anything."""
 WIDE = 3.0
 """Standard errors on both sides of a mean: there are several columns, and one may decide."""
 
@@ -63,6 +78,7 @@ class Tried:
 
     errors: Doubles
     unexplained: Doubles
+    model: WorldStage
 
     @property
     def open(self) -> NDArray[np.bool_]:
@@ -137,6 +153,14 @@ def choose_stack(data: Dataset, config: FitConfig, seed: int) -> Generator[Stage
         early = yield from tried(1, short, "stack-1-short")
         found = min(found, _gain(early, stacked, present.open), key=lambda gain: gain.low)
     if not found.clear:
+        lasting = _lasting(present, some, generator(seed, "lasting"))
+        if lasting is not None and lasting.low > LASTING:
+            return Choice(
+                TRIED,
+                "Something that is not observed lasts for some steps: the error of the next "
+                f"{names[lasting.column]!r} resembles that at the last such step of the episode by "
+                f"{lasting} more than that in other episodes.",
+            )
         return Choice(
             1,
             f"The last {TRIED} observations with their actions do not clearly predict more than "
@@ -194,7 +218,58 @@ def _tried(
     episode = np.cumsum(steps.time == 0) - 1
     lengths = np.bincount(episode)
     each = [np.bincount(episode, weights=column) / lengths for column in squared.T]
-    return Tried(np.stack(each, axis=1), np.where(varies, unexplained, 0.0))
+    return Tried(np.stack(each, axis=1), np.where(varies, unexplained, 0.0), stage)
+
+
+def _lasting(tried: Tried, data: Dataset, rng: np.random.Generator) -> Gain | None:
+    """How much more errors resemble recent ones than those of other episodes, in their variances.
+
+    A step is compared with the most similar of its last steps, and with the most similar step of
+    the same instance in other episodes if that is no less similar. None without enough such steps.
+    """
+    steps = data.steps()
+    change, predicted = tried.model.predictions(steps)
+    errors = np.clip(change - predicted, -WIDE, WIDE).astype(np.float64)
+    seen = steps.observations[steps.row]
+    features = np.concatenate([seen, data.action_space.encode(steps.actions)], axis=1)
+    features = Standardiser.fit(features)(features)
+    episode = np.cumsum(steps.time == 0) - 1
+    members = {code: np.flatnonzero(steps.instance == code) for code in np.unique(steps.instance)}
+    trios: list[tuple[int, int, int]] = []
+    for row in rng.permutation(len(episode))[: 2 * ASKED].tolist():
+        past = np.arange(row - min(RECENT, int(steps.time[row])), row)
+        if not len(past) or len(trios) == ASKED:
+            continue
+        recent, near = _nearest(features, row, past)
+        if near > SIMILAR:
+            continue
+        others = members[steps.instance[row]]
+        other, away = _nearest(features, row, others[episode[others] != episode[row]])
+        if away <= near:
+            trios.append((row, recent, other))
+    if len(trios) < FEW_PAIRS:
+        return None
+    own, recent_rows, other_rows = np.array(trios).T
+    size = np.maximum((errors[own] ** 2).mean(axis=0), 1e-12)
+    resembles = (errors[own] - errors[other_rows]) ** 2 - (errors[own] - errors[recent_rows]) ** 2
+    gains = resembles / size
+    mean = gains.mean(axis=0)
+    # Steps of one episode are not independent.
+    place = np.unique(episode[own], return_inverse=True)[1]
+    sums = np.stack([np.bincount(place, weights=column) for column in (gains - mean).T], axis=1)
+    room = WIDE * np.sqrt((sums**2).sum(axis=0)) / len(own)
+    column = int(np.argmax(np.where(tried.open, mean - room, -np.inf)))
+    low, high = mean[column] - room[column], mean[column] + room[column]
+    return Gain(column, float(mean[column]), float(low), float(high))
+
+
+def _nearest(features: Floats, row: int, among: Integers) -> tuple[int, float]:
+    """The row in `among` that is most similar to `row`, and the squared distance."""
+    if not len(among):
+        return row, np.inf
+    away = ((features[among] - features[row]) ** 2).sum(axis=1)
+    best = int(away.argmin())
+    return int(among[best]), float(away[best])
 
 
 def _gain(worse: Tried, better: Tried, columns: NDArray[np.bool_]) -> Gain:

@@ -178,7 +178,7 @@ def test_bounds_are_those_that_float32_holds(tmp_path: Path) -> None:
         ({"actions": 3.0}, "the episode has no steps"),
         ({"actions": [["a", "b"]] * 5}, "actions of .*expected an array of numbers"),
         ({"actions": [[0, 0.1], [0, np.nan]] + [[0, 0]] * 3}, "step 1: expected finite numbers"),
-        ({"actions": [[0, 0.1]] * 4 + [[1.5, 0]]}, r"step 4: expected 2 numbers between \[-1.0"),
+        ({"actions": [[0, 0.1]] * 4 + [[1.5, 0]]}, r"step 4: expected 2 numbers from \[-1.0"),
         ({"log_densities": np.zeros((5, 2))}, r"propensities of .*expected shape \(5,\)"),
         ({"log_densities": [0, 0, np.inf, 0, 0]}, "step 2: expected finite log-densities"),
         ({"log_densities": [0, -np.inf, 0, 0, 0]}, "step 1: expected finite log-densities"),

@@ -39,8 +39,13 @@ ENOUGH: dict[str, Any] = {
 """Updates enough to see a velocity; control is not looked at."""
 
 
-def log_cart(path: Path, columns: tuple[str, ...], noise: float = 0.05) -> Dataset:
-    """A cart that is pushed about: its place, its speed or both are observed."""
+def log_cart(
+    path: Path, columns: tuple[str, ...], noise: float = 0.05, *, turns: bool = False
+) -> Dataset:
+    """A cart that is pushed about: its place, its speed or both are observed.
+
+    turns: whether it is pushed the other way from some step on.
+    """
     rng = np.random.default_rng(3)
     with DatasetWriter(
         path,
@@ -52,8 +57,10 @@ def log_cart(path: Path, columns: tuple[str, ...], noise: float = 0.05) -> Datas
         for number in range(120):
             place, speed = rng.normal(size=2)
             seen, actions = [{"place": place, "speed": speed}], rng.integers(3, size=12)
-            for action in actions:
-                speed = 0.9 * speed + PUSHES[number % 2] * (action - 1) + noise * rng.normal()
+            last = rng.integers(12) if turns else 12
+            for time, action in enumerate(actions):
+                push = PUSHES[number % 2] * (action - 1) * (1 if time < last else -1)
+                speed = 0.9 * speed + push + noise * rng.normal()
                 place += speed
                 seen.append({"place": place, "speed": speed})
             writer.append(
@@ -87,6 +94,13 @@ def test_a_hidden_speed_is_found(hidden_speed: Dataset) -> None:
     found = choice(hidden_speed, seed=0)
     assert found.chosen in (2, 4)
     assert "predict more than the current one: the error of the next 'place' falls by" in found.why
+
+
+def test_a_change_within_episodes_is_found(tmp_path: Path, training_seed: int) -> None:
+    data = log_cart(tmp_path / "turns.h5", ("place", "speed"), turns=True)
+    found = choice(data, training_seed)
+    assert found.chosen == 4, found.why
+    assert "Something that is not observed lasts for some steps" in found.why
 
 
 @pytest.mark.parametrize("columns", [("place", "speed"), ("speed",)])
@@ -198,7 +212,8 @@ def test_the_command_stacks_and_says_why(
     assert so.load_agent(tmp_path / "set").stack == 2
     with pytest.raises(SystemExit, match="0"):
         main([*words, *few, "-o", str(tmp_path / "chosen")])
-    assert "\nstack: 1. " in capsys.readouterr().out
+    # Two updates teach a model nothing, but its errors show that something lasts.
+    assert "\nstack: 4. Something that is not observed" in capsys.readouterr().out
 
 
 def test_a_world_predicts_the_newest_and_moves_the_rest(hidden_speed: Dataset) -> None:

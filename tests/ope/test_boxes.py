@@ -91,5 +91,5 @@ def test_logs_of_another_kind_are_refused(tmp_path: Path) -> None:
                 terminated=True,
                 truncated=False,
             )
-    with pytest.raises(AgentError, match="1 numbers between"):
+    with pytest.raises(AgentError, match="actions of 1 number from"):
         so.judge(pushes(0.5), path, FEW, in_sample=True)

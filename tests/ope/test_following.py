@@ -185,5 +185,5 @@ def test_an_agent_is_refused_what_the_logs_do_not_hold(tmp_path: Path) -> None:
             truncated=True,
         )
     narrow = so.load_dataset(tmp_path / "narrow.h5")
-    with pytest.raises(AgentError, match="takes actions 0 … 2 on 4 columns"):
+    with pytest.raises(AgentError, match="takes actions of 0 … 2 on 4 columns"):
         followed_by(make_agent("avg"), narrow)

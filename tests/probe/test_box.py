@@ -238,5 +238,5 @@ def test_actions_outside_the_box_are_refused() -> None:
     actions = SEGMENTS.actions.copy()
     actions[3, 1, 0] = 2.5
     wrong = dataclasses.replace(SEGMENTS, actions=actions)
-    with pytest.raises(DataError, match="outside 2 numbers between"):
+    with pytest.raises(DataError, match="outside 2 numbers from"):
         PaperLoopStage(wrong, LOOP, CONFIG, 0, space=SPACE, num_instances=4)

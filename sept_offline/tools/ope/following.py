@@ -155,7 +155,7 @@ def check_spaces(agent: Agent, data: Dataset, columns: int) -> None:
     space, logged = agent.spaces.actions, data.action_space
     if (space.kind, space.width) != (logged.kind, logged.width) or data.observation_dim != columns:
         raise AgentError(
-            f"The agent ({agent.method}) takes actions {space.expected} on {columns} columns, but "
-            f"{data.path} has {logged.expected} and {data.observation_dim}; evaluate it on logs of "
-            "its own family."
+            f"The agent ({agent.method}) takes actions of {space.expected} on {columns} columns, "
+            f"but {data.path} has {logged.expected} and {data.observation_dim}; evaluate it on "
+            "logs of its own family."
         )
