@@ -7,8 +7,8 @@
 A cell is a family, a row and a seed. A row is a method; those that are published with rewards in
 their context stand in two rows, with them and without. Logs are collected once per family, with
 the shipped recipe; a finished cell adds a line to the results file and is never run twice, unless
-the logs are others. Every test episode is the agent's first in its instance. The verdict of `sept`
-is part of its fit; the other rows are fitted without one.
+the logs are others. Every test episode is the agent's first in its instance. All are fitted as with
+--no-verdict, except for `sept after its verdict`, where `avg` or `history` may have taken over.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ FAMILIES = ("pendulum", "point-robot-wind", "hopper-params", "walker-params")
 RIVALS = ("focal", "unicorn", "csro")
 ROWS: dict[str, tuple[str, tuple[str, ...]]] = {
     **{name: (name, ()) for name in ("sept", "avg", "oracle", "history")},
+    "sept after its verdict": ("sept", ("verdict=true",)),
     **{
         f"{name} {word} rewards": (name, (f"{name}.rewards={value}",))
         for word, value in (("without", "false"), ("with", "true"))
@@ -55,7 +56,7 @@ is."""
 def run_cell(family: so.Family, row: str, seed: int, logs: Path, run: Path) -> Cell:
     """Fit in a run folder, which a kill leaves to be continued, then test."""
     method, settings = ROWS[row]
-    chosen = {"verdict": method == "sept"} | parse_settings(settings)
+    chosen = {"verdict": False} | parse_settings(settings)
     began = time.process_time()
     agent = so.fit(logs, method, chosen, seed, out=run, resume=run.exists())
     fitted = time.process_time()
@@ -65,7 +66,7 @@ def run_cell(family: so.Family, row: str, seed: int, logs: Path, run: Path) -> C
         "needs": sorted(agent.needs),
         "fit_seconds": round(fitted - began, 1),
         "test_seconds": round(time.process_time() - fitted, 1),
-        **(said_of(run) if method == "sept" else {}),
+        **(said_of(run) if chosen["verdict"] else {}),
     }
 
 
