@@ -98,7 +98,7 @@ BAD = {
     "impossible action": ({"propensities": [[0.0, 0.5, 0.5, 0.0]] * 5}, "above 0"),
     "half-known row": ({"propensities": [[np.nan, 0.5, 0.5, 0.0]] * 5}, "all but the logged"),
     "another action alone": ({"propensities": [[np.nan, 0.5, np.nan, np.nan]] * 5}, "sum to 1"),
-    "a chance above 1": ({"propensities": [[1.5, np.nan, np.nan, np.nan]] * 5}, "sum to 1"),
+    "a chance above 1": ({"propensities": [[1.5, np.nan, np.nan, np.nan]] * 5}, "at most 1"),
     "seed": ({"seed": -1}, "seed"),
 }
 
