@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     default="default",
     show_default=True,
     shell_complete=one_of(lambda: PRESETS),
-    help="default, paper or segment.",
+    help="Preset of fit: default, paper or segment.",
 )
 @click.option(
     "--vary",

@@ -230,7 +230,8 @@ class Fitter:
                 context = NoContext(uncertainty=1.0)
             agent = replace(agent, context=context, control=instead.control, fallback=None)
             evidence = replace(evidence, replaced=better)
-        facts = {**reach(evidence).summary(), "evidence": asdict(evidence)}
+        conservative = "cql" if isinstance(self.data.action_space, Box) else "discrete_cql"
+        facts = {**reach(evidence, conservative).summary(), "evidence": asdict(evidence)}
         return agent, facts
 
     def _another(self, method: Method) -> Generator[Epoch, None, Agent]:

@@ -111,8 +111,8 @@ def probe_pays(gains: Interval) -> bool:
     return gains.low > 0 and gains.mean >= LEAST_GAIN
 
 
-def reach(evidence: Evidence) -> Verdict:
-    """The verdict that the evidence supports.
+def reach(evidence: Evidence, conservative: str = "discrete_cql") -> Verdict:
+    """The verdict that the evidence supports; `conservative`: the algorithm to advise.
 
     not usable: the latent distinguishes instances no better than chance, on held-out episodes or in
     the second fit; or control earns less than `avg` there; or its values have diverged and it is
@@ -125,7 +125,7 @@ def reach(evidence: Evidence) -> Verdict:
     doubts: list[str] = []
     good: list[str] = []
     _judge_latent(evidence, bad, doubts, good)
-    _judge_control(evidence, bad, doubts, good)
+    _judge_control(evidence, conservative, bad, doubts, good)
     if evidence.missing is not None:
         doubts.append(evidence.missing)
     word: Word = "not usable" if bad else "doubtful" if doubts else "usable"
@@ -171,7 +171,9 @@ def _compared(found: Interval) -> str:
     )
 
 
-def _judge_control(evidence: Evidence, bad: list[str], doubts: list[str], good: list[str]) -> None:
+def _judge_control(
+    evidence: Evidence, conservative: str, bad: list[str], doubts: list[str], good: list[str]
+) -> None:
     values = evidence.values
     better = evidence.above_avg
     if values is not None and values.excess > BEYOND:
@@ -179,7 +181,7 @@ def _judge_control(evidence: Evidence, bad: list[str], doubts: list[str], good: 
         earns = better is not None and better.low > 0
         (bad if values.excess > FAR_BEYOND and not earns else doubts).append(
             f"Control expects {values.mean:.3g} on average, more than the {values.bound:.3g} that "
-            "the logged rewards allow. Try --control discrete_cql, or fewer updates "
+            f"the logged rewards allow. Try --control {conservative}, or fewer updates "
             "(--set control.updates=…)."
         )
     if better is not None:
@@ -215,7 +217,7 @@ def _judge_control(evidence: Evidence, bad: list[str], doubts: list[str], good: 
         if logged.high < 0:
             doubts.append(
                 f"It earns less than the logs: {logged} standard deviations of logged returns. "
-                "Try --control discrete_cql or more updates (--set control.updates=…)."
+                f"Try --control {conservative} or more updates (--set control.updates=…)."
             )
         elif logged.low > 0:
             good.append(f"It earns more than the logs: {logged} standard deviations.")

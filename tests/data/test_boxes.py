@@ -16,7 +16,7 @@ import sept_offline as so
 from sept_offline.actions import Box, Finite
 from sept_offline.data.checks import check_episode
 from sept_offline.data.filesystems import Folder
-from sept_offline.data.partitions import publish_parts, write_part
+from sept_offline.data.partitions import join_parts, publish_parts, write_part
 from sept_offline.data.records import Metadata
 from sept_offline.data.source import Header
 from sept_offline.errors import DataError
@@ -77,16 +77,8 @@ def write_parts(folder: Path, episodes: list[dict[str, Any]]) -> Path:
             seed=seed[some],
         )
         parts.append(part)
-    publish_parts(
-        place,
-        header,
-        parts,
-        None,
-        instance=code,
-        behaviour=behaviour,
-        seed=seed,
-        check=lambda: None,
-    )
+    manifest = join_parts(header, parts, instance=code, behaviour=behaviour, seed=seed)
+    publish_parts(place, manifest, None, lambda: None)
     return folder
 
 

@@ -85,6 +85,15 @@ def test_the_best_of_those_that_earn_more_acts_instead() -> None:
     assert replace(GOOD, above_avg=much_worse, above_history=worse).better == "avg"
 
 
+@pytest.mark.parametrize(
+    "change", [{"values": Values(2.5, 2.0, 2.0)}, {"above_logs": Interval(-0.5, -0.8, -0.2)}]
+)
+def test_the_advice_names_an_algorithm_of_the_space(change: dict[str, Any]) -> None:
+    evidence = replace(GOOD, **change)
+    assert "--control discrete_cql" in reach(evidence).reasons[0]
+    assert "--control cql" in reach(evidence, conservative="cql").reasons[0]
+
+
 def test_nothing_is_said_of_what_was_not_asked() -> None:
     assert reach(Evidence()).reasons == ()
 

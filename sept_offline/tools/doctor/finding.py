@@ -28,10 +28,15 @@ class Finding:
     """Advice; empty if nothing needs to be done."""
 
 
+class AbsentError(Exception):
+    """What is looked at needs an extra that is not installed; the message is what to install."""
+
+
 def check(name: str, look: Callable[[], str], advice: str) -> Finding:
     """Run `look` and report its result; if it raises, the check is broken and `advice` fixes it.
 
-    Libraries that talk while they are imported are not heard.
+    `AbsentError` is no defect: an extra is absent. Libraries that talk while they are imported are
+    not heard.
     """
     try:
         with (
@@ -41,6 +46,8 @@ def check(name: str, look: Callable[[], str], advice: str) -> Finding:
         ):
             warnings.simplefilter("ignore")
             return Finding(name, "fine", private(look()))
+    except AbsentError as absent:
+        return Finding(name, "absent", f"needs {absent}", f'pip install "{absent}"')
     # A broken library raises what it likes: OSError for a missing .so, SystemExit, anything.
     except (Exception, SystemExit) as error:
         said = private(" ".join(f"{type(error).__name__}: {error}".split()))

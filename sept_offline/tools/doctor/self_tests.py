@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from sept_offline.tools.doctor.finding import Finding, check
+from sept_offline.tools.doctor.finding import AbsentError, Finding, check
 
 KINDS = {"HDF5": ".h5", "Parquet": ".parquet"}
 
@@ -61,27 +61,7 @@ def check_families() -> Iterator[Finding]:
     points = importlib.metadata.entry_points(group="sept_offline.families")
     for point in sorted(points, key=lambda point: point.name):
         owner = point.dist.name if point.dist else point.value
-        found = check(f"family {point.name}", partial(_step, point.name), f"fix or update {owner}")
-        missing = _missing(point.name) if found.status == "broken" else None
-        if missing is not None:
-            found = Finding(found.name, "absent", f"needs {missing}", f'pip install "{missing}"')
-        yield found
-
-
-def _missing(name: str) -> str | None:
-    """The extra that a family lacks here; None if it is something else."""
-    from sept_offline.family import load_family
-
-    try:
-        family = load_family(name)
-        if family.extra is None:
-            return None
-        family.make(family.instances()[0])
-    except ModuleNotFoundError:
-        return f"sept-offline[{family.extra}]"
-    except Exception:
-        return None
-    return None
+        yield check(f"family {point.name}", partial(_step, point.name), f"fix or update {owner}")
 
 
 def check_temporary() -> Finding:
@@ -111,7 +91,12 @@ def _step(name: str) -> str:
 
     family = load_family(name)
     split, hiddens = next(iter(family.splits.items()))
-    environment = family.make(hiddens[0])
+    try:
+        environment = family.make(hiddens[0])
+    except ModuleNotFoundError as error:
+        if family.extra is None:
+            raise
+        raise AbsentError(f"sept-offline[{family.extra}]") from error
     try:
         environment.reset(seed=0)
         environment.action_space.seed(0)

@@ -1,0 +1,59 @@
+"""The table of the methods with continuous actions, from cells whose figures are known by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks import continuous
+from benchmarks.testbed import append
+
+
+def cell(row: str, seed: int, *totals: float) -> continuous.Cell:
+    return {
+        "family": "pendulum",
+        "row": row,
+        "seed": seed,
+        "content_hash": "0",
+        "instances": {f"test-{index}": total for index, total in enumerate(totals)},
+        "fit_seconds": 10.0,
+    }
+
+
+def test_the_table_shows_returns_differences_and_the_share_of_the_way(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "cells.jsonl"
+    for seed in (0, 1):
+        append(path, cell("sept", seed, -4.0, -2.0))
+        append(path, cell("avg", seed, -8.0, -6.0))
+        append(path, cell("oracle", seed, -3.0, -1.0))
+    append(path, cell("focal with rewards", 0, -5.0, -2.0))
+    with path.open("a", encoding="utf-8") as file:
+        file.write('{"family": "pendulum", "row": "csro wi')
+    words = ["--only-table", "--results", str(path)]
+    assert continuous.main(words) == 0
+    shown = capsys.readouterr().out
+    assert "| `sept` | 2 | -3 ± 1 |  | 10 |" in shown
+    assert "| `avg` | 2 | -7 ± 1 | 4 [4, 4] | 10 |" in shown
+    # one seed: the interval is that of two instances
+    assert "| `focal` with rewards | 1 | -3.5 ± 1.5 | 0.5 [0, 1] | 10 |" in shown
+    assert "`sept` goes 0.80 of the way from `avg` to `oracle`." in shown
+    assert "csro" not in shown
+
+
+def test_there_is_no_way_where_the_oracle_is_not_better(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "cells.jsonl"
+    for row in ("sept", "avg", "oracle"):
+        append(path, cell(row, 0, -4.0, -2.0))
+    assert continuous.main(["--only-table", "--results", str(path)]) == 0
+    assert "of the way" not in capsys.readouterr().out
+
+
+def test_every_rival_has_a_row_with_rewards_and_one_without() -> None:
+    for name in continuous.RIVALS:
+        assert continuous.ROWS[f"{name} with rewards"] == (name, (f"{name}.rewards=true",))
+        assert continuous.ROWS[f"{name} without rewards"] == (name, (f"{name}.rewards=false",))
