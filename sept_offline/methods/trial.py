@@ -87,7 +87,7 @@ def _beside_avg(
     evidence = Evidence(
         above_logs=place.difference(mine, None),
         probe_gains=probe_gains,
-        **_above(place, mine, rivals),
+        **_above(place, mine, {name: place.returns(rival) for name, rival in rivals.items()}),
     )
     if isinstance(agent.context, SegmentContext | RefinedContext):
         segments = data.segments(agent.context.encoder.steps)
@@ -132,12 +132,14 @@ def _without_some(
     if choosing:
         agent, own = (with_or_without_probe(one, probe_gains) for one in (agent, own))
     mine, second = place.returns(agent), place.returns(own)
+    others = {name: place.returns(rival) for name, rival in rivals.items()}
     evidence = Evidence(
         probe_gains=probe_gains,
         held_out=record["by"],
         above_logs=place.difference(mine, None),
         seeds_differ=float((second - mine).mean()),
-        **_above(place, second, rivals),
+        **_above(place, second, others),
+        **_above(place, mine, others, "agent_above"),
     )
     if isinstance(own.context, SegmentContext | RefinedContext):
         evidence = replace(evidence, **_separation(own.context, unseen, config, seed))
@@ -164,12 +166,11 @@ def _rivals(
     return rivals
 
 
-def _above(place: Place, mine: Doubles, rivals: dict[str, Agent]) -> dict[str, Any]:
+def _above(
+    place: Place, mine: Doubles, others: dict[str, Doubles], field: str = "above"
+) -> dict[str, Any]:
     """The returns `mine[n]` less those of each rival, as fields of the evidence."""
-    return {
-        f"above_{name}": place.difference(mine, place.returns(rival))
-        for name, rival in rivals.items()
-    }
+    return {f"{field}_{name}": place.difference(mine, their) for name, their in others.items()}
 
 
 def _probe_gains(place: Place, agent: Agent) -> Interval | None:

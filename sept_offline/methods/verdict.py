@@ -14,6 +14,8 @@ FAR_BEYOND = 1.0
 LEAST_GAIN = 0.05
 """Standard deviations of the logged returns that control must earn more than `avg`, and an agent
 with its probe more than without."""
+UNSURE = 0.25
+"""An interval wider than this does not show that a latent separates no better than chance."""
 APART = 1.0
 """A fit that earns this many standard deviations of the logged returns less than a shorter one does
 not agree with it."""
@@ -77,6 +79,11 @@ class Evidence:
     dynamics, in standard deviations of the logged returns."""
     above_history: Interval | None = None
     """The same of `history`."""
+    agent_above_avg: Interval | None = None
+    """Return of the agent itself, which has seen those instances, less that of `avg` there; None if
+    `above_avg` is of the agent itself."""
+    agent_above_history: Interval | None = None
+    """The same of `history`."""
     above_logs: Interval | None = None
     """Return of the agent less what was logged, there and in those units."""
     seeds_differ: float | None = None
@@ -88,9 +95,19 @@ class Evidence:
 
     @property
     def better(self) -> str | None:
-        """The method, `avg` or `history`, that is shown to earn most and more than the agent."""
-        found = {"avg": self.above_avg, "history": self.above_history}
-        gaps = {name: gap.mean for name, gap in found.items() if gap is not None and gap.high < 0}
+        """The method, `avg` or `history`, that is shown to earn most and more than the agent.
+
+        A second fit that earns less says nothing against an agent that is shown to earn more.
+        """
+        found = {
+            "avg": (self.above_avg, self.agent_above_avg),
+            "history": (self.above_history, self.agent_above_history),
+        }
+        gaps = {
+            name: gap.mean
+            for name, (gap, own) in found.items()
+            if gap is not None and gap.high < 0 and not (own is not None and own.low > 0)
+        }
         return min(gaps, key=gaps.__getitem__) if gaps else None
 
 
@@ -115,8 +132,8 @@ def reach(evidence: Evidence, conservative: str = "discrete_cql") -> Verdict:
     """The verdict that the evidence supports; `conservative`: the algorithm to advise.
 
     not usable: the latent distinguishes instances no better than chance, on held-out episodes or in
-    the second fit; or control earns less than `avg` there; or its values have diverged and it is
-    not shown to earn more than `avg`.
+    the second fit; or control earns less than `avg` there, and the agent itself is not shown to
+    earn more; or its values have diverged and it is not shown to earn more than `avg`.
     doubtful: control is not shown to earn more than `avg`, or earns less than `history` or the
     logs; the decoder explains no more with the latent; values are above what rewards allow; a
     shorter fit earns more; or no second fit could be made. usable: all else.
@@ -141,8 +158,10 @@ def _judge_latent(evidence: Evidence, bad: list[str], doubts: list[str], good: l
             "between instances, or try a longer probe (--set probe_steps=…)."
         )
     elif evidence.unseen is not None and not evidence.unseen_separates:
-        bad.append(
-            "The latent does not distinguish unseen instances: "
+        # A handful of instances may happen to be similar to each other.
+        few = evidence.unseen.high - evidence.unseen.low > UNSURE
+        (doubts if few else bad).append(
+            f"The latent {'is not shown to' if few else 'does not'} distinguish unseen instances: "
             f"{_compared(evidence.unseen)}. Log more instances, or try a longer probe "
             "(--set probe_steps=…)."
         )
@@ -188,7 +207,13 @@ def _judge_control(
         whose = "unseen instances" if evidence.held_out else "the logged instances"
         where = f"in learned dynamics of {whose}, in standard deviations of logged returns"
         instead = f" The agent acts as {evidence.replaced}." if evidence.replaced else ""
-        if better.high < 0:
+        own = evidence.agent_above_avg
+        if better.high < 0 and own is not None and own.low > 0:
+            doubts.append(
+                f"A shorter fit that has not seen these instances earns less than avg: {better} "
+                f"{where}; the agent itself, which has, earns more: {own}. Log more instances."
+            )
+        elif better.high < 0:
             bad.append(
                 f"With its latent it earns less than avg: {better} {where}.{instead} Log more, or "
                 "more instances."

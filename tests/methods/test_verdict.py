@@ -52,7 +52,25 @@ CHANCE = Interval(0.5, 0.4, 0.6)
             "not usable",
             "does not distinguish unseen instances",
         ),
+        (
+            {"unseen": Interval(0.52, 0.34, 0.68), "unseen_separates": False},
+            "doubtful",
+            "is not shown to distinguish unseen instances",
+        ),
         ({"above_avg": Interval(-0.5, -0.8, -0.2)}, "not usable", "earns less than avg"),
+        (
+            {"above_avg": Interval(-0.5, -0.8, -0.2), "agent_above_avg": SURE},
+            "doubtful",
+            "the agent itself, which has, earns more",
+        ),
+        (
+            {
+                "above_avg": Interval(-0.5, -0.8, -0.2),
+                "agent_above_avg": Interval(0.1, -0.2, 0.4),
+            },
+            "not usable",
+            "earns less than avg",
+        ),
         ({"above_avg": Interval(0.1, -0.2, 0.4)}, "doubtful", "not shown to earn clearly more"),
         ({"above_avg": Interval(0.02, 0.01, 0.03)}, "doubtful", "not shown to earn clearly more"),
         ({"above_history": Interval(-0.5, -0.8, -0.2)}, "doubtful", "on the last steps (history)"),
@@ -83,6 +101,9 @@ def test_the_best_of_those_that_earn_more_acts_instead() -> None:
     assert replace(GOOD, above_history=None).better is None
     assert replace(GOOD, above_avg=worse, above_history=much_worse).better == "history"
     assert replace(GOOD, above_avg=much_worse, above_history=worse).better == "avg"
+    contradicted = replace(GOOD, above_avg=much_worse, agent_above_avg=SURE)
+    assert contradicted.better is None
+    assert replace(contradicted, above_history=worse).better == "history"
 
 
 @pytest.mark.parametrize(
