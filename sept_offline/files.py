@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import fcntl
 import os
 import re
+import shutil
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import IO
+from typing import Self
+
+from filelock import FileLock, Timeout
 
 from sept_offline.errors import DataError, SeptError
 
@@ -18,8 +20,17 @@ TEMPORARY = re.compile(r"\.(?P<name>.+)\.\d+\.tmp")
 """Names of the files that `write_atomically` leaves next to a file when it is killed."""
 
 
+_OLD = ".old"
+_BESIDE = re.compile(r"\.(?P<name>.+)-[0-9a-f]{32}(\.old)?")
+"""Names beside a folder that is being replaced: of the new one, or of the old one with `_OLD`."""
+MARK = ".sept-offline"
+"""Says that a scratch directory is ours: one without it, unless it is empty, is left alone."""
+
+
 def sync_directory(path: Path) -> None:
-    """Make renames inside `path` survive a power cut."""
+    """Make renames inside `path` survive a power cut; Windows can only sync files."""
+    if os.name == "nt":
+        return
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -29,7 +40,7 @@ def sync_directory(path: Path) -> None:
 
 def sync_file(path: Path) -> None:
     """Make the content of a file survive a power cut."""
-    with path.open("rb") as handle:
+    with path.open("rb+") as handle:  # Windows syncs only what is open for writing
         os.fsync(handle.fileno())
 
 
@@ -89,12 +100,17 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
             # Whatever has that name already, a link to elsewhere for instance, is not written to.
             temporary.unlink(missing_ok=True)
             write(temporary)
-            sync_file(temporary)
-            temporary.replace(path)
-            sync_directory(path.parent)
+            _put(temporary, path)
         finally:
             with contextlib.suppress(OSError):
                 temporary.unlink()
+
+
+def _put(finished: Path, path: Path) -> None:
+    """Give a file that is whole its name, in the place of an older one."""
+    sync_file(finished)
+    finished.replace(path)
+    sync_directory(path.parent)
 
 
 def write_bytes(path: Path, content: bytes) -> None:
@@ -107,40 +123,118 @@ def write_text(path: Path, text: str) -> None:
     write_bytes(path, text.encode())
 
 
-def lock_file(path: Path, refusal: SeptError) -> IO[str]:
-    """Hold `path` open and locked until it is closed, or raise `refusal` if another process does.
+class Lock:
+    """A file that one process holds from here to `release`; a second process gets `refusal`.
 
-    The kernel drops the lock of a killed process, so a leftover never blocks. A lock is empty: a
+    The system drops the lock of a killed process, so a leftover never blocks. A lock is empty: a
     file of that name that holds anything is somebody's, and is neither emptied nor removed.
     """
-    while True:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        # Opening a pipe would block; a link would lead to a file of the user's.
-        foreign = path.exists() and (not path.is_file() or path.stat().st_size > 0)
-        if path.is_symlink() or foreign:
-            raise DataError(f"{path} is not a lock of sept-offline; move it away.")
-        handle = path.open("a")
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # The holder before us may have removed the file between our open and our lock.
-            if path.stat().st_ino == os.fstat(handle.fileno()).st_ino:
-                return handle
-        except BlockingIOError:
-            handle.close()
-            raise refusal from None
-        except FileNotFoundError:
-            pass
-        except BaseException:
-            handle.close()
-            raise
-        handle.close()
+
+    def __init__(self, path: Path, refusal: SeptError) -> None:
+        self._path = path
+        # Another try: the file that was opened may have been removed by its holder, who left.
+        self._lock = FileLock(
+            path, timeout=0.1, poll_interval=0.02, thread_local=False, fallback_to_soft=False
+        )
+        while not self.held:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            # Opening a pipe would block; a link would lead to a file of the user's.
+            foreign = path.exists() and (not path.is_file() or path.stat().st_size > 0)
+            if path.is_symlink() or foreign:
+                raise DataError(f"{path} is not a lock of sept-offline; move it away.")
+            try:
+                # The folder may go together with its last holder's lock: it is made again.
+                with contextlib.suppress(FileNotFoundError):
+                    self._lock.acquire()
+            except Timeout:
+                raise refusal from None
+
+    @property
+    def held(self) -> bool:
+        """Whether it has not been released."""
+        return self._lock.is_locked
+
+    def release(self) -> None:
+        """Remove the file and let another process have the lock."""
+        if self.held:
+            with contextlib.suppress(OSError):
+                self._path.unlink(missing_ok=True)
+            self._lock.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
 
 
-def unlock_file(path: Path, handle: IO[str]) -> None:
-    """Remove a file that `lock_file` locked, then release the lock."""
-    with contextlib.suppress(OSError):
-        path.unlink(missing_ok=True)
-    handle.close()
+def _lock_beside(path: Path) -> Path:
+    return path.with_name(f".{path.name}.lock")
+
+
+class Workspace:
+    """The only writer of the file `path`: owns a lock and a scratch directory beside it.
+
+    Both are hidden; what a killed writer left, the next one clears away.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path = behind_links(path)
+        self.directory = path.parent / f".{path.name}.writing"
+        if not path.parent.is_dir():
+            raise DataError(f"Cannot write {path}: there is no directory {path.parent}; create it.")
+        if path.is_dir():
+            raise DataError(f"Cannot write {path}: it is a directory; choose a file.")
+        refuse_links(path.parent, [path.name])  # a link that leads to itself
+        refuse_special(path)
+        busy = DataError(
+            f"Another writer is at work on {path}; wait for it to finish, or write to another path."
+        )
+        with writing(path):
+            self._lock = Lock(_lock_beside(path), busy)
+            try:
+                self._prepare()
+            except BaseException:
+                self._lock.release()
+                raise
+
+    def _prepare(self) -> None:
+        """Create an empty scratch directory with our mark, replacing that of a killed writer."""
+        if self.directory.exists():
+            if any(self.directory.iterdir()) and not (self.directory / MARK).exists():
+                raise DataError(
+                    f"{self.directory} is not a scratch directory of this version of "
+                    f"sept-offline, but is needed to write {self.path}; move it away."
+                )
+            self._clear()
+        self.directory.mkdir()
+        (self.directory / MARK).touch()
+
+    def _clear(self) -> None:
+        """The mark goes last: what a kill leaves is still known to be ours."""
+        with contextlib.suppress(OSError):
+            for entry in sorted(self.directory.iterdir(), key=lambda one: one.name == MARK):
+                if entry.is_dir() and not entry.is_symlink():
+                    shutil.rmtree(entry)
+                else:
+                    entry.unlink()
+            self.directory.rmdir()
+
+    def publish(self, finished: Path) -> None:
+        """Replace `path` atomically by a finished file of the scratch directory."""
+        _put(finished, self.path)
+
+    def close(self) -> None:
+        """Remove the scratch directory and release the lock."""
+        if self._lock.held:
+            self._clear()
+            self._lock.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 def is_ours(entry: Path, ours: re.Pattern[str], inside: str = "") -> bool:
@@ -204,36 +298,44 @@ def remove_ours(
         folder.rmdir()
 
 
-def replace_folder(
-    target: Path,
-    contents: Mapping[str, bytes],
-    ours: re.Pattern[str],
-    check: Callable[[Path], Mapping[str, bytes]] | None = None,
-) -> None:
-    """Put a folder of whole files in the place of an older one, at once or not at all.
+@contextlib.contextmanager
+def replacing(target: Path, ours: re.Pattern[str]) -> Iterator[Path]:
+    """An empty folder that takes the place of `target` at the end, at once or not at all.
 
-    A name of `contents` may lie in folders, as "modules/a.py"; `ours` then matches "modules/" too.
-    `check` is shown the folder before it is put there, and gives files that are written last.
+    `ours` matches the names of all that is written there; a folder's name ends in a slash.
     """
     place = behind_links(target)
-    staged, lock = _beside(place), place.with_name(f".{place.name}.lock")
-    with writing(target):
-        busy = DataError(f"Another process is writing {target}; wait for it to end.")
-        held = lock_file(lock, busy)
+    with writing(target), _only_writer(place, ours):
+        folder = place.with_name(f".{place.name}-{uuid.uuid4().hex}")
+        folder.mkdir()
+        yield folder
+        for nested, _, files in os.walk(folder, topdown=False):
+            for name in files:
+                sync_file(Path(nested, name))
+            sync_directory(Path(nested))
+        _swap(folder, place)
+        sync_directory(place.parent)
+
+
+def repair_folder(place: Path, ours: re.Pattern[str]) -> None:
+    """Clear away what a kill left beside a folder that was being replaced."""
+    with writing(place), _only_writer(place, ours):
+        pass
+
+
+@contextlib.contextmanager
+def _only_writer(place: Path, ours: re.Pattern[str]) -> Iterator[None]:
+    """Keep others from writing `place`, and leave nothing of ours beside it."""
+    busy = DataError(f"Another process is writing {place}; wait for it to end.")
+    with Lock(_lock_beside(place), busy):
+        _clear_beside(place, ours)
         try:
-            clear_beside(place, ours)
-            staged.mkdir()
-            _fill(staged, contents)
-            if check is not None:
-                _fill(staged, check(staged))
-            _swap(staged, place)
-            sync_directory(place.parent)
+            yield
         finally:
-            clear_beside(place, ours)
-            unlock_file(lock, held)
+            _clear_beside(place, ours)
 
 
-def clear_beside(place: Path, ours: re.Pattern[str]) -> None:
+def _clear_beside(place: Path, ours: re.Pattern[str]) -> None:
     """Repair what a kill left next to a folder: restore an older one that was moved away."""
     left = [
         entry
@@ -246,28 +348,6 @@ def clear_beside(place: Path, ours: re.Pattern[str]) -> None:
         if entry.name.endswith(_OLD) and not place.exists():
             entry.rename(place)
         remove_ours(entry, ours)
-
-
-_OLD = ".old"
-_BESIDE = re.compile(r"\.(?P<name>.+)-[0-9a-f]{32}(\.old)?")
-
-
-def _beside(target: Path) -> Path:
-    """A unique hidden name in the same folder, so that a rename stays on one file system."""
-    return target.with_name(f".{target.name}-{uuid.uuid4().hex}")
-
-
-def _fill(folder: Path, contents: Mapping[str, bytes]) -> None:
-    for name, content in contents.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-    for nested in {parent for name in contents for parent in (folder / name).parents}:
-        if nested.is_relative_to(folder):
-            sync_directory(nested)
 
 
 def _swap(staged: Path, place: Path) -> None:
@@ -284,7 +364,7 @@ def _exchange(one: Path, other: Path) -> bool:
     """Let two folders change places at once, where the system can: no moment is without either."""
     try:
         rename = ctypes.CDLL(None).renameat2
-    except (AttributeError, OSError):
+    except (AttributeError, OSError, TypeError):  # TypeError: Windows
         return False
     here, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
     return bool(rename(here, os.fsencode(one), here, os.fsencode(other), exchange) == 0)

@@ -21,9 +21,7 @@ from sept_offline.limits import check_claim, read_whole
 from sept_offline.stage import StageState
 
 if TYPE_CHECKING:
-    import numpy as np
     import pyarrow as pa
-    from numpy.typing import NDArray
 
 CHECKSUM = "checksum"
 ZEROS = b"0" * 64
@@ -158,26 +156,6 @@ def load_state(path: Path, error: type[SeptError]) -> StageState:
     except (SafetensorError, KeyError, ValueError, TypeError, RecursionError) as problem:
         raise _damaged(path, problem, error) from problem
     return StageState(tensors=tensors, values=values)
-
-
-def save_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Write arrays as one safetensors file."""
-    import safetensors.numpy
-
-    content = safetensors.numpy.save(dict(arrays), _unsealed_values({}))
-    write_bytes(path, _seal_tensors(content))
-
-
-def load_arrays(path: Path, error: type[SeptError]) -> dict[str, np.ndarray[Any, Any]]:
-    """The arrays that `save_arrays` wrote, or `error` with a sentence that names the file."""
-    import safetensors.numpy
-    from safetensors import SafetensorError
-
-    content, _ = _read_tensors(path, error)
-    try:
-        return dict(safetensors.numpy.load(content))
-    except (SafetensorError, KeyError, ValueError, TypeError) as problem:
-        raise _damaged(path, problem, error) from problem
 
 
 def _unsealed_values(values: Mapping[str, Any]) -> dict[str, str]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from sept_offline.errors import DataError
-from sept_offline.files import replace_folder, write_atomically
+from sept_offline.files import Lock, replacing, write_atomically
 from sept_offline.seals import load_state, save_state
 from sept_offline.stage import StageState
 
@@ -77,11 +79,59 @@ def test_a_folder_is_on_the_disk_before_it_has_its_name(
     tmp_path: Path, disk: list[tuple[str, Path]]
 ) -> None:
     path = tmp_path / "agent"
-    replace_folder(path, {"a": b"1", "b": b"2"}, re.compile("[ab]"))
+    with replacing(path, re.compile("[ab]")) as folder:
+        (folder / "a").write_bytes(b"1")
+        (folder / "b").write_bytes(b"2")
     named = disk.index(("rename", path))
     synced = [place for kind, place in disk[:named] if kind == "sync"]
     assert {place.name for place in synced} >= {"a", "b"}
     assert ("sync", tmp_path) in disk[named:]
+
+
+HOLDER = """
+import sys
+from pathlib import Path
+from sept_offline.errors import DataError
+from sept_offline.files import Lock
+lock = Lock(Path(sys.argv[1]), DataError("busy"))
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_lock_is_held_by_one_process_and_dropped_when_that_is_killed(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDER, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as holder:
+        assert holder.stdout is not None and holder.stdout.readline() == b"held\n"
+        with pytest.raises(DataError, match="busy"):
+            Lock(path, DataError("busy"))
+        holder.kill()
+    assert path.exists()
+    with Lock(path, DataError("busy")) as lock:
+        assert lock.held
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("exchange", [True, False])
+def test_a_folder_is_replaced_whole_or_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exchange: bool
+) -> None:
+    if not exchange:
+        monkeypatch.setattr("sept_offline.files._exchange", lambda *_: False)
+    path, ours = tmp_path / "agent", re.compile("[ab]|c/|c/d")
+    for content in ("old", "new"):
+        with replacing(path, ours) as folder:
+            (folder / "c").mkdir()
+            (folder / "c" / "d").write_text(content)
+        assert [entry.name for entry in tmp_path.iterdir()] == ["agent"]
+        assert (path / "c" / "d").read_text() == content
+    with pytest.raises(RuntimeError), replacing(path, ours) as folder:
+        (folder / "a").write_text("half")
+        raise RuntimeError("the power is gone")
+    assert [entry.name for entry in tmp_path.iterdir()] == ["agent"]
+    assert (path / "c" / "d").read_text() == "new"
 
 
 def test_a_snapshot_that_was_cut_off_is_named(tmp_path: Path) -> None:

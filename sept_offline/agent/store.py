@@ -15,7 +15,7 @@ from safetensors import SafetensorError
 
 from .. import __version__
 from ..errors import AgentError
-from ..files import refuse_foreign, replace_folder
+from ..files import refuse_foreign, replacing
 from ..limits import read_whole
 from ..seals import JSON_BYTES, parse_json, sealed_json, unsealed
 from .agent import Agent
@@ -41,7 +41,9 @@ def save_agent(agent: Agent, directory: str | Path) -> Path:
         {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     )
     text = _dump(_describe(agent, weights))
-    replace_folder(target, {WEIGHTS: weights, DESCRIPTION: text.encode()}, OURS)
+    with replacing(target, OURS) as folder:
+        (folder / WEIGHTS).write_bytes(weights)
+        (folder / DESCRIPTION).write_bytes(text.encode())
     return target
 
 

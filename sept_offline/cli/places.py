@@ -9,7 +9,7 @@ from sept_offline.errors import AgentError
 
 def check_dataset(dataset: str) -> None:
     """Raise a DataError if the path cannot be a dataset."""
-    from sept_offline.data.path_checks import check_place
+    from sept_offline.data.filesystems import check_place
 
     check_place(dataset)
 

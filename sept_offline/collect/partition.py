@@ -10,22 +10,21 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
 from sept_offline.collect.rollout import Logged
 from sept_offline.data.checks import check_episode
-from sept_offline.data.files import Workspace
+from sept_offline.data.conversion import publish
 from sept_offline.data.filesystems import Folder, Place
 from sept_offline.data.manifest import MANIFEST, PLAN, Manifest, find_manifest
 from sept_offline.data.parquet import ParquetSource
 from sept_offline.data.partitions import WrittenPart, publish_parts, read_part, write_part
-from sept_offline.data.publication import publish
 from sept_offline.data.records import HiddenTable, Int64
 from sept_offline.data.source import Header, canonical_json
 from sept_offline.errors import DataError
-from sept_offline.files import TEMPORARY, lock_file, unlock_file, writing
+from sept_offline.files import TEMPORARY, Lock, Workspace, writing
 
 LOCK = "_lock"
 OURS = re.compile(
@@ -122,7 +121,7 @@ class Partition:
         self.place = place
         self.file = file
         self.folder = Folder(place)
-        self._lock: IO[str] | None = None
+        self._lock: Lock | None = None
         self._digest = ""
 
     def open(self, plan: Mapping[str, Any], resume: bool, restart: bool) -> bool:
@@ -144,7 +143,7 @@ class Partition:
         with writing(path):
             path.mkdir(parents=True, exist_ok=True)
             busy = f"Another process is collecting into {self.file or path}; wait for it to end."
-            self._lock = lock_file(path / LOCK, DataError(busy))
+            self._lock = Lock(path / LOCK, DataError(busy))
 
     def _refuse_foreign(self) -> None:
         """Nothing is deleted where anything lies that no collection makes."""
@@ -264,9 +263,8 @@ class Partition:
 
     def release(self) -> None:
         """Let another process continue."""
-        if self._lock is not None and isinstance(self.place, Path):
-            unlock_file(self.place / LOCK, self._lock)
-            self._lock = None
+        if self._lock is not None:
+            self._lock.release()
 
 
 def plan_digest(plan: Mapping[str, Any]) -> str:

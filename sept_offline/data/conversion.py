@@ -1,18 +1,37 @@
-"""From one format to the other, with the same content and so the same hash."""
+"""From any source to a finished file, and from one format to the other with the same hash."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
 
+from sept_offline.data.checks import check_structure
 from sept_offline.data.dataset import Dataset, open_source
-from sept_offline.data.files import Workspace
-from sept_offline.data.filesystems import Place
+from sept_offline.data.filesystems import Place, kind_of
 from sept_offline.data.hashing import content_hash
-from sept_offline.data.publication import kind_of, publish
+from sept_offline.data.hdf5 import write_hdf5
+from sept_offline.data.parquet_writer import write_parquet
 from sept_offline.data.records import HiddenTable
-from sept_offline.data.source import Source, check_structure
+from sept_offline.data.source import Source
 from sept_offline.errors import DataError
+from sept_offline.files import Workspace, writing
+
+
+def publish(
+    work: Workspace,
+    source: Source,
+    hidden: HiddenTable | None,
+    progress: Callable[[str, int], None] | None = None,
+) -> str:
+    """Write `source` next to the workspace's path, move it there, and return its content hash."""
+    digest = content_hash(source, hidden)
+    header = source.header.with_hash(digest)
+    finished = work.directory / "finished"
+    write = write_hdf5 if kind_of(work.path) == "hdf5" else write_parquet
+    with writing(work.path):
+        write(finished, source, header, hidden, progress)
+        work.publish(finished)
+    return digest
 
 
 def convert(

@@ -13,13 +13,19 @@ import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
 from sept_offline.actions import ActionSpace
-from sept_offline.data.filesystems import Folder, Place, Remote, place_kind
+from sept_offline.data.checks import check_structure
+from sept_offline.data.filesystems import (
+    HDF5_SUFFIXES,
+    Folder,
+    Place,
+    Remote,
+    check_place,
+    place_kind,
+)
 from sept_offline.data.hashing import content_hash
 from sept_offline.data.hdf5 import Hdf5Source, hdf5_bytes_intact, read_hdf5_hidden
 from sept_offline.data.manifest import read_manifest
 from sept_offline.data.parquet import ParquetSource, parquet_bytes_intact, read_parquet_hidden
-from sept_offline.data.path_checks import check_place
-from sept_offline.data.publication import HDF5_SUFFIXES
 from sept_offline.data.records import (
     Episode,
     EpisodeIndex,
@@ -29,8 +35,7 @@ from sept_offline.data.records import (
     Segments,
     Steps,
 )
-from sept_offline.data.source import Source, check_structure, unlike_checksum
-from sept_offline.data.stacked_source import StackedSource
+from sept_offline.data.source import Source, StackedSource, unlike_checksum
 from sept_offline.errors import DataError
 from sept_offline.limits import LONGEST_STACK, read_whole
 
@@ -364,13 +369,13 @@ class Dataset:
 
     def to_d3rlpy(self) -> d3rlpy.dataset.ReplayBuffer:
         """A d3rlpy replay buffer with exactly the transitions of this view."""
-        from sept_offline.data.d3rlpy import to_d3rlpy
+        from sept_offline.data.exchange import to_d3rlpy
 
         return to_d3rlpy(self)
 
     def to_minari(self, dataset_id: str, **options: Any) -> minari.MinariDataset:
         """A Minari dataset in Minari's own store; needs the extra `sept-offline[minari]`."""
-        from sept_offline.data.minari import to_minari
+        from sept_offline.data.exchange import to_minari
 
         return to_minari(self, dataset_id, **options)
 

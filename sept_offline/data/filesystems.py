@@ -16,8 +16,13 @@ import pyarrow.fs as pafs
 
 from sept_offline.errors import DataError
 from sept_offline.files import write_atomically
-from sept_offline.limits import limit_bytes, read_whole
+from sept_offline.limits import check_regular, limit_bytes, read_whole
 
+HDF5_SUFFIXES = (".h5", ".hdf5")
+PARQUET_SUFFIXES = (".parquet",)
+TABLES = (".csv", ".tsv")
+PACKED = (".gz", ".bz2", ".zst")
+"""Suffixes that may follow those of a table."""
 SMALL = 64 << 20
 """Maximum size of a manifest or a plan, unless the limit for files is higher."""
 # A Path squeezes the two slashes of a URI into one; two letters at least, for a drive has one.
@@ -165,3 +170,49 @@ class Folder:
             self.filesystem.delete_file(self.name(name))
         except (pa.ArrowException, OSError) as error:
             raise unreachable(self.place, error) from error
+
+
+def kind_of(path: Path) -> str:
+    """ "hdf5" or "parquet", by the suffix of a file to be written."""
+    suffix = path.suffix.lower()
+    if suffix in HDF5_SUFFIXES:
+        return "hdf5"
+    if suffix in PARQUET_SUFFIXES:
+        return "parquet"
+    raise DataError(f"Unknown format of {path}; choose a name that ends in .h5 or .parquet.")
+
+
+def check_place(path: str | Place) -> Place:
+    """The location of a dataset; a DataError if there is none, or something else."""
+    place = locate(path)
+    what = place_kind(place)
+    if what == "nothing":
+        raise DataError(f"There is no dataset at {place}; check the path, or collect one.")
+    if what == "directory":
+        if isinstance(place, Path):
+            _check_folder(place)
+        return place
+    if isinstance(place, Path):
+        check_regular(place, DataError)
+    name = str(place).lower()
+    for packed in PACKED:
+        name = name.removesuffix(packed)
+    if name.endswith(TABLES):
+        raise DataError(
+            f"{place} is a {name[-3:].upper()} file, not a dataset; convert it with sept-offline "
+            "import."
+        )
+    if place.suffix.lower() not in HDF5_SUFFIXES + PARQUET_SUFFIXES:
+        raise DataError(
+            f"Unknown format of {place}; expected a .h5 file, a .parquet file or a directory."
+        )
+    return place
+
+
+def _check_folder(folder: Path) -> None:
+    if (folder / "run.json").is_file() or (folder / "agent.json").is_file():
+        raise DataError(
+            f"{folder} is a run of fit, not a dataset; name the logs it was trained on."
+        )
+    if (folder / "manifest.json").is_file() and not any(folder.rglob("*.parquet")):
+        raise DataError(f"{folder} is an exported agent, not a dataset; name logs.")

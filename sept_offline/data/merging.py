@@ -11,8 +11,7 @@ import numpy as np
 
 from sept_offline.data.conversion import check_content
 from sept_offline.data.dataset import Dataset, load_dataset
-from sept_offline.data.filesystems import Place, locate
-from sept_offline.data.publication import kind_of
+from sept_offline.data.filesystems import Place, kind_of, locate
 from sept_offline.data.writer import DatasetWriter
 from sept_offline.errors import DataError
 from sept_offline.files import real_path

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sept_offline.data.checks import number_problems
 from sept_offline.data.records import Bool, EpisodeIndex, Int64, Problem
-from sept_offline.data.source import INDEX_FIELDS, Header, number_problems
+from sept_offline.data.source import INDEX_FIELDS, Header
 
 
 class RowScan:

@@ -17,8 +17,8 @@ from sept_offline.data.records import FORMAT, FORMAT_VERSIONS, EpisodeIndex, Met
 from sept_offline.errors import ConfigError, DataError
 from sept_offline.limits import MOST_ACTIONS
 from sept_offline.seals import parse_json
+from sept_offline.stacking import Stack
 
-MOST_STEPS = 1 << 40
 BLOCK_ROWS = 1 << 17
 """Rows in memory during a streaming pass: a few megabytes per column, for files of any size."""
 
@@ -310,6 +310,89 @@ class MemorySource:
         """Nothing is open."""
 
 
+class StackedSource:
+    """The columns of `source`, with stacked observations; see `Stack`. Nothing is read ahead."""
+
+    def __init__(self, source: Source, length: int) -> None:
+        header = source.header
+        self._source = source
+        self.stack = Stack(length, header.observation_dim, header.action_space.width)
+
+    @property
+    def path(self) -> Place:
+        """See Source."""
+        return self._source.path
+
+    @cached_property
+    def header(self) -> Header:
+        """See Source: the file's, with the stacked columns."""
+        header = self._source.header
+        metadata = header.metadata
+        names = self.stack.names(metadata.observation_names, metadata.action_names)
+        return replace(
+            header,
+            observation_dim=self.stack.width,
+            metadata=replace(metadata, observation_names=names),
+        )
+
+    @property
+    def index(self) -> EpisodeIndex:
+        """See Source."""
+        return self._source.index
+
+    @property
+    def columns(self) -> Mapping[str, tuple[np.dtype[Any], tuple[int, ...]]]:
+        """See Source."""
+        columns = dict(self._source.columns)
+        kind, shape = columns["observations"]
+        return columns | {"observations": (kind, (shape[0], self.stack.width))}
+
+    @property
+    def defects(self) -> Sequence[Problem]:
+        """See Source."""
+        return self._source.defects
+
+    def take(self, name: str, rows: NDArray[np.int64]) -> NDArray[Any]:
+        """See Source."""
+        if name != "observations":
+            return self._source.take(name, rows)
+        stack, index = self.stack, self.index
+        starts = index.offset + index.number
+        episode = np.searchsorted(starts, rows, side="right") - 1
+        first, time = starts[episode], rows - starts[episode]
+        lag = np.arange(stack.length)
+        seen = self._scattered("observations", np.maximum(rows[:, None] - lag, first[:, None]))
+        stacked = stack.empty(len(rows))
+        stacked[:, : stack.observed] = seen.reshape(len(rows), -1)
+        # The action that led to an observation belongs to the step before it.
+        there, place = np.nonzero(time[:, None] >= lag[1:])
+        steps = index.offset[episode[there]] + time[there] - lag[1:][place]
+        chosen = stacked[:, stack.observed :].reshape(len(rows), stack.length - 1, stack.actions)
+        chosen[there, place] = self.header.action_space.encode(self._scattered("actions", steps))
+        stacked[:, stack.observed :] = chosen.reshape(len(rows), -1)
+        return stacked
+
+    def _scattered(self, name: str, rows: NDArray[np.int64]) -> NDArray[Any]:
+        """`rows[...]` of a column in any order, each of them as often as it is asked for."""
+        ordered, back = np.unique(rows, return_inverse=True)
+        values = self._source.take(name, ordered)
+        found: NDArray[Any] = values[back.reshape(rows.shape)]
+        return found
+
+    @property
+    def kept(self) -> bool:
+        """See Source: the plain columns are; they are stacked when they are taken."""
+        return self._source.kept
+
+    def in_memory(self) -> StackedSource:
+        """See Source."""
+        return StackedSource(self._source.in_memory(), self.stack.length)
+
+    def close(self) -> None:
+        """See Source."""
+        self._source.close()
+
+
 def in_memory(source: Source) -> MemorySource:
     """All columns of a source, read one after another."""
     arrays = {
@@ -346,101 +429,3 @@ def unlike_checksum(path: str | Place) -> DataError:
         f"{path} does not match its own checksum: it is damaged or was edited; run "
         "`sept-offline validate` on it, then restore it or write it again."
     )
-
-
-def structural_problems(source: Source) -> list[Problem]:
-    """All that would make reads wrong; cheap: it looks at shapes, types and the index only."""
-    header, index = source.header, source.index
-    steps = int(index.length.sum())
-    found: list[Problem] = list(source.defects)
-    for name, (dtype, shape) in header.columns_of(index).items():
-        if name not in source.columns:
-            if name != "propensities":
-                found.append(Problem("missing column", name, 1, f"the column {name!r} is missing"))
-            continue
-        stored_dtype, stored = source.columns[name]
-        if name == "observations" and stored == (steps, header.observation_dim):
-            message = f"{steps} observations for {steps} steps; each episode needs T+1, its final"
-            found.append(Problem("final observation", name, len(index), f"{message} one included"))
-        elif stored != shape:
-            message = f"{name!r} has shape {stored}, expected {shape}"
-            found.append(Problem("shape", name, 1, message))
-        if stored_dtype != dtype:
-            message = f"{name!r} holds {stored_dtype}, expected {dtype}; cast it before writing"
-            found.append(Problem("dtype", name, 1, message))
-    found.extend(_index_problems(header, index))
-    return found
-
-
-def _index_problems(header: Header, index: EpisodeIndex) -> list[Problem]:
-    found: list[Problem] = []
-
-    def report(kind: str, where: str, bad: NDArray[np.bool_], message: str) -> None:
-        if bad.any():
-            first = int(np.argmax(bad))
-            found.append(Problem(kind, f"{where}, episode {first}", int(bad.sum()), message))
-
-    count = len(index)
-    if not count:
-        return [Problem("empty", "episodes", 1, "the dataset holds no episode")]
-    report("length", "episodes/length", index.length < 1, "an episode has no step")
-    # Before they are added up: a sum that wraps around may look plausible.
-    huge = index.length >= MOST_STEPS
-    report("length", "episodes/length", huge, "an episode claims more steps than any file holds")
-    end = np.concatenate([[0], (index.offset + index.length)[:-1]])
-    report("gap", "episodes/offset", index.offset > end, "steps between episodes belong to none")
-    report("overlap", "episodes/offset", index.offset < end, "steps belong to two episodes")
-    found.extend(number_problems(index.number))
-    for name, values, known in (
-        ("instance", index.instance, len(header.instances)),
-        ("behaviour", index.behaviour, len(header.metadata.behaviours)),
-    ):
-        bad = (values < 0) | (values >= known)
-        report("unknown id", f"episodes/{name}", bad, f"an episode names an unknown {name}")
-    changes = np.flatnonzero(np.diff(index.instance, prepend=-1) != 0)
-    starts = index.instance[changes]
-    again = np.zeros(count, dtype=np.bool_)
-    again[changes] = np.concatenate([[False], np.diff(starts) < 0])
-    report(
-        "disorder",
-        "episodes/instance",
-        again,
-        "the episodes of an instance do not lie together in the order of the instances",
-    )
-    return found
-
-
-def number_problems(number: NDArray[np.int64]) -> list[Problem]:
-    """Gaps, duplicates and disorder in what should be 0, 1, 2, …"""
-    found: list[Problem] = []
-    distinct = np.unique(number)
-    where = "episodes/number"
-    if len(distinct) < len(number):
-        count = len(number) - len(distinct)
-        values, counts = np.unique(number, return_counts=True)
-        first = int(values[counts > 1][0])
-        message = f"an episode number occurs twice, first {first}"
-        found.append(Problem("duplicate", f"{where}, episode {first}", count, message))
-    missing = int(distinct[-1]) + 1 - len(distinct) if len(distinct) else 0
-    if missing or (len(distinct) and distinct[0] < 0):
-        wrong = np.flatnonzero(distinct != np.arange(len(distinct)))
-        first = int(wrong[0]) if len(wrong) else 0
-        message = f"the episodes are not numbered 0, 1, 2, …: {first} is missing"
-        found.append(Problem("gap", f"{where}, episode {first}", abs(missing), message))
-    backwards = np.diff(number) < 0
-    if backwards.any():
-        first = int(np.argmax(backwards)) + 1
-        message = "the episode numbers do not ascend"
-        found.append(
-            Problem("disorder", f"{where}, episode {first}", int(backwards.sum()), message)
-        )
-    return found
-
-
-def check_structure(source: Source) -> None:
-    """Raise on the first structural problem."""
-    for problem in structural_problems(source):
-        raise DataError(
-            f"{source.path}: {problem.message} ({problem.where}); run `sept-offline validate` "
-            "for the full list, then restore the file or write it again."
-        )

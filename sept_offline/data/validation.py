@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sept_offline.data.checks import structural_problems
 from sept_offline.data.dataset import Dataset, bytes_intact, load_in_memory, open_source
-from sept_offline.data.filesystems import Place
+from sept_offline.data.filesystems import Place, check_place
 from sept_offline.data.hashing import content_hash
-from sept_offline.data.path_checks import check_place
 from sept_offline.data.records import HiddenTable, Problem
-from sept_offline.data.source import BLOCK_ROWS, Source, structural_problems
+from sept_offline.data.source import BLOCK_ROWS, Source
 from sept_offline.errors import DataError
 
 WARNINGS = ("missing propensities", "partial propensities", "short episode", "single episode")

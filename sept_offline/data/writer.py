@@ -14,13 +14,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from sept_offline.actions import ActionSpace, Box, Finite
 from sept_offline.data.checks import CheckedEpisode, check_episode, hidden_table, json_ready
-from sept_offline.data.files import Workspace
+from sept_offline.data.conversion import publish
+from sept_offline.data.filesystems import kind_of
 from sept_offline.data.mapped_column import MappedColumn
-from sept_offline.data.publication import kind_of, publish
 from sept_offline.data.records import Episode, EpisodeIndex, Metadata, Problem
 from sept_offline.data.source import DTYPES, Header, MemorySource, in_memory
 from sept_offline.errors import ConfigError, DataError
-from sept_offline.files import writing
+from sept_offline.files import Workspace, writing
 from sept_offline.limits import MOST_ACTIONS
 from sept_offline.versions import versions as library_versions
 

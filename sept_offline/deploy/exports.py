@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import numpy as np
 from sept_offline.agent import Agent, load_agent
 from sept_offline.agent.assembly import agent_arrays
 from sept_offline.agent.exported import WEIGHTS, ExportedAgent, read_weights
-from sept_offline.data import Dataset, load_dataset
+from sept_offline.data import Dataset, opened
 from sept_offline.deploy.manifest import (
     MANIFEST,
     SHIPPED,
@@ -26,7 +25,7 @@ from sept_offline.deploy.manifest import (
 )
 from sept_offline.deploy.verification import Verified, made_up, recorded, verify
 from sept_offline.errors import AgentError, ConfigError
-from sept_offline.files import replace_folder
+from sept_offline.files import replacing
 from sept_offline.limits import LONGEST_SEGMENT, VARIABLE
 from sept_offline.seals import sealed_json
 
@@ -66,17 +65,16 @@ def export(
     target = Path(out)
     ours = refuse_other(target)
     contents, manifest = (_onnx if form == "onnx" else _numpy)(known)
-    verified: list[Verified] = []
-
-    def check(folder: Path) -> Mapping[str, bytes]:
-        found, against = _verify(known, folder, verify_on, observations, seed)
-        verified.append(found)
-        figures = {name: value for name, value in asdict(found).items() if value is not None}
+    with replacing(target, ours) as folder:
+        for name, content in contents.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(content)
+        _describe(folder, manifest)
+        verified, against = _verify(known, load_export(folder), verify_on, observations, seed)
+        figures = {name: value for name, value in asdict(verified).items() if value is not None}
         manifest["verified"] = figures | {"against": against}
-        return {MANIFEST: _sealed(manifest)}
-
-    replace_folder(target, {**contents, MANIFEST: _sealed(manifest)}, ours, check)
-    return Exported(target, manifest, verified[0])
+        _describe(folder, manifest)
+    return Exported(target, manifest, verified)
 
 
 def _onnx(agent: Agent) -> tuple[dict[str, bytes], dict[str, Any]]:
@@ -104,8 +102,8 @@ def _numpy(agent: Agent) -> tuple[dict[str, bytes], dict[str, Any]]:
     return contents, describe(agent, "numpy") | {"files": files}
 
 
-def _sealed(manifest: dict[str, Any]) -> bytes:
-    return sealed_json(manifest).encode()
+def _describe(folder: Path, manifest: dict[str, Any]) -> None:
+    (folder / MANIFEST).write_bytes(sealed_json(manifest).encode())
 
 
 def load_export(folder: str | Path) -> Any:
@@ -154,15 +152,12 @@ def _try_out(found: Any, manifest: dict[str, Any]) -> None:
 
 def _verify(
     agent: Agent,
-    folder: Path,
+    exported: Any,
     data: Dataset | str | Path | None,
     observations: int,
     seed: int,
 ) -> tuple[Verified, str]:
-    if data is not None and not isinstance(data, Dataset):
-        with load_dataset(data, check=True) as opened:
-            return _verify(agent, folder, opened, observations, seed)
-    exported = load_export(folder)
     if data is None:
         return verify(agent, exported, made_up(agent, observations, seed)), "range"
-    return verify(agent, exported, recorded(agent, data, observations, seed)), data.content_hash
+    with opened(data, check=True) as logs:
+        return verify(agent, exported, recorded(agent, logs, observations, seed)), logs.content_hash

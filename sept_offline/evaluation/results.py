@@ -145,29 +145,6 @@ class Results:
 
         return pa.Table.from_pylist([_row(e) for e in self.episodes], schema=_schema(self._width))
 
-    def steps_table(self) -> pa.Table:
-        """One row a step: instance, episode, step, action, phase, reward, cumulative_reward.
-
-        The components of a box's actions are columns of their own: action_0, action_1, …
-        """
-        import pyarrow as pa
-
-        taken = np.concatenate([np.array(e.actions) for e in self.episodes])
-        actions = {"action": taken}
-        if self._width is not None:
-            actions = {f"action_{i}": taken[:, i] for i in range(self._width)}
-        counts = [e.steps for e in self.episodes]
-        columns: dict[str, Any] = {
-            "instance": np.repeat([e.instance for e in self.episodes], counts),
-            "episode": np.repeat([e.episode for e in self.episodes], counts),
-            "step": np.concatenate([np.arange(n) for n in counts]),
-            **actions,
-            "phase": np.concatenate([e.phases for e in self.episodes]),
-            "reward": np.concatenate([e.rewards for e in self.episodes]),
-            "cumulative_reward": np.concatenate([e.cumulative for e in self.episodes]),
-        }
-        return pa.table(columns)
-
     @property
     def _width(self) -> int | None:
         """The components of an action of a box; None for numbered actions."""

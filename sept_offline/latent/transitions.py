@@ -315,17 +315,14 @@ def _encode_some(model: LatentModel, segments: SegmentsLike, most: int) -> tuple
 class ContextLatents:
     """Latents of many contexts, for control to learn with.
 
-    sums `[S, 2k]`: the evidence of each context, summed; latent `[S, k]`: its posterior mean;
-    instance `[S]`; first `[S]`: the number of the context's first step; begins `[S]`: whether that
-    is the first of its episode. evidence `[N, 2k]`: that of every step.
+    latent `[S, k]`, instance `[S]`, first `[S]`: the number of the context's first step; begins
+    `[S]`: whether that is the first of its episode.
     """
 
-    sums: Floats
     latent: Floats
     instance: Integers
     first: Integers
     begins: NDArray[np.bool_]
-    evidence: Floats
 
 
 def context_latents(
@@ -348,11 +345,6 @@ def context_latents(
         each = max(CONTEXTS // len(present), LEAST_CONTEXTS)
         instance = present.repeat(each)
         start, length = contexts.draw(instance, rng)
-        evidence = torch.cat(parts)
-        sums = between(cumulative(evidence), start, length)
-        latent, _ = posterior(sums)
+        latent, _ = posterior(between(cumulative(torch.cat(parts)), start, length))
     first = start.numpy()
-    begins = steps.time[first] == 0
-    return ContextLatents(
-        sums.numpy(), latent.numpy(), instance.numpy(), first, begins, evidence.numpy()
-    )
+    return ContextLatents(latent.numpy(), instance.numpy(), first, steps.time[first] == 0)

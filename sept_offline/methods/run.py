@@ -13,17 +13,17 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from sept_offline.agent import Agent, load_agent, save_agent
 from sept_offline.agent.store import OURS as AGENT
 from sept_offline.errors import DataError, SeptError
 from sept_offline.files import (
-    clear_beside,
-    lock_file,
+    Lock,
     refuse_foreign,
     refuse_links,
     remove_ours,
+    repair_folder,
     sync_file,
     write_text,
     writing,
@@ -162,7 +162,7 @@ class RunDirectory:
     def __init__(self, path: str | Path, checkpoint_seconds: float = CHECKPOINT_SECONDS) -> None:
         self.path = Path(path)
         self.checkpoint_seconds = checkpoint_seconds
-        self._lock: IO[str] | None = None
+        self._lock: Lock | None = None
         self._written = time.monotonic()
         self._tensorboard: Any = None
         self._earlier: list[str] = []
@@ -179,7 +179,7 @@ class RunDirectory:
         with writing(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
             busy = f"Another process is fitting into {self.path}; wait for it to end."
-            self._lock = lock_file(self.path / LOCK, DataError(busy))
+            self._lock = Lock(self.path / LOCK, DataError(busy))
         try:
             self._refuse_foreign()
             self._prepare(record, resume, restart)
@@ -266,8 +266,7 @@ class RunDirectory:
 
     def _tidy(self, record: dict[str, Any]) -> None:
         """Remove what a kill in the last moments left lying about."""
-        clear_beside(self.path / "agent", AGENT)
-        (self.path / ".agent.lock").unlink(missing_ok=True)
+        repair_folder(self.path / "agent", AGENT)
         if self.finished and ("metrics" not in record or (self.path / "checkpoints").exists()):
             self._end(load_agent(self.path))
 
@@ -376,8 +375,7 @@ class RunDirectory:
     def close(self) -> None:
         """Let another process continue."""
         if self._lock is not None:
-            self._lock.close()
-            self._lock = None
+            self._lock.release()
 
 
 def _tensorboard(path: Path) -> Any:

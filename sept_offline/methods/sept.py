@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,8 +19,6 @@ from sept_offline.agent import (
 from sept_offline.agent.encoders import TransitionEncoder
 from sept_offline.agent.networks import Standardiser
 from sept_offline.agent.probes import NetworkProbe
-from sept_offline.control import Replay
-from sept_offline.control.refined_replay import RefinedReplay
 from sept_offline.data import Dataset, Segments
 from sept_offline.errors import TrainingError
 from sept_offline.latent import (
@@ -105,19 +102,13 @@ def probe_infer_control(
     read = read_contexts if refine else read_segments
     seen = read(data, segments, known, config, seed)
     scaler = Standardiser.fit(seen.latent, unit=1.0)
-    contexts: NDArray[np.float32] = scaler(seen.latent)
-    replay: Callable[..., Replay] = Replay
-    if seen.sums is not None and seen.evidence is not None:
-        contexts = seen.sums
-        replay = partial(RefinedReplay, evidence=seen.evidence, scaler=scaler)
     control = yield from control_stage(
         data,
         config.control,
         seed,
-        contexts=contexts,
+        contexts=scaler(seen.latent),
         context_instance=seen.instance,
         context_weights=seen.weights,
-        replay=replay,
     )
     fallback = yield from fallback_stage(data, config, seed)
     context = context_of(
@@ -172,15 +163,11 @@ class Seen:
     """The latents that control is trained with.
 
     latent `[S, k]`, instance `[S]`, weights `[S]`: how often each is drawn within its instance.
-    Of a latent that is refined at every step also sums `[S, 2k]` and evidence `[N, 2k]`, see
-    RefinedReplay.
     """
 
     latent: NDArray[np.float32]
     instance: NDArray[np.int64]
     weights: NDArray[np.float64]
-    sums: NDArray[np.float32] | None = None
-    evidence: NDArray[np.float32] | None = None
 
 
 def read_segments(
@@ -204,7 +191,7 @@ def read_contexts(
     order = np.argsort(segments.episode)
     place = order[np.searchsorted(segments.episode[order], steps.episode[found.first])]
     weights = np.where(found.begins, likely[place], 1.0)
-    return Seen(found.latent, found.instance, weights, found.sums, found.evidence)
+    return Seen(found.latent, found.instance, weights)
 
 
 def learn_in_turn(

@@ -16,7 +16,7 @@ import pytest
 
 from sept_offline.errors import DataError
 from sept_offline.family import load_family
-from sept_offline.files import lock_file
+from sept_offline.files import Lock
 from sept_offline.seals import read_sealed, write_json
 from sept_offline.settings import read_toml
 from sept_offline.tools.bench import Plan, make_plan, run_bench
@@ -211,7 +211,7 @@ def test_a_damaged_cell_and_a_second_bench_are_refused(whole: Path, tmp_path: Pa
     out = tmp_path / "damaged"
     shutil.copytree(whole, out)
     with (
-        lock_file(out / ".lock", DataError("")),
+        Lock(out / ".lock", DataError("")),
         pytest.raises(DataError, match="Another bench is running"),
     ):
         run_bench(plan(), out)

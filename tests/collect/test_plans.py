@@ -13,13 +13,12 @@ import pytest
 
 import sept_offline as so
 from sept_offline.collect.partition import Partition
-from sept_offline.data.files import Workspace
 from sept_offline.data.filesystems import Remote
 from sept_offline.data.hashing import content_hash
 from sept_offline.data.manifest import MANIFEST, PLAN, write_manifest
 from sept_offline.data.source import parse_header
 from sept_offline.errors import DataError, SeptError
-from sept_offline.files import lock_file, unlock_file
+from sept_offline.files import Lock, Workspace
 from tests.cli.commands import refused
 
 EPISODES = 300
@@ -178,7 +177,7 @@ def test_a_lock_is_held_once_though_its_holder_leaves_while_another_comes(
         first.release()
         real(handle, operation)
 
-    monkeypatch.setattr("sept_offline.files.fcntl.flock", late)
+    monkeypatch.setattr("fcntl.flock", late)
     second, third = Partition(path), Partition(path)
     second.open({}, True, False)
     with pytest.raises(DataError, match="Another process"):
@@ -194,11 +193,11 @@ def test_every_lock_is_the_same(tmp_path: Path) -> None:
     work = Workspace(path)
     lock = tmp_path / ".a.h5.lock"
     with pytest.raises(DataError, match="busy"):
-        lock_file(lock, DataError("busy"))
+        Lock(lock, DataError("busy"))
     work.close()
     assert not lock.exists()
-    held = lock_file(lock, DataError("busy"))
+    held = Lock(lock, DataError("busy"))
     with pytest.raises(DataError, match="Another writer"):
         Workspace(path)
-    unlock_file(lock, held)
+    held.release()
     Workspace(path).close()

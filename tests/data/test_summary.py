@@ -166,7 +166,7 @@ COLUMNS = {
 def test_a_column_that_identifies_the_instance(
     tmp_path: Path, suffix: str, named: bool, block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sept_offline.data.constant_columns.BLOCK", block)
+    monkeypatch.setattr("sept_offline.data.summary.BLOCK_STEPS", block)
     names = list(COLUMNS) if named else None
     path = tmp_path / f"x.{suffix}"
     with DatasetWriter(path, num_actions=2, observation_names=names, probe_steps=2) as writer:

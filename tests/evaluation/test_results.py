@@ -115,19 +115,6 @@ def test_one_episode_has_no_standard_error_and_none_no_mean() -> None:
     assert results_of(episode(0, (1.0,))).summary()["normalised"] is None
 
 
-def test_the_step_table() -> None:
-    results = results_of(episode(0, (1.0, 2.0)), episode(1, (-1.0,), phases=("probe",)))
-    assert results.steps_table().to_pydict() == {
-        "instance": ["test-0"] * 3,
-        "episode": [0, 0, 1],
-        "step": [0, 1, 0],
-        "action": [0, 0, 0],
-        "phase": ["control", "control", "probe"],
-        "reward": [1.0, 2.0, -1.0],
-        "cumulative_reward": [1.0, 3.0, -1.0],
-    }
-
-
 @pytest.mark.parametrize("suffix", [".parquet", ".json"])
 def test_round_trip(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"results{suffix}"

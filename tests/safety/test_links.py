@@ -11,7 +11,7 @@ import pytest
 import sept_offline as so
 from benchmarks.fuzzing.corpus import make_bench
 from sept_offline.errors import DataError
-from sept_offline.files import lock_file, write_atomically, write_text
+from sept_offline.files import Lock, write_atomically, write_text
 from sept_offline.methods.run import RunDirectory
 
 Command = Callable[..., tuple[int, str]]
@@ -170,7 +170,7 @@ def test_a_lock_is_a_file(folder: Path, mine: Path, kind: str) -> None:
         path.symlink_to(mine if kind.endswith("file") else folder / "nothing")
     mine.write_text("")
     with pytest.raises(DataError, match="is not a lock"):
-        lock_file(path, DataError("busy"))
+        Lock(path, DataError("busy"))
     assert not (folder / "nothing").exists()
 
 

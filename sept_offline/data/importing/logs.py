@@ -14,8 +14,10 @@ from typing import Any
 import numpy as np
 
 from sept_offline.data.checks import json_ready
+from sept_offline.data.conversion import publish
 from sept_offline.data.dataset import Dataset
-from sept_offline.data.files import Workspace
+from sept_offline.data.exchange import from_minari
+from sept_offline.data.filesystems import kind_of
 from sept_offline.data.hdf5 import Hdf5Source
 from sept_offline.data.importing.actions import Actions, settle
 from sept_offline.data.importing.card import markdown, measure, warnings
@@ -26,13 +28,11 @@ from sept_offline.data.importing.mapping import ImportMapping, fills_of, refuse_
 from sept_offline.data.importing.rows import Look, Mistaken, Reading, Rows, ranks
 from sept_offline.data.importing.sources import MINARI, file_words, find_files
 from sept_offline.data.importing.tables import column_names, holds_lists, table_rows
-from sept_offline.data.minari import from_minari
-from sept_offline.data.publication import kind_of, publish
 from sept_offline.data.records import EpisodeIndex, Int64, Metadata
 from sept_offline.data.source import Header, Source, blocks
 from sept_offline.data.writer import Spool, written_by
 from sept_offline.errors import DataError
-from sept_offline.files import write_text
+from sept_offline.files import Workspace, write_text
 from sept_offline.progress import Progress, Silent
 
 PACKED = 10

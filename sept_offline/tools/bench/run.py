@@ -12,7 +12,7 @@ from typing import Any
 from sept_offline.data import load_dataset
 from sept_offline.engines import check_engine, run_tasks
 from sept_offline.errors import DataError
-from sept_offline.files import TEMPORARY, lock_file, write_text, writing
+from sept_offline.files import TEMPORARY, Lock, write_text, writing
 from sept_offline.progress import Progress, Silent
 from sept_offline.tools.bench.cell import CellTask, identity, run_cell
 from sept_offline.tools.bench.logs import Logs, logs_of, provide, provided
@@ -76,7 +76,7 @@ def run_bench(
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
     busy = DataError(f"Another bench is running in {folder}; wait for it to end.")
-    with lock_file(folder / ".lock", busy):
+    with Lock(folder / ".lock", busy):
         scatter(folder)
         (folder / "cells").mkdir(exist_ok=True)
         for leftover in (folder / "cells").iterdir():

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sept_offline.data.dataset import Dataset, load_dataset
-from sept_offline.data.publication import kind_of
+from sept_offline.data import Dataset, opened
+from sept_offline.data.filesystems import kind_of
 from sept_offline.errors import DataError
 from sept_offline.files import real_path
 from sept_offline.progress import Progress, Silent
@@ -69,64 +69,64 @@ def demarcate_dataset(
     are not written, unless by `force`.
     """
     config, progress = config or DemarcateConfig(), progress or Silent()
-    if not isinstance(data, Dataset):
-        with load_dataset(data, check=True) as opened:
-            return demarcate_dataset(
-                opened, out, config, seed=seed, within=within, force=force, progress=progress
-            )
     check_sklearn()
-    data = data.without_hidden()
     target = None if out is None else Path(out)
-    if target is not None:
-        kind_of(target)
-        if real_path(target) == real_path(Path(str(data.path))):
-            raise DataError(f"{target} is the input dataset; choose another output file.")
-        if not target.parent.is_dir():
-            raise DataError(f"There is no folder {target.parent} to write {target.name} to.")
-    count = data.num_episodes
-    if count < FEWEST:
-        raise DataError(
-            f"{data.path} has {count} episodes; demarcation needs at least {FEWEST}, because "
-            "groups must be found again in each half of them."
+    with opened(data, check=True) as given:
+        logs = given.without_hidden()
+        if target is not None:
+            _check_target(target, logs)
+        count = logs.num_episodes
+        if count < FEWEST:
+            raise DataError(
+                f"{logs.path} has {count} episodes; demarcation needs at least {FEWEST}, because "
+                "groups must be found again in each half of them."
+            )
+        found = find_groups(
+            transitions_of(logs.steps(), logs.episode_index.length, logs.action_space),
+            config,
+            seed,
+            progress,
         )
-    found = find_groups(
-        transitions_of(data.steps(), data.episode_index.length, data.action_space),
-        config,
-        seed,
-        progress,
-    )
-    names, labels = name_labels(data, found.groups, within, config.smallest_of(count))
-    kept = ~found.unsure if config.unsure == "drop" else np.ones(count, dtype=np.bool_)
-    sizes = np.bincount(labels[kept], minlength=len(names))
-    reasons = _reasons(found, config, config.smallest_of(count))
-    record = {
-        "source": data.content_hash,
-        "episodes": count,
-        "groups": found.grouping.count,
-        "sizes": dict(zip(names, sizes.tolist(), strict=True)),
-        "stability": found.stability,
-        "half_groups": list(found.counts),
-        "separation": separation(found),
-        "unsure": int(found.unsure.sum()),
-        "supported": not reasons,
-        "within": within,
-        "seed": seed,
-        "settings": asdict(config),
-    }
-    card = None
-    if target is not None and (not reasons or force):
-        write_labelled(data, target, names, labels, kept, record, progress)
-        card = write_card(target, record, reasons)
-    return Demarcation(
-        instances=tuple(names),
-        labels=labels,
-        unsure=found.unsure,
-        latent=found.latents.mean,
-        reasons=reasons,
-        record=record,
-        path=target if card else None,
-        card_path=card,
-    )
+        names, labels = name_labels(logs, found.groups, within, config.smallest_of(count))
+        kept = ~found.unsure if config.unsure == "drop" else np.ones(count, dtype=np.bool_)
+        sizes = np.bincount(labels[kept], minlength=len(names))
+        reasons = _reasons(found, config, config.smallest_of(count))
+        record = {
+            "source": logs.content_hash,
+            "episodes": count,
+            "groups": found.grouping.count,
+            "sizes": dict(zip(names, sizes.tolist(), strict=True)),
+            "stability": found.stability,
+            "half_groups": list(found.counts),
+            "separation": separation(found),
+            "unsure": int(found.unsure.sum()),
+            "supported": not reasons,
+            "within": within,
+            "seed": seed,
+            "settings": asdict(config),
+        }
+        card = None
+        if target is not None and (not reasons or force):
+            write_labelled(logs, target, names, labels, kept, record, progress)
+            card = write_card(target, record, reasons)
+        return Demarcation(
+            instances=tuple(names),
+            labels=labels,
+            unsure=found.unsure,
+            latent=found.latents.mean,
+            reasons=reasons,
+            record=record,
+            path=target if card else None,
+            card_path=card,
+        )
+
+
+def _check_target(target: Path, logs: Dataset) -> None:
+    kind_of(target)
+    if real_path(target) == real_path(Path(str(logs.path))):
+        raise DataError(f"{target} is the input dataset; choose another output file.")
+    if not target.parent.is_dir():
+        raise DataError(f"There is no folder {target.parent} to write {target.name} to.")
 
 
 def _reasons(found: Found, config: DemarcateConfig, smallest: int) -> tuple[str, ...]:

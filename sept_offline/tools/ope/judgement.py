@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sept_offline.actions import ActionSpace
 from sept_offline.agent import Agent, load_agent
 from sept_offline.agent.networks import Standardiser
-from sept_offline.data import Dataset, load_dataset
+from sept_offline.data import Dataset, opened
 from sept_offline.data.records import Steps
 from sept_offline.errors import DataError
 from sept_offline.methods.hold_out import episode_digests, in_ranges
@@ -135,74 +135,74 @@ def judge(
 
     It is evaluated on the held-out episodes of `data`; on training episodes only if `in_sample`.
     """
-    if not isinstance(data, Dataset):
-        with load_dataset(data, check=True) as opened:
-            return judge(agent, opened, config, seed=seed, in_sample=in_sample, progress=progress)
     agent = agent if isinstance(agent, Agent) else load_agent(agent)
     config, progress = config or OpeConfig(), progress or Silent()
-    check_spaces(agent, data, agent.spaces.observation_dim)
-    judged, judged_on = unseen(agent, data, in_sample)
-    judged = judged.stacked(agent.stack)
-    steps = judged.steps()
-    _check_finite(judged, steps)
-    horizon = config.horizon or common_horizon(steps)
-    if horizon > judged.episode_index.length.max():
-        raise DataError(
-            f"The horizon is {horizon} steps, but no evaluation episode of {data.path} has more "
-            f"than {judged.episode_index.length.max()}; lower it."
-        )
+    with opened(data, check=True) as logs:
+        check_spaces(agent, logs, agent.spaces.observation_dim)
+        judged, judged_on = unseen(agent, logs, in_sample)
+        judged = judged.stacked(agent.stack)
+        steps = judged.steps()
+        _check_finite(judged, steps)
+        horizon = config.horizon or common_horizon(steps)
+        if horizon > judged.episode_index.length.max():
+            raise DataError(
+                f"The horizon is {horizon} steps, but no evaluation episode of {logs.path} has "
+                f"more than {judged.episode_index.length.max()}; lower it."
+            )
 
-    followed = follow(agent, judged, steps, integer(seed, "follow"), progress)
-    choices = followed.choices
-    behaviour = _behaviour(data, steps, judged.action_space, choices, integer(seed, "behaviour"))
-    target = choices.probability(steps.row, steps.actions)
-    shares = equal_shares(steps.instance[steps.time == 0])
-    table = tabulate(steps, target, behaviour.chance, horizon, shares)
-    # Errors of at most 1: there d3rlpy's Huber loss is quadratic, and Q a mean and not a median.
-    scale = float(np.abs(_returns_to_go(table)).max()) or 1.0
-    moves = transitions(steps, followed, horizon, with_enough(table.instance), scale)
-    values = fitted_values(moves, table, judged.action_space, horizon, config, seed, progress)
-    states = Standardiser.fit(steps.observations)(steps.observations[steps.row])
-    supported = choices.support(steps.row, states, steps.actions, behaviour.often)
-    found = overlap(table, target, supported, shares)
-    estimators = estimate_all(table, values, found, config, seed, choices.weighted)
-    # the verdict does not depend on which intervals are asked for
-    usual = replace(config, confidence=OpeConfig.confidence)
-    same = config.confidence == usual.confidence
-    proof = estimators
-    if not same:
-        proof = estimate_all(table, values, found, usual, seed, choices.weighted)
-    best, fitted = proof["dr" if choices.weighted else "dm"], proof["fqe"]
-    evidence = Evidence(
-        weighted=choices.weighted,
-        estimated=behaviour.estimated,
-        whole=behaviour.whole,
-        crossed=values.crossed,
-        in_sample=judged_on == "in sample",
-        agree=best.low <= fitted.high and fitted.low <= best.high,
-        travelled=config.travels(horizon),
-        within=bool(fitted.low <= table.highest and table.lowest <= fitted.high),
-        narrow=bool(fitted.high - fitted.low <= table.highest - table.lowest),
-    )
-    said, reasons = verdict(found, evidence)
-    return Judgement(
-        method=agent.method,
-        content_hash=data.content_hash,
-        horizon=horizon,
-        confidence=config.confidence,
-        judged_on=judged_on,
-        instances=len(np.unique(table.instance)),
-        episodes=judged.num_episodes,
-        steps=judged.num_steps,
-        resampled=resampled_over(table.instance),
-        behaviour_estimated=behaviour.estimated,
-        logged_return=float(per_decision(_unweighted(table), shares[None])[0]),
-        estimators=estimators,
-        overlap=found,
-        headline="dr" if found.ess >= LITTLE else "fqe",
-        verdict=said,
-        reasons=tuple(reasons),
-    )
+        followed = follow(agent, judged, steps, integer(seed, "follow"), progress)
+        choices = followed.choices
+        behaviour = _behaviour(
+            logs, steps, judged.action_space, choices, integer(seed, "behaviour")
+        )
+        target = choices.probability(steps.row, steps.actions)
+        shares = equal_shares(steps.instance[steps.time == 0])
+        table = tabulate(steps, target, behaviour.chance, horizon, shares)
+        # Errors of at most 1: there d3rlpy's Huber loss is quadratic, and Q a mean, not a median.
+        scale = float(np.abs(_returns_to_go(table)).max()) or 1.0
+        moves = transitions(steps, followed, horizon, with_enough(table.instance), scale)
+        values = fitted_values(moves, table, judged.action_space, horizon, config, seed, progress)
+        states = Standardiser.fit(steps.observations)(steps.observations[steps.row])
+        supported = choices.support(steps.row, states, steps.actions, behaviour.often)
+        found = overlap(table, target, supported, shares)
+        estimators = estimate_all(table, values, found, config, seed, choices.weighted)
+        # the verdict does not depend on which intervals are asked for
+        usual = replace(config, confidence=OpeConfig.confidence)
+        same = config.confidence == usual.confidence
+        proof = estimators
+        if not same:
+            proof = estimate_all(table, values, found, usual, seed, choices.weighted)
+        best, fitted = proof["dr" if choices.weighted else "dm"], proof["fqe"]
+        evidence = Evidence(
+            weighted=choices.weighted,
+            estimated=behaviour.estimated,
+            whole=behaviour.whole,
+            crossed=values.crossed,
+            in_sample=judged_on == "in sample",
+            agree=best.low <= fitted.high and fitted.low <= best.high,
+            travelled=config.travels(horizon),
+            within=bool(fitted.low <= table.highest and table.lowest <= fitted.high),
+            narrow=bool(fitted.high - fitted.low <= table.highest - table.lowest),
+        )
+        said, reasons = verdict(found, evidence)
+        return Judgement(
+            method=agent.method,
+            content_hash=logs.content_hash,
+            horizon=horizon,
+            confidence=config.confidence,
+            judged_on=judged_on,
+            instances=len(np.unique(table.instance)),
+            episodes=judged.num_episodes,
+            steps=judged.num_steps,
+            resampled=resampled_over(table.instance),
+            behaviour_estimated=behaviour.estimated,
+            logged_return=float(per_decision(_unweighted(table), shares[None])[0]),
+            estimators=estimators,
+            overlap=found,
+            headline="dr" if found.ess >= LITTLE else "fqe",
+            verdict=said,
+            reasons=tuple(reasons),
+        )
 
 
 def unseen(agent: Agent, data: Dataset, in_sample: bool) -> tuple[Dataset, str]:
