@@ -144,6 +144,18 @@ def difference(cells: Sequence[Cell], others: Sequence[Cell]) -> dict[str, Any] 
     return found | {"low": low, "high": high}
 
 
+def shown(value: float) -> str:
+    """Three digits, or as many as stand before the point."""
+    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def interval(found: dict[str, Any] | None) -> str:
+    """A mean difference with its interval."""
+    if found is None:
+        return ""
+    return f"{shown(found['mean'])} [{shown(found['low'])}, {shown(found['high'])}]"
+
+
 def table(family: str, cells: Sequence[Cell]) -> list[str]:
     """The rows of a family in Markdown."""
     groups = {row: [cell for cell in cells if cell["row"] == row] for row in ROWS}
@@ -160,8 +172,8 @@ def table(family: str, cells: Sequence[Cell]) -> list[str]:
             [
                 f"`{row.replace(' ', '` ', 1)}" + ("" if " " in row else "`"),
                 str(len(found)),
-                f"{instances.mean():.4g} ± {error:.2g}",
-                f"{less['mean']:.3g} [{less['low']:.3g}, {less['high']:.3g}]" if less else "",
+                f"{shown(instances.mean())} ± {shown(error)}",
+                interval(less),
                 f"{np.mean([cell['fit_seconds'] for cell in found]):.0f}",
             ]
         )
