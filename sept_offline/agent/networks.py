@@ -130,9 +130,9 @@ class MLP:
     `layers`: `(weight[out, in], bias[out])` each; `norms`: `(gamma[out], beta[out])` or None for
     each hidden layer. A hidden layer is Linear, LayerNorm, activation; with `norm_first=False` it
     is Linear, activation, LayerNorm, which is how d3rlpy builds its encoders. `squashed`: the
-    outputs go through tanh, as those of d3rlpy's policies do, and all is computed in float64. They
-    are an action, not values to compare, and an action must not depend on the order in which a
-    library or a graph sums.
+    outputs go through tanh, as those of d3rlpy's policies do. `double`: all is computed in float64,
+    so that the float32 result does not depend on the order in which a library or a graph sums; a
+    squashed network always is, because its outputs are an action and not values to compare.
     """
 
     def __init__(
@@ -142,6 +142,7 @@ class MLP:
         activation: str = "relu",
         norm_first: bool = True,
         squashed: bool = False,
+        double: bool = False,
     ) -> None:
         if not layers:
             raise AgentError("A network needs at least one layer.")
@@ -160,7 +161,7 @@ class MLP:
         ]
         self.activation = activation
         self.norm_first = norm_first
-        self.squashed = squashed
+        self.squashed, self.double = squashed, double or squashed
         self._check_shapes()
         self.input_dim = int(self.layers[0][0].shape[1])
         self.output_dim = int(self.layers[-1][0].shape[0])
@@ -171,10 +172,15 @@ class MLP:
         self._forward: Callable[..., Array]
         self._decoded: Callable[..., Array]
         # gemm reads the transposed view as it lies in memory: nothing is copied for a batch
-        self._dtype: Any = np.float64 if squashed else np.float32
+        self._dtype: Any = np.float64 if self.double else np.float32
         self._transposed = [
             (weight.T.astype(self._dtype, copy=False), bias) for weight, bias in self.layers
         ]
+
+    def in_double(self) -> MLP:
+        """The same network, computed in float64."""
+        form = self.activation, self.norm_first, self.squashed
+        return self if self.double else MLP(self.layers, self.norms, *form, double=True)
 
     def _check_shapes(self) -> None:
         width = None

@@ -26,13 +26,13 @@ def standardised(graph: Graph, x: str, scaler: Standardiser) -> str:
 
 
 def layers(graph: Graph, x: str, network: MLP) -> str:
-    """`x[n, inputs]` to `[n, outputs]`; in float64 if squashed, as the library computes it."""
+    """`x[n, inputs]` to `[n, outputs]`; in float64 where the library computes in it."""
 
     def constant(value: Any) -> str:
         small = graph.constant(value)
-        return graph.cast(small, np.float64) if network.squashed else small
+        return graph.cast(small, np.float64) if network.double else small
 
-    if network.squashed:
+    if network.double:
         x = graph.cast(x, np.float64)
     last = len(network.layers) - 1
     for index, (weight, bias) in enumerate(network.layers):
@@ -116,18 +116,20 @@ def evidence(graph: Graph, segment: Segment, encoder: TransitionEncoder) -> tupl
     change = standardised(graph, segment.change, encoder.delta_scaler)
     known = graph.op("Concat", state, segment.taken, axis=2)
     expected = layers(graph, graph.reshape(known, -1, dim + actions), encoder.average)
-    rest = graph.op("Sub", graph.reshape(change, -1, dim), expected)
+    rest = graph.op("Sub", graph.cast(graph.reshape(change, -1, dim), np.float64), expected)
     limit = encoder.residual_range
-    rest = graph.op("Clip", rest, graph.constant(-limit), graph.constant(limit))
+    rest = graph.op("Clip", rest, _double(graph, -limit), _double(graph, limit))
     rest = graph.reshape(rest, -1, segment.steps, dim)
-    crossed = graph.op("Mul", graph.unsqueeze(segment.taken, 3), graph.unsqueeze(rest, 2))
+    taken, known = (graph.cast(part, np.float64) for part in (segment.taken, known))
+    crossed = graph.op("Mul", graph.unsqueeze(taken, 3), graph.unsqueeze(rest, 2))
     crossed = graph.reshape(crossed, 0, 0, actions * dim)
     read = graph.op("Concat", known, rest, crossed, axis=2)
     output = layers(graph, graph.reshape(read, -1, encoder.network.input_dim), encoder.network)
-    low, high = (graph.constant(bound) for bound in encoder.log_precision_range)
+    low, high = (_double(graph, bound) for bound in encoder.log_precision_range)
     precision = graph.op("Exp", graph.op("Clip", graph.slice(output, size, 2 * size, 1), low, high))
     weighted = graph.op("Mul", precision, graph.slice(output, 0, size, 1))
-    steps = (graph.reshape(part, -1, segment.steps, size) for part in (weighted, precision))
+    parts = (graph.cast(part, np.float32) for part in (weighted, precision))
+    steps = (graph.reshape(part, -1, segment.steps, size) for part in parts)
     total, sure = (graph.sum(part, 1) for part in steps)
     return total, sure
 

@@ -21,9 +21,8 @@ from sept_offline.family import Hidden
 from sept_offline.seeding import generator, integer
 from sept_offline.threads import one_thread
 
-ROUNDING = 1e-4
-"""Largest difference of two actions in a box that counts as rounding, in halves of the range: the
-latent adds up float32 evidence, and a steep actor amplifies its last bits."""
+ROUNDING = 1e-6
+"""Largest difference of two actions in a box that counts as rounding, in halves of the range."""
 AFTER = 20
 """Steps of a drawn episode after those that the agent's context needs."""
 MASKED = 4

@@ -24,6 +24,9 @@ class TransitionEncoder:
     expected one, and gives 2k outputs: a mean m and the log of a precision λ. Changes are in the
     units of `delta_scaler`; residuals count up to `residual_range`, log-precisions are clipped to
     `log_precision_range`. The prior is N(0, I).
+
+    Both networks are computed in float64, and the evidence of a step is then rounded to float32: it
+    adds up over an episode, and a steep policy would amplify differences in its last bits.
     """
 
     kind = "transition"
@@ -39,7 +42,7 @@ class TransitionEncoder:
         residual_range: float = 10.0,
         log_precision_range: tuple[float, float] = (-10.0, 8.0),
     ) -> None:
-        self.average, self.network = average, network
+        self.average, self.network = average.in_double(), network.in_double()
         self.observation_scaler, self.delta_scaler = observation_scaler, delta_scaler
         self.action_width, self.steps, self.residual_range = action_width, steps, residual_range
         self.log_precision_range = log_precision_range
@@ -75,7 +78,7 @@ class TransitionEncoder:
     def evidence_of_one(self, before: Array, taken: Array, after: Array) -> tuple[Array, Array]:
         """The same for one transition, `[k]` each; faster than a batch of one."""
         dim, known = self.observation_dim, self.observation_dim + self.action_width
-        row = np.empty(self.network.input_dim, dtype=np.float32)
+        row = np.empty(self.network.input_dim)
         row[:dim] = self.observation_scaler(before)
         row[dim:known] = taken
         rest = self.delta_scaler(after - before) - self.average.row(row[:known])
@@ -88,7 +91,8 @@ class TransitionEncoder:
         """λm and λ from the network's output `[..., 2k]`."""
         size = self.latent_dim
         precision = np.exp(np.clip(output[..., size:], *self.log_precision_range))
-        return precision * output[..., :size], precision
+        weighted = precision * output[..., :size]
+        return weighted.astype(np.float32), precision.astype(np.float32)
 
     def encode(self, observations: NDArray[Any], taken: NDArray[Any]) -> tuple[Array, Array]:
         """Mean and log-variance, `[n, k]` each, of `observations[n, T+1, d]`, `taken[n, T, w]`."""
