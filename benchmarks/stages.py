@@ -31,15 +31,10 @@ from sept_offline.agent.probes import NetworkProbe  # noqa: E402
 from sept_offline.data import Dataset, Segments  # noqa: E402
 from sept_offline.evaluation import evaluate  # noqa: E402
 from sept_offline.latent.identification import linear, vote  # noqa: E402
+from sept_offline.methods.hold_out import held_out_episodes  # noqa: E402
+from sept_offline.methods.knowledge import Knowledge, learn_in_turn, learn_jointly  # noqa: E402
 from sept_offline.methods.preset import resolve_config  # noqa: E402
-from sept_offline.methods.sept import (  # noqa: E402
-    Knowledge,
-    context_of,
-    held_out_episodes,
-    learn_in_turn,
-    learn_jointly,
-    read_segments,
-)
+from sept_offline.methods.sept import context_of, read_segments  # noqa: E402
 from sept_offline.methods.shared import control_stage, spaces_of  # noqa: E402
 from sept_offline.probe import (  # noqa: E402
     ProbeStage,

@@ -88,6 +88,18 @@ class Segments:
     skipped: int
     """How many episodes were shorter than n steps."""
 
+    def select(self, rows: Bool) -> Segments:
+        """The segments in `rows[N]`."""
+        return Segments(
+            observations=self.observations[rows],
+            actions=self.actions[rows],
+            rewards=self.rewards[rows],
+            propensities=None if self.propensities is None else self.propensities[rows],
+            instance=self.instance[rows],
+            episode=self.episode[rows],
+            skipped=0,
+        )
+
 
 @dataclass(frozen=True)
 class Steps:

@@ -1,4 +1,4 @@
-"""Episodes held out from a fit for evaluation, and the record of them."""
+"""Episodes held out: from a fit for its evaluation, with a record of them, or from the latent."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sept_offline.actions import Box
 from sept_offline.data import Dataset
 from sept_offline.errors import ConfigError, DataError
 from sept_offline.seeding import generator
@@ -55,6 +56,18 @@ def choose_hold_out(
     return held, record | {"share": share, "seed": seed, "episodes": to_ranges(numbers)}
 
 
+def held_out_episodes(data: Dataset, share: float, seed: int) -> NDArray[np.bool_]:
+    """Episodes held out from the latent: a share of each instance's, none of a single one."""
+    rng = generator(seed, "held out")
+    instance = data.episode_index.instance
+    held = np.zeros(len(instance), dtype=bool)
+    for code in np.unique(instance):
+        own = rng.permutation(np.flatnonzero(instance == code))
+        count = min(max(1, round(share * len(own))), len(own) - 1)
+        held[own[:count]] = True
+    return held
+
+
 def fitted_on(data: Dataset) -> dict[str, Any]:
     """The record of an agent's training data: the content hash and the episodes."""
     numbers = np.sort(data.episode_index.number)
@@ -67,7 +80,8 @@ def episode_digests(data: Dataset) -> NDArray[np.uint64]:
     starts = np.flatnonzero(steps.time == 0)
     ends = np.append(starts[1:], len(steps.time))
     observations = np.ascontiguousarray(steps.observations, dtype="<f4")
-    actions = np.ascontiguousarray(steps.actions, dtype="<i8")
+    kind = "<f4" if isinstance(data.action_space, Box) else "<i8"
+    actions = np.ascontiguousarray(steps.actions, dtype=kind)
     digests = np.empty(len(starts), dtype=np.uint64)
     for number, (start, end) in enumerate(zip(starts, ends, strict=True)):
         first, last = steps.row[start], steps.row[end - 1] + 1

@@ -23,14 +23,11 @@ from sept_offline.agent.networks import Array, Standardiser
 from sept_offline.control import Batch, Replay
 from sept_offline.data import Dataset, Segments
 from sept_offline.latent import LatentModel, SegmentLatentStage, TransitionLatentStage
+from sept_offline.methods.hold_out import held_out_episodes
+from sept_offline.methods.knowledge import describe_behaviour
 from sept_offline.methods.method import Method
 from sept_offline.methods.novelty import novelty_of
-from sept_offline.methods.sept import (
-    describe_behaviour,
-    held_out_episodes,
-    identification,
-    pick,
-)
+from sept_offline.methods.separation import identification
 from sept_offline.methods.shared import control_stage, fallback_stage, spaces_of
 from sept_offline.probe import Behaviour, logged_or_estimated
 from sept_offline.probe.weights import (
@@ -144,7 +141,7 @@ def learn_round(
     suffix: str,
 ) -> Generator[Stage, None, Round]:
     """A latent of segments drawn by `weights[N]`, then control that begins with their mean z."""
-    own = pick(segments, ~fresh)
+    own = segments.select(~fresh)
     settings: dict[str, Any] = {
         "space": data.action_space,
         "num_instances": len(data.instances),
@@ -157,7 +154,7 @@ def learn_round(
     else:
         held = np.isin(data.episode_index.number, segments.episode[fresh])
         steps = data.select(~held).steps()
-        settings |= {"held_out": pick(segments, fresh), "predicted": data.present_dim}
+        settings |= {"held_out": segments.select(fresh), "predicted": data.present_dim}
         stage = TransitionLatentStage(steps, own, config.latent, number, **settings)
     stage.name = f"latent{suffix}"
     yield stage

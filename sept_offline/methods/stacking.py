@@ -29,8 +29,8 @@ from sept_offline.dynamics.columns import Columns
 from sept_offline.dynamics.world import WorldStage
 from sept_offline.errors import ConfigError
 from sept_offline.methods.choices import Choice
+from sept_offline.methods.hold_out import held_out_episodes
 from sept_offline.methods.method import Method
-from sept_offline.methods.sept import held_out_episodes
 from sept_offline.seeding import generator, integer
 from sept_offline.settings import FitConfig
 from sept_offline.stacking import Stack

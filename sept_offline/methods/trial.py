@@ -22,8 +22,9 @@ from sept_offline.latent.separation import measure_separation
 from sept_offline.methods.avg import AVG
 from sept_offline.methods.history import HISTORY
 from sept_offline.methods.hold_out import FEW_INSTANCES, choose_hold_out
+from sept_offline.methods.knowledge import refines
 from sept_offline.methods.method import Method
-from sept_offline.methods.sept import later_steps, refines
+from sept_offline.methods.separation import later_steps
 from sept_offline.methods.shared import check_data
 from sept_offline.methods.verdict import Evidence, Interval, probe_pays
 from sept_offline.seeding import generator, integer

@@ -17,8 +17,9 @@ from sept_offline.cli import main
 from sept_offline.data import Dataset, DatasetWriter
 from sept_offline.errors import ConfigError, TrainingError
 from sept_offline.latent.identification import linear
+from sept_offline.methods.hold_out import held_out_episodes
+from sept_offline.methods.knowledge import learn_jointly
 from sept_offline.methods.preset import preset_values, resolve_config
-from sept_offline.methods.sept import held_out_episodes, learn_jointly
 from sept_offline.settings import FitConfig, build, merge
 from simulators.families import acrobot, navigation2d
 from tests.margins import Margins

@@ -78,7 +78,7 @@ class TransitionEncoder:
     def evidence_of_one(self, before: Array, taken: Array, after: Array) -> tuple[Array, Array]:
         """The same for one transition, `[k]` each; faster than a batch of one."""
         dim, known = self.observation_dim, self.observation_dim + self.action_width
-        row = np.empty(self.network.input_dim)
+        row: NDArray[Any] = np.empty(self.network.input_dim)
         row[:dim] = self.observation_scaler(before)
         row[dim:known] = taken
         rest = self.delta_scaler(after - before) - self.average.row(row[:known])
