@@ -45,13 +45,15 @@ test: setup
 	wait $$types; typed=$$?; echo $(BIN)/mypy; cat build/mypy.txt; \
 	test $$tests = 0 -a $$typed = 0
 
-# The packages of benchmarks/families; simglucose pins gym and Gymnasium of years ago.
+# The packages of benchmarks/families and MuJoCo; simglucose pins gym and Gymnasium of years ago.
 testbed: setup
-	$(BIN)/pip install --disable-pip-version-check -q -c constraints.txt -e ".[testbed]"
+	$(BIN)/pip install --disable-pip-version-check -q -c constraints.txt -e ".[mujoco,testbed]"
 	$(BIN)/pip install --disable-pip-version-check -q --no-deps -c constraints.txt simglucose
 
-test-long: lint testbed
-	$(PYTEST)
+# `make test` with every optional package, the long tests, the learning tests on other processors.
+test-long: testbed
+	$(MAKE) test
+	$(PYTEST) -m long
 	$(MAKE) learning-generic learning-compatible
 
 # What was trained must hold on every processor: these make torch, MKL and NumPy take plainer kernels.
