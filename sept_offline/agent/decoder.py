@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import AgentError
-from ..limits import MOST_ACTIONS
-from .fields import count, field, pair
-from .networks import MLP, Array, Arrays, Standardiser
+from .fields import action_count, count, pair
+from .networks import MLP, Array, Standardiser
+from .records import Record, Value, Weights
 
 LOG_TWO_PI = float(np.log(2 * np.pi))
 
@@ -26,7 +25,7 @@ def decoder_features(state: Array, taken: Array, latent: Array) -> Array:
     return np.concatenate([state, taken, latent, crossed], axis=1).astype(np.float32)
 
 
-class TransitionDecoder:
+class TransitionDecoder(Record):
     """p(s′ − s | s, a, z), a diagonal Gaussian over the standardised change of state.
 
     `network` takes d + w + k + w·k inputs (see `decoder_features`) and gives 2d outputs: mean and
@@ -35,6 +34,17 @@ class TransitionDecoder:
     """
 
     kind = "transition"
+    stored = (
+        Weights("network", MLP.from_arrays),
+        Weights("observation_scaler", Standardiser.from_arrays, key="observation"),
+        Weights("delta_scaler", Standardiser.from_arrays, key="delta"),
+        Value("action_width", action_count, key="num_actions"),
+        Value("latent_dim", count),
+        Value("log_var_range", pair),
+        Weights("average", MLP.from_arrays, flag="average"),
+    )
+    # decoders of earlier versions have no average model
+    earlier: ClassVar = {"average": False}
 
     def __init__(
         self,
@@ -89,41 +99,3 @@ class TransitionDecoder:
         terms = (delta - mean) ** 2 * np.exp(-log_var) + log_var + LOG_TWO_PI
         total: NDArray[np.float64] = -0.5 * terms.sum(axis=1).reshape(count, steps).sum(axis=1)
         return total
-
-    def to_arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
-        """Weights and scalers, under `prefix`."""
-        arrays = {
-            **self.network.to_arrays(f"{prefix}.network"),
-            **self.observation_scaler.to_arrays(f"{prefix}.observation"),
-            **self.delta_scaler.to_arrays(f"{prefix}.delta"),
-        }
-        if self.average is not None:
-            arrays |= self.average.to_arrays(f"{prefix}.average")
-        return arrays
-
-    def describe(self) -> dict[str, Any]:
-        """Kind, actions, latents, the range of log-variances, whether there is an average model."""
-        return {
-            "kind": self.kind,
-            "num_actions": self.action_width,
-            "latent_dim": self.latent_dim,
-            "log_var_range": list(self.log_var_range),
-            "average": self.average is not None,
-        }
-
-    @classmethod
-    def from_arrays(
-        cls, arrays: Arrays, description: Mapping[str, Any], prefix: str
-    ) -> TransitionDecoder:
-        """The decoder that `to_arrays(prefix)` and `describe()` wrote."""
-        # Decoders of earlier versions have no average model and do not mention one.
-        added = field({"average": False} | dict(description), "average", bool)
-        return cls(
-            MLP.from_arrays(arrays, f"{prefix}.network"),
-            Standardiser.from_arrays(arrays, f"{prefix}.observation"),
-            Standardiser.from_arrays(arrays, f"{prefix}.delta"),
-            count(description, "num_actions", MOST_ACTIONS),
-            count(description, "latent_dim"),
-            log_var_range=pair(description, "log_var_range"),
-            average=MLP.from_arrays(arrays, f"{prefix}.average") if added else None,
-        )

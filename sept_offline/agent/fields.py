@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from ..errors import AgentError
-from ..limits import LONGEST_SEGMENT
+from ..limits import LONGEST_SEGMENT, MOST_ACTIONS
 
 Value = TypeVar("Value")
 
@@ -34,6 +34,32 @@ def count(record: Any, name: str, most: int = LONGEST_SEGMENT) -> int:
             f"The agent's description has {name!r} out of range: expected 1 to {most:,}."
         )
     return value
+
+
+def action_count(record: Any, name: str) -> int:
+    """`record[name]`, the number of actions, or of the columns of an encoded one."""
+    return count(record, name, MOST_ACTIONS)
+
+
+def number(record: Any, name: str) -> float:
+    """`record[name]`, a finite number."""
+    value = field(record, name, float)
+    if not math.isfinite(value):
+        raise AgentError(f"The agent's {name} is {value}, expected a finite number.")
+    return value
+
+
+def positive(record: Any, name: str) -> float:
+    """`record[name]`, a finite number above 0."""
+    value = number(record, name)
+    if value <= 0:
+        raise AgentError(f"The agent's {name} is {value}, expected a finite number above 0.")
+    return value
+
+
+def number_or_none(record: Mapping[str, Any], name: str) -> float | None:
+    """`record[name]`, a finite number; None if it is null or missing."""
+    return None if record.get(name) is None else number(record, name)
 
 
 def strings(record: Any, name: str) -> tuple[str, ...]:

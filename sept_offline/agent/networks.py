@@ -53,15 +53,17 @@ class Network(Protocol):
         ...
 
 
-def take(arrays: Arrays, name: str, ndim: int) -> Array:
-    """The finite float32 array `name`, or an error that says what is wrong with it."""
+def take(
+    arrays: Arrays, name: str, ndim: int, dtype: type[np.floating[Any]] = np.float32
+) -> NDArray[Any]:
+    """The finite array `name`, or an error that says what is wrong with it."""
     if name not in arrays:
         raise AgentError(f"The agent's weights lack {name!r}; the agent is damaged, fit it again.")
     value = np.asarray(arrays[name])
-    if value.dtype != np.float32 or value.ndim != ndim:
+    if value.dtype != dtype or value.ndim != ndim:
         raise AgentError(
             f"The agent's weights hold {name!r} as {value.dtype} of {value.ndim} dimensions, "
-            f"expected float32 of {ndim}; the agent is damaged, fit it again."
+            f"expected {np.dtype(dtype)} of {ndim}; the agent is damaged, fit it again."
         )
     if not np.isfinite(value).all():
         raise AgentError(f"The agent's weights {name!r} are not all finite; fit the agent again.")

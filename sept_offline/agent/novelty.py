@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,9 @@ from numpy.typing import NDArray
 from ..errors import AgentError
 from .decoder import TransitionDecoder
 from .encoders import SegmentEncoder
-from .fields import field
+from .fields import number
 from .networks import Array, Arrays, take
+from .records import Part, Record, Value, Weights
 
 FLAGGED_BELOW = 0.01
 """An instance is flagged when its segment is less likely than the first percentile."""
@@ -43,6 +45,15 @@ class InstancePrior:
         top = each.max(axis=1)
         density: NDArray[np.float64] = top + np.log(np.exp(each - top[:, None]).mean(axis=1))
         return density
+
+    def to_arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
+        """Means and variances, under `prefix`."""
+        return {f"{prefix}.mean": self.mean, f"{prefix}.variance": self.variance}
+
+    @classmethod
+    def from_arrays(cls, arrays: Arrays, prefix: str) -> InstancePrior:
+        """The prior that `to_arrays(prefix)` wrote."""
+        return cls(take(arrays, f"{prefix}.mean", 2), take(arrays, f"{prefix}.variance", 2))
 
 
 def posterior_elbo(
@@ -102,8 +113,15 @@ def segment_elbo(
     return np.concatenate(elbos) if elbos else np.empty(0)
 
 
-class Novelty:
+class Novelty(Record):
     """A decoder, and the sorted ELBOs `[m]` of segments it was not fitted to."""
+
+    stored = (
+        Part("decoder", TransitionDecoder.from_arrays),
+        Weights("held_out", partial(take, ndim=1, dtype=np.float64)),
+        Value("flagged_below", number),
+        Weights("prior", InstancePrior.from_arrays, flag="prior", says=("normal", "instances")),
+    )
 
     def __init__(
         self,
@@ -118,6 +136,11 @@ class Novelty:
             raise AgentError("Novelty needs the ELBO of at least one held-out segment.")
         if not np.isfinite(self.held_out).all():
             raise AgentError("The ELBOs of the held-out segments are not all finite.")
+        if prior is not None:
+            shape = (len(prior.mean), decoder.latent_dim)
+            fits = prior.mean.shape == prior.variance.shape == shape and shape[0] > 0
+            if not fits or not (prior.variance > 0).all():
+                raise AgentError("The agent's prior of instances does not fit its latent.")
 
     def quantile(
         self, observations: NDArray[Any], taken: NDArray[Any], mean: Array, log_var: Array
@@ -127,42 +150,3 @@ class Novelty:
         below = np.searchsorted(self.held_out, elbo + ROUNDING, side="right")
         share: NDArray[np.float64] = below / len(self.held_out)
         return share
-
-    def to_arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
-        """The decoder's weights and the ELBOs."""
-        arrays = {
-            **self.decoder.to_arrays(f"{prefix}.decoder"),
-            f"{prefix}.held_out": self.held_out,
-        }
-        if self.prior is not None:
-            arrays[f"{prefix}.prior.mean"] = self.prior.mean
-            arrays[f"{prefix}.prior.variance"] = self.prior.variance
-        return arrays
-
-    def describe(self) -> dict[str, Any]:
-        """The decoder's description and the threshold."""
-        return {
-            "decoder": self.decoder.describe(),
-            "flagged_below": self.flagged_below,
-            "prior": "normal" if self.prior is None else "instances",
-        }
-
-    @classmethod
-    def from_arrays(cls, arrays: Arrays, description: Any, prefix: str) -> Novelty:
-        """What `to_arrays(prefix)` and `describe()` wrote."""
-        held_out = np.asarray(arrays.get(f"{prefix}.held_out", ()))
-        if held_out.dtype != np.float64:
-            raise AgentError("The agent's weights lack the ELBOs of held-out segments.")
-        decoder = TransitionDecoder.from_arrays(
-            arrays, field(description, "decoder", dict), f"{prefix}.decoder"
-        )
-        prior = None
-        if field(description, "prior", str) == "instances":
-            prior = InstancePrior(
-                take(arrays, f"{prefix}.prior.mean", 2), take(arrays, f"{prefix}.prior.variance", 2)
-            )
-            shape = (len(prior.mean), decoder.latent_dim)
-            fits = prior.mean.shape == prior.variance.shape == shape and shape[0] > 0
-            if not fits or not (prior.variance > 0).all():
-                raise AgentError("The agent's prior of instances does not fit its latent.")
-        return cls(decoder, held_out, field(description, "flagged_below", float), prior)

@@ -13,78 +13,66 @@ where half is half of the component's range. Learners of a probe use the same fo
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from abc import ABC, abstractmethod
+from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..actions import Box, Categorical, Finite, Policy, TruncatedNormal
 from ..errors import AgentError
-from ..limits import MOST_ACTIONS
-from .fields import count, field
+from .fields import action_count
 from .networks import MLP, Array, Arrays, Standardiser, softmax, take
+from .records import Record, Value, Weights, named
 
 LOG_DEVIATION = (-4.0, 1.0)
 """Least and greatest logarithm of a deviation, relative to half of the range: from nearly fixed to
 nearly uniform."""
 
 
-class Probe(Protocol):
+class Probe(Record, ABC):
     """π(a | s, t), from which the probe's actions are sampled."""
 
-    kind: str
     action_width: int
     """The columns of an encoded action."""
 
+    @abstractmethod
     def policy(self, observation: Array, time: int) -> Policy:
         """Over encoded actions, in the state `observation[d]`, at step `time` of the episode."""
-        ...
-
-    def to_arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
-        """All weights, each under a name that starts with `prefix`."""
-        ...
-
-    def describe(self) -> dict[str, Any]:
-        """What is needed beside the weights, JSON-ready."""
-        ...
 
 
-class UniformProbe:
+class UniformProbe(Probe):
     """The uniform policy over a finite set."""
 
     kind = "uniform"
+    stored = (Value("num_actions", action_count),)
 
     def __init__(self, num_actions: int) -> None:
-        self.action_width = num_actions
+        self.action_width = self.num_actions = num_actions
         self._policy: Policy = Finite.of(num_actions).uniform()
 
     def policy(self, observation: Array, time: int) -> Policy:
         """All actions have the same probability."""
         return self._policy
 
-    def to_arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
-        """Nothing is learned."""
-        return {}
-
-    def describe(self) -> dict[str, Any]:
-        """Its kind and the number of actions."""
-        return {"kind": self.kind, "num_actions": self.action_width}
-
 
 class UniformBoxProbe(UniformProbe):
     """The uniform policy over a box."""
 
     kind = "uniform-box"
+    stored = (Value("components", action_count, key="num_actions"),)
 
     def __init__(self, components: int) -> None:
-        self.action_width = components
+        self.action_width = self.components = components
         self._policy = scaled_box(components).uniform()
 
 
-class NetworkProbe:
+class NetworkProbe(Probe):
     """The softmax of a network on the standardised state."""
 
     kind = "network"
+    stored = (Weights("scaler", Standardiser.from_arrays), Weights("network", MLP.from_arrays))
 
     def __init__(self, scaler: Standardiser, network: MLP) -> None:
         if scaler.dim != network.input_dim:
@@ -96,16 +84,6 @@ class NetworkProbe:
     def policy(self, observation: Array, time: int) -> Policy:
         """See Probe."""
         return Categorical(softmax(self.network.row(self.scaler(observation))))
-
-    def to_arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
-        """Scaler and weights."""
-        return self.scaler.to_arrays(f"{prefix}.scaler") | self.network.to_arrays(
-            f"{prefix}.network"
-        )
-
-    def describe(self) -> dict[str, Any]:
-        """Its kind."""
-        return {"kind": self.kind}
 
 
 class NormalProbe(NetworkProbe):
@@ -133,10 +111,11 @@ class NormalProbe(NetworkProbe):
         return TruncatedNormal(self._box, mean, np.exp(np.clip(log_deviation, *LOG_DEVIATION)))
 
 
-class TableProbe:
+class TableProbe(Probe):
     """A policy that depends on the step only: probabilities `table[T, num_actions]`."""
 
     kind = "table"
+    stored = (Weights("table", partial(take, ndim=2)),)
 
     def __init__(self, table: NDArray[Any]) -> None:
         self.table = np.ascontiguousarray(table, dtype=np.float32)
@@ -151,31 +130,18 @@ class TableProbe:
         """See Probe; the last row again beyond the table."""
         return Categorical(self._rows[min(time, len(self._rows) - 1)])
 
-    def to_arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
-        """The table."""
-        return {f"{prefix}.table": self.table}
-
-    def describe(self) -> dict[str, Any]:
-        """Its kind."""
-        return {"kind": self.kind}
-
 
 def scaled_box(components: int) -> Box:
     """The box of encoded actions: every component from −1 to 1."""
     return Box.of(np.full(components, -1.0), np.ones(components))
 
 
+PROBES: dict[str, type[Probe]] = {
+    each.kind: each
+    for each in (UniformProbe, UniformBoxProbe, NetworkProbe, NormalProbe, TableProbe)
+}
+
+
 def probe_from_arrays(arrays: Arrays, description: Any, prefix: str) -> Probe:
     """The probe that `description` names."""
-    kind = field(description, "kind", str)
-    if kind in (UniformProbe.kind, UniformBoxProbe.kind):
-        size = count(description, "num_actions", MOST_ACTIONS)
-        return UniformProbe(size) if kind == UniformProbe.kind else UniformBoxProbe(size)
-    if kind in (NetworkProbe.kind, NormalProbe.kind):
-        return (NetworkProbe if kind == NetworkProbe.kind else NormalProbe)(
-            Standardiser.from_arrays(arrays, f"{prefix}.scaler"),
-            MLP.from_arrays(arrays, f"{prefix}.network"),
-        )
-    if kind == TableProbe.kind:
-        return TableProbe(take(arrays, f"{prefix}.table", 2))
-    raise AgentError(f"There is no probe {kind!r}; a later version may have written this agent.")
+    return named(PROBES, description, "probe").from_arrays(arrays, description, prefix)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import AgentError
-from .fields import field
+from .fields import field, number, number_or_none
+from .records import Record, Value
 
 Rewards = NDArray[np.float64]
 
@@ -35,8 +37,15 @@ def shift_by_goal(
 
 
 @dataclass(frozen=True)
-class RewardForm:
+class RewardForm(Record):
     """Compressed or not, then scaled, then shifted; the same for all instances."""
+
+    stored = (
+        Value("log", partial(field, kind=bool)),
+        Value("scale", number),
+        Value("goal", number_or_none),
+        Value("gamma", number),
+    )
 
     log: bool
     scale: float
@@ -57,18 +66,3 @@ class RewardForm:
         if self.goal is None:
             return scaled
         return shift_by_goal(scaled, terminations, self.goal, self.gamma)
-
-    def describe(self) -> dict[str, Any]:
-        """JSON-ready."""
-        return {"log": self.log, "scale": self.scale, "goal": self.goal, "gamma": self.gamma}
-
-    @classmethod
-    def read(cls, description: Any) -> RewardForm:
-        """What `describe()` wrote."""
-        shifted = description.get("goal") is not None
-        return cls(
-            field(description, "log", bool),
-            field(description, "scale", float),
-            field(description, "goal", float) if shifted else None,
-            field(description, "gamma", float),
-        )

@@ -52,6 +52,7 @@ MODULES = (
     "agent/networks",
     "agent/novelty",
     "agent/probes",
+    "agent/records",
     "agent/contexts/__init__",
     "agent/contexts/base",
     "agent/contexts/encoded",

@@ -117,16 +117,10 @@ def residual_decoder(network: TransitionNetwork) -> TransitionDecoder:
 
 def lstm_encoder(network: SegmentNetwork) -> LstmEncoder:
     """The encoder of the segment objective."""
-    weights: list[LstmWeights] = []
-    for suffix in ("", "_reverse"):
-        w_ih, w_hh, b_ih, b_hh = (
-            array(getattr(network.encoder_lstm, f"{part}_l0{suffix}"))
-            for part in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
-        )
-        weights.append((w_ih, w_hh, b_ih, b_hh))
+    lstm, parts = network.encoder_lstm, LstmWeights._fields
     return LstmEncoder(
-        weights[0],
-        weights[1],
+        LstmWeights(*(array(getattr(lstm, f"{part}_l0")) for part in parts)),
+        LstmWeights(*(array(getattr(lstm, f"{part}_l0_reverse")) for part in parts)),
         perceptron_to_numpy(network.encoder_head),
         _standardiser(network, "state"),
         action_width=network.action_width,

@@ -106,8 +106,7 @@ def lstm_encoder(
 
     def weights() -> LstmWeights:
         shapes = ((4 * size, inputs), (4 * size, size), (4 * size,), (4 * size,))
-        a, b, c, d = (rng.normal(size=shape).astype(np.float32) * 0.4 for shape in shapes)
-        return a, b, c, d
+        return LstmWeights(*(rng.normal(size=s).astype(np.float32) * 0.4 for s in shapes))
 
     head = mlp(rng, [2 * size, 2 * LATENT])
     parts = weights(), weights(), head, scaler(rng, dim)

@@ -13,9 +13,8 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from ...errors import AgentError
-from ..fields import field
 from ..networks import Arrays
+from ..records import named
 from .base import Context, Tracker
 from .hidden import HiddenContext
 from .history import HistoryContext
@@ -25,23 +24,17 @@ from .segment import SegmentContext
 from .unprobed import UnprobedContext
 from .window import WindowContext
 
-Forward = (
-    NoContext
-    | HiddenContext
-    | HistoryContext
-    | RefinedContext
-    | SegmentContext
-    | UnprobedContext
-    | WindowContext
-)
-FORWARD: dict[str, type[Forward]] = {
-    NoContext.kind: NoContext,
-    HiddenContext.kind: HiddenContext,
-    HistoryContext.kind: HistoryContext,
-    RefinedContext.kind: RefinedContext,
-    SegmentContext.kind: SegmentContext,
-    UnprobedContext.kind: UnprobedContext,
-    WindowContext.kind: WindowContext,
+FORWARD: dict[str, type[Context]] = {
+    each.kind: each
+    for each in (
+        NoContext,
+        HiddenContext,
+        HistoryContext,
+        RefinedContext,
+        SegmentContext,
+        UnprobedContext,
+        WindowContext,
+    )
 }
 """The contexts that are a forward pass: an agent with one of them can be exported."""
 ELSEWHERE = {
@@ -55,18 +48,13 @@ ELSEWHERE = {
 
 def context_from_arrays(arrays: Arrays, description: Any, prefix: str) -> Context:
     """The context that `description` names."""
-    kind = field(description, "kind", str)
-    if kind in FORWARD:
-        return FORWARD[kind].from_arrays(arrays, description, prefix)
-    if kind not in ELSEWHERE:
-        raise AgentError(
-            f"There is no context {kind!r}; a later version may have written this agent."
-        )
-    # imported only now: two of them need torch, which acting does not
-    module, name = ELSEWHERE[kind]
-    found: Context = getattr(importlib.import_module(module), name).from_arrays(
-        arrays, description, prefix
-    )
+    kinds: dict[str, Any] = {**FORWARD, **ELSEWHERE}
+    kind = named(kinds, description, "context")
+    if isinstance(kind, tuple):
+        # imported only now: two of them need torch, which acting does not
+        module, name = kind
+        kind = getattr(importlib.import_module(module), name)
+    found: Context = kind.from_arrays(arrays, description, prefix)
     return found
 
 

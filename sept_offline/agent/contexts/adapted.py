@@ -3,35 +3,39 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...actions import Policy
 from ...errors import AgentError
-from ..fields import count, field
+from ..fields import count, positive
 from ..gradient import td_step
-from ..networks import MLP, Array, Arrays
+from ..networks import MLP, Array
+from ..records import Part, Value
 from ..rewards import RewardForm
-from .base import EMPTY, Tracker
+from .base import EMPTY, Context, Tracker
 
 if TYPE_CHECKING:
     from ...family import Hidden
     from ..control import Control
 
 
-class AdaptedContext:
+class AdaptedContext(Context):
     """The state alone; after `steps` steps, rewards included, control is adapted to them: `maml`.
 
     `rate` is the step size of the gradient step, `form` the transformation of the rewards.
     """
 
     kind = "adapted"
+    stored = (
+        Value("steps", count),
+        Value("rate", positive),
+        Part("form", RewardForm.from_arrays, key="rewards"),
+    )
     dim = 0
     needs = frozenset({"reward"})
     learns = True
-    probe_steps = 0
 
     def __init__(self, steps: int, rate: float, form: RewardForm) -> None:
         if steps < 1 or not (rate > 0 and math.isfinite(rate)):
@@ -46,27 +50,6 @@ class AdaptedContext:
         if not isinstance(control.network, MLP):
             raise AgentError("Only a single value network can take a gradient step.")
         return _Adapting(self, control, control.network)
-
-    def check(self, observation_dim: int, action_width: int) -> None:
-        """Nothing in it depends on these sizes."""
-
-    def to_arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
-        """No arrays: the adapted network is the agent's control."""
-        return {}
-
-    def describe(self) -> dict[str, Any]:
-        """Its kind, the steps, the rate and the form of rewards."""
-        form = self.form.describe()
-        return {"kind": self.kind, "steps": self.steps, "rate": self.rate, "rewards": form}
-
-    @classmethod
-    def from_arrays(cls, arrays: Arrays, description: Any, prefix: str) -> AdaptedContext:
-        """What `to_arrays(prefix)` and `describe()` wrote."""
-        return cls(
-            count(description, "steps"),
-            field(description, "rate", float),
-            RewardForm.read(field(description, "rewards", dict)),
-        )
 
 
 class _Adapting(Tracker):

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...actions import Policy
 from ...errors import AgentError
 from ..networks import Array
+from ..records import Record
 
 if TYPE_CHECKING:
     from ...family import Hidden
@@ -46,36 +47,29 @@ class Tracker:
         """Called, until settled, with the encoded action `[w]` of the step, whoever chose it."""
 
 
-class Context(Protocol):
+class Context(Record, ABC):
     """The source of control's input besides the state."""
 
-    kind: str
     dim: int
-    needs: frozenset[str]
+    needs: frozenset[str] = frozenset()
     """What a tracker needs besides observations: a subset of {"hidden", "reward"}."""
-    learns: bool
+    learns = False
     """Whether gradient steps are taken during the episode."""
-    probe_steps: int
+    probe_steps = 0
 
+    @abstractmethod
     def begin(self, seed: int, hidden: Hidden | None, control: Control) -> Tracker:
         """The tracker of a new episode, for an agent with this control.
 
         `hidden` is given exactly if it is among the needs. A tracker must not change `control`,
         which all episodes share.
         """
-        ...
 
     def check(self, observation_dim: int, action_width: int) -> None:
-        """Raise unless the context's parts fit observations and encoded actions of these sizes."""
-        ...
+        """Raise unless the context's parts fit observations and encoded actions of these sizes.
 
-    def to_arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
-        """All weights, each under a name that starts with `prefix`."""
-        ...
-
-    def describe(self) -> dict[str, Any]:
-        """What is needed beside the weights, JSON-ready."""
-        ...
+        This one fits any.
+        """
 
 
 def check_sizes(name: str, sizes: tuple[int, int], expected: tuple[int, int]) -> None:

@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...errors import AgentError
 from ..encoders import SegmentEncoder, encoder_from_arrays
-from ..fields import field
-from ..networks import Array, Arrays, Standardiser
+from ..fields import positive
+from ..networks import Array, Standardiser
 from ..novelty import Novelty
-from .base import Tracker, check_sizes
+from ..records import Part, Stored, Value, Weights
+from .base import Context, Tracker, check_sizes
 
 
-class EncodedContext:
+class EncodedContext(Context):
     """The latent of the episode's first steps, encoded once; subclasses choose who acts."""
 
-    needs: frozenset[str] = frozenset()
-    learns = False
+    stored: ClassVar[tuple[Stored, ...]] = (
+        Value("dim", key="latent_dim"),
+        Part("encoder", encoder_from_arrays),
+        Weights("latent_scaler", Standardiser.from_arrays, key="latent"),
+        Part("novelty", Novelty.from_arrays, optional=True),
+        Value("uncertainty_scale", positive),
+    )
+    # agents of earlier versions report the posterior's own uncertainty
+    earlier: ClassVar = {"uncertainty_scale": 1.0}
 
     def __init__(
         self,
@@ -50,25 +55,6 @@ class EncodedContext:
                     f"The decoder's latent has {decoder.latent_dim} columns, "
                     f"the encoder's {self.dim}."
                 )
-
-    def to_arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
-        """All parts' weights."""
-        arrays = {
-            **self.encoder.to_arrays(f"{prefix}.encoder"),
-            **self.latent_scaler.to_arrays(f"{prefix}.latent"),
-        }
-        if self.novelty is not None:
-            arrays |= self.novelty.to_arrays(f"{prefix}.novelty")
-        return arrays
-
-    def describe(self) -> dict[str, Any]:
-        """All parts' descriptions."""
-        return {
-            "latent_dim": self.dim,
-            "encoder": self.encoder.describe(),
-            "novelty": None if self.novelty is None else self.novelty.describe(),
-            "uncertainty_scale": self.uncertainty_scale,
-        }
 
 
 class Encoding(Tracker):
@@ -106,23 +92,3 @@ class Encoding(Tracker):
             self.novelty = float(share[0])
             self.flagged = self.novelty < context.novelty.flagged_below
         self.settled = True
-
-
-def encoded_parts(
-    arrays: Arrays, description: Any, prefix: str
-) -> tuple[SegmentEncoder, Standardiser, Novelty | None, float]:
-    """Encoder, scaler of the latent, novelty and scale of the uncertainty of an `EncodedContext`.
-
-    Agents of earlier versions have no scale: their uncertainty is the posterior's own.
-    """
-    encoder = field(description, "encoder", dict)
-    novelty = description.get("novelty") if isinstance(description, Mapping) else None
-    scale = field({"uncertainty_scale": 1.0} | description, "uncertainty_scale", float)
-    if not 0 < scale < math.inf:
-        raise AgentError(f"The agent's uncertainty_scale is {scale}; the agent is damaged.")
-    return (
-        encoder_from_arrays(arrays, encoder, f"{prefix}.encoder"),
-        Standardiser.from_arrays(arrays, f"{prefix}.latent"),
-        None if novelty is None else Novelty.from_arrays(arrays, novelty, f"{prefix}.novelty"),
-        scale,
-    )

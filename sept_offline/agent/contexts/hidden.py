@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...errors import AgentError
 from ..fields import strings
-from ..networks import Arrays, Standardiser
-from .base import Tracker
+from ..networks import Standardiser
+from ..records import Value, Weights
+from .base import Context, Tracker
 
 if TYPE_CHECKING:
     from ...family import Hidden
     from ..control import Control
 
 
-class HiddenContext:
+class HiddenContext(Context):
     """The true hidden parameters, standardised: the privileged `oracle`."""
 
     kind = "hidden"
+    stored = (Value("names", strings), Weights("scaler", Standardiser.from_arrays))
     needs = frozenset({"hidden"})
-    learns = False
-    probe_steps = 0
 
     def __init__(self, names: tuple[str, ...], scaler: Standardiser) -> None:
         if len(names) != scaler.dim:
@@ -48,20 +47,3 @@ class HiddenContext:
         if not all(map(math.isfinite, values)):
             raise AgentError(f"Hidden parameters must be finite, found {dict(given)}.")
         return Tracker(self.scaler(np.array(values, dtype=np.float32)))
-
-    def check(self, observation_dim: int, action_width: int) -> None:
-        """Nothing in it depends on these sizes."""
-
-    def to_arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
-        """The scaler."""
-        return self.scaler.to_arrays(f"{prefix}.scaler")
-
-    def describe(self) -> dict[str, Any]:
-        """Its kind and the parameters' names, in order."""
-        return {"kind": self.kind, "names": list(self.names)}
-
-    @classmethod
-    def from_arrays(cls, arrays: Arrays, description: Any, prefix: str) -> HiddenContext:
-        """What `to_arrays(prefix)` and `describe()` wrote."""
-        scaler = Standardiser.from_arrays(arrays, f"{prefix}.scaler")
-        return cls(strings(description, "names"), scaler)

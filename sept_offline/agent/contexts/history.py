@@ -9,17 +9,17 @@ from numpy.typing import NDArray
 
 from ...actions import Policy
 from ...errors import AgentError
-from ...limits import MOST_ACTIONS
-from ..fields import count
-from ..networks import Array, Arrays, Standardiser
-from .base import EMPTY, Tracker, check_sizes
+from ..fields import action_count, count
+from ..networks import Array, Standardiser
+from ..records import Value, Weights
+from .base import EMPTY, Context, Tracker, check_sizes
 
 if TYPE_CHECKING:
     from ...family import Hidden
     from ..control import Control
 
 
-class HistoryContext:
+class HistoryContext(Context):
     """The last `steps` observations and actions before the present one: `history`.
 
     From the newest to the oldest, each is the standardised observation, the encoded action taken in
@@ -27,9 +27,11 @@ class HistoryContext:
     """
 
     kind = "history"
-    needs: frozenset[str] = frozenset()
-    learns = False
-    probe_steps = 0
+    stored = (
+        Value("steps", count),
+        Value("action_width", action_count, key="num_actions"),
+        Weights("scaler", Standardiser.from_arrays),
+    )
 
     def __init__(self, steps: int, action_width: int, scaler: Standardiser) -> None:
         if steps < 1:
@@ -57,23 +59,6 @@ class HistoryContext:
         """Raise unless the history fits these spaces."""
         check_sizes(
             "history", (self.scaler.dim, self.action_width), (observation_dim, action_width)
-        )
-
-    def to_arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
-        """The scaler."""
-        return self.scaler.to_arrays(f"{prefix}.scaler")
-
-    def describe(self) -> dict[str, Any]:
-        """Its kind, length and columns of an encoded action."""
-        return {"kind": self.kind, "steps": self.steps, "num_actions": self.action_width}
-
-    @classmethod
-    def from_arrays(cls, arrays: Arrays, description: Any, prefix: str) -> HistoryContext:
-        """What `to_arrays(prefix)` and `describe()` wrote."""
-        return cls(
-            count(description, "steps"),
-            count(description, "num_actions", MOST_ACTIONS),
-            Standardiser.from_arrays(arrays, f"{prefix}.scaler"),
         )
 
 

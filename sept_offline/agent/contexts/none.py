@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from numpy.typing import NDArray
-
-from ..fields import field
-from ..networks import Arrays
-from .base import EMPTY, Tracker
+from ..fields import number_or_none
+from ..records import Value
+from .base import EMPTY, Context, Tracker
 
 if TYPE_CHECKING:
     from ...family import Hidden
     from ..control import Control
 
 
-class NoContext:
+class NoContext(Context):
     """The state alone: the robust policy `avg`.
 
     `uncertainty` is reported by its episodes: 1 if a latent was tried and carried no
@@ -23,10 +21,8 @@ class NoContext:
     """
 
     kind = "none"
+    stored = (Value("uncertainty", number_or_none),)
     dim = 0
-    needs: frozenset[str] = frozenset()
-    learns = False
-    probe_steps = 0
 
     def __init__(self, uncertainty: float | None = None) -> None:
         self.uncertainty = uncertainty
@@ -37,22 +33,6 @@ class NoContext:
         tracker.uncertainty = self.uncertainty
         return tracker
 
-    def check(self, observation_dim: int, action_width: int) -> None:
-        """Always fits."""
-
-    def to_arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
-        """Nothing."""
-        return {}
-
     def describe(self) -> dict[str, Any]:
         """Its kind, and the uncertainty if there is one."""
-        if self.uncertainty is None:
-            return {"kind": self.kind}
-        return {"kind": self.kind, "uncertainty": self.uncertainty}
-
-    @classmethod
-    def from_arrays(cls, arrays: Arrays, description: Any, prefix: str) -> NoContext:
-        """What `to_arrays(prefix)` and `describe()` wrote."""
-        if "uncertainty" not in description:
-            return cls()
-        return cls(field(description, "uncertainty", float))
+        return {name: value for name, value in super().describe().items() if value is not None}

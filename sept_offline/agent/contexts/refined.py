@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...actions import Policy
 from ...errors import AgentError
 from ...limits import LONGEST_REFINED
 from ..encoders import TransitionEncoder, posterior
-from ..fields import count, field
-from ..networks import Array, Arrays, Standardiser
+from ..fields import count
+from ..networks import Array, Standardiser
 from ..novelty import Novelty
 from ..probes import Probe, probe_from_arrays
+from ..records import Part, Value
 from .base import Tracker, check_sizes
-from .encoded import EncodedContext, encoded_parts
+from .encoded import EncodedContext
 
 if TYPE_CHECKING:
     from ...family import Hidden
@@ -31,6 +32,12 @@ class RefinedContext(EncodedContext):
     """
 
     kind = "refined"
+    stored = (
+        Value("probe_steps"),
+        Part("probe", probe_from_arrays, optional=True),
+        Value("refine_steps", partial(count, most=LONGEST_REFINED)),
+        *EncodedContext.stored,
+    )
     encoder: TransitionEncoder
 
     def __init__(
@@ -43,6 +50,8 @@ class RefinedContext(EncodedContext):
         refine_steps: int = 64,
     ) -> None:
         super().__init__(encoder, latent_scaler, novelty, uncertainty_scale)
+        if encoder.kind != TransitionEncoder.kind:
+            raise AgentError(f"A refined latent needs a transition encoder, found {encoder.kind}.")
         if refine_steps < encoder.steps:
             raise AgentError(
                 f"The latent must be refined for at least the {encoder.steps} steps of a segment, "
@@ -66,33 +75,6 @@ class RefinedContext(EncodedContext):
         if self.probe is not None:
             sizes = (observation_dim, self.probe.action_width)
             check_sizes("probe", sizes, (observation_dim, action_width))
-
-    def to_arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
-        """All parts' weights."""
-        probe = {} if self.probe is None else self.probe.to_arrays(f"{prefix}.probe")
-        return probe | super().to_arrays(prefix)
-
-    def describe(self) -> dict[str, Any]:
-        """All parts' descriptions."""
-        own = {
-            "kind": self.kind,
-            "probe_steps": self.probe_steps,
-            "probe": None if self.probe is None else self.probe.describe(),
-            "refine_steps": self.refine_steps,
-        }
-        return own | super().describe()
-
-    @classmethod
-    def from_arrays(cls, arrays: Arrays, description: Any, prefix: str) -> RefinedContext:
-        """What `to_arrays(prefix)` and `describe()` wrote."""
-        probe = None
-        if field(description, "probe_steps", int):
-            probe = probe_from_arrays(arrays, field(description, "probe", dict), f"{prefix}.probe")
-        encoder, scaler, novelty, scale = encoded_parts(arrays, description, prefix)
-        if not isinstance(encoder, TransitionEncoder):
-            raise AgentError(f"A refined latent needs a transition encoder, found {encoder.kind}.")
-        refine_steps = count(description, "refine_steps", LONGEST_REFINED)
-        return cls(probe, encoder, scaler, novelty, scale, refine_steps)
 
 
 class Refining(Tracker):

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING
 
 from ...actions import Policy
 from ..encoders import SegmentEncoder
-from ..fields import field
-from ..networks import Array, Arrays, Standardiser
+from ..networks import Array, Standardiser
 from ..novelty import Novelty
 from ..probes import Probe, probe_from_arrays
+from ..records import Part, Value
 from .base import EMPTY, Tracker, check_sizes
-from .encoded import EncodedContext, Encoding, encoded_parts
+from .encoded import EncodedContext, Encoding
 
 if TYPE_CHECKING:
     from ...family import Hidden
@@ -24,6 +22,11 @@ class SegmentContext(EncodedContext):
     """Probe, encode once, keep the posterior mean: SEPT."""
 
     kind = "segment"
+    stored = (
+        Value("probe_steps"),
+        Part("probe", probe_from_arrays),
+        *EncodedContext.stored,
+    )
 
     def __init__(
         self,
@@ -45,21 +48,6 @@ class SegmentContext(EncodedContext):
         super().check(observation_dim, action_width)
         sizes = (observation_dim, self.probe.action_width)
         check_sizes("probe", sizes, (observation_dim, action_width))
-
-    def to_arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
-        """All parts' weights."""
-        return self.probe.to_arrays(f"{prefix}.probe") | super().to_arrays(prefix)
-
-    def describe(self) -> dict[str, Any]:
-        """All parts' descriptions."""
-        own = {"kind": self.kind, "probe_steps": self.probe_steps, "probe": self.probe.describe()}
-        return own | super().describe()
-
-    @classmethod
-    def from_arrays(cls, arrays: Arrays, description: Any, prefix: str) -> SegmentContext:
-        """What `to_arrays(prefix)` and `describe()` wrote."""
-        probe = probe_from_arrays(arrays, field(description, "probe", dict), f"{prefix}.probe")
-        return cls(probe, *encoded_parts(arrays, description, prefix))
 
 
 class _Probing(Encoding):

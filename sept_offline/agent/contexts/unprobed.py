@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,10 +11,11 @@ from numpy.typing import NDArray
 from ...actions import Policy
 from ...errors import AgentError
 from ..encoders import SegmentEncoder
-from ..networks import Array, Arrays, Standardiser, take
+from ..networks import Array, Standardiser, take
 from ..novelty import Novelty
+from ..records import Weights
 from .base import Tracker
-from .encoded import EncodedContext, Encoding, encoded_parts
+from .encoded import EncodedContext, Encoding
 
 if TYPE_CHECKING:
     from ...family import Hidden
@@ -27,7 +29,7 @@ class UnprobedContext(EncodedContext):
     """
 
     kind = "unprobed"
-    probe_steps = 0
+    stored = (Weights("start", partial(take, ndim=1)), *EncodedContext.stored)
 
     def __init__(
         self,
@@ -48,20 +50,6 @@ class UnprobedContext(EncodedContext):
     def begin(self, seed: int, hidden: Hidden | None, control: Control) -> Tracker:
         """A tracker that records control's first steps."""
         return _Watching(self)
-
-    def to_arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
-        """All parts' weights."""
-        return {f"{prefix}.start": self.start} | super().to_arrays(prefix)
-
-    def describe(self) -> dict[str, Any]:
-        """All parts' descriptions."""
-        return {"kind": self.kind} | super().describe()
-
-    @classmethod
-    def from_arrays(cls, arrays: Arrays, description: Any, prefix: str) -> UnprobedContext:
-        """What `to_arrays(prefix)` and `describe()` wrote."""
-        start = take(arrays, f"{prefix}.start", 1)
-        return cls(start, *encoded_parts(arrays, description, prefix))
 
 
 class _Watching(Encoding):

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from ...actions import Policy
 from ...errors import AgentError
 from ..encoders import SegmentEncoder, encoder_from_arrays
-from ..fields import field
-from ..networks import Array, Arrays, Standardiser
-from .base import Tracker, check_sizes
+from ..networks import Array, Standardiser
+from ..records import Part, Weights
+from .base import Context, Tracker, check_sizes
 
 if TYPE_CHECKING:
     from ...family import Hidden
@@ -28,7 +28,7 @@ def doubt(deviation: NDArray[Any], largest: NDArray[Any]) -> NDArray[Any]:
     return ratio
 
 
-class WindowContext:
+class WindowContext(Context):
     """[z, η]: the latent of the last T steps and its uncertainty: `dynasept`.
 
     z is standardised, and 0 until T steps have been seen. η is 1 until then, and afterwards the
@@ -36,9 +36,10 @@ class WindowContext:
     """
 
     kind = "window"
-    needs: frozenset[str] = frozenset()
-    learns = False
-    probe_steps = 0
+    stored = (
+        Part("encoder", encoder_from_arrays),
+        Weights("latent_scaler", Standardiser.from_arrays, key="latent"),
+    )
 
     def __init__(self, encoder: SegmentEncoder, latent_scaler: Standardiser) -> None:
         if latent_scaler.dim != encoder.latent_dim:
@@ -56,25 +57,6 @@ class WindowContext:
         """Raise unless the encoder fits these spaces."""
         sizes = (self.encoder.observation_dim, self.encoder.action_width)
         check_sizes("encoder", sizes, (observation_dim, action_width))
-
-    def to_arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
-        """Encoder and scaler."""
-        return self.encoder.to_arrays(f"{prefix}.encoder") | self.latent_scaler.to_arrays(
-            f"{prefix}.latent"
-        )
-
-    def describe(self) -> dict[str, Any]:
-        """Its kind and the encoder's description."""
-        return {"kind": self.kind, "encoder": self.encoder.describe()}
-
-    @classmethod
-    def from_arrays(cls, arrays: Arrays, description: Any, prefix: str) -> WindowContext:
-        """What `to_arrays(prefix)` and `describe()` wrote."""
-        encoder = field(description, "encoder", dict)
-        return cls(
-            encoder_from_arrays(arrays, encoder, f"{prefix}.encoder"),
-            Standardiser.from_arrays(arrays, f"{prefix}.latent"),
-        )
 
 
 class _Sliding(Tracker):

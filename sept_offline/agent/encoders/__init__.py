@@ -3,32 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_args
 
-from ...errors import AgentError
 from ..networks import Arrays
+from ..records import named
 from .base import SegmentEncoder, step_features
 from .lstm import LstmEncoder, LstmWeights
 from .pooled import FlatEncoder, PooledEncoder
 from .transition import TransitionEncoder, posterior
 
 AnyEncoder = PooledEncoder | FlatEncoder | LstmEncoder | TransitionEncoder
-ENCODERS: dict[str, type[AnyEncoder]] = {
-    PooledEncoder.kind: PooledEncoder,
-    FlatEncoder.kind: FlatEncoder,
-    LstmEncoder.kind: LstmEncoder,
-    TransitionEncoder.kind: TransitionEncoder,
-}
+ENCODERS: dict[str, type[AnyEncoder]] = {each.kind: each for each in get_args(AnyEncoder)}
 
 
 def encoder_from_arrays(arrays: Arrays, description: Mapping[str, Any], prefix: str) -> AnyEncoder:
     """The encoder that `description` names."""
-    kind = description.get("kind")
-    if kind not in ENCODERS:
-        raise AgentError(
-            f"There is no encoder {kind!r}; expected one of {', '.join(sorted(ENCODERS))}."
-        )
-    return ENCODERS[kind].from_arrays(arrays, description, prefix)
+    return named(ENCODERS, description, "encoder").from_arrays(arrays, description, prefix)
 
 
 __all__ = [

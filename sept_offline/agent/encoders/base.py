@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Protocol
+from abc import ABC, abstractmethod
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import AgentError
-from ...limits import MOST_ACTIONS
-from ..fields import count, pair
+from ..fields import action_count, count
 from ..networks import Array, Standardiser
+from ..records import Record, Value, Weights
+
+SCALERS = (
+    Weights("observation_scaler", Standardiser.from_arrays, key="observation"),
+    Weights("delta_scaler", Standardiser.from_arrays, key="delta"),
+)
+SIZES = (Value("action_width", action_count, key="num_actions"), Value("steps", count))
+"""What several encoders store."""
 
 
-class SegmentEncoder(Protocol):
+class SegmentEncoder(Record, ABC):
     """q(z | segment), a diagonal Gaussian."""
 
-    kind: str
     steps: int
     """T, the number of steps a segment has."""
     latent_dim: int
@@ -25,17 +31,9 @@ class SegmentEncoder(Protocol):
     action_width: int
     """w, the columns of an encoded action."""
 
+    @abstractmethod
     def encode(self, observations: NDArray[Any], taken: NDArray[Any]) -> tuple[Array, Array]:
         """Mean and log-variance, `[n, k]` each, of `observations[n, T+1, d]`, `taken[n, T, w]`."""
-        ...
-
-    def to_arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
-        """All weights, each under a name that starts with `prefix`."""
-        ...
-
-    def describe(self) -> dict[str, Any]:
-        """What `from_arrays` needs beside the weights, JSON-ready."""
-        ...
 
 
 def step_features(
@@ -73,31 +71,3 @@ def halves(output: Array, log_var_range: tuple[float, float]) -> tuple[Array, Ar
     """Mean and log-variance from a network's output `[n, 2k]`."""
     size = output.shape[1] // 2
     return output[:, :size].copy(), np.clip(output[:, size:], *log_var_range).astype(np.float32)
-
-
-class Described(Protocol):
-    """An encoder that limits log-variances."""
-
-    kind: str
-    steps: int
-    action_width: int
-    log_var_range: tuple[float, float]
-
-
-def describe(encoder: Described) -> dict[str, Any]:
-    """JSON-ready; `described` reads it."""
-    return {
-        "kind": encoder.kind,
-        "num_actions": encoder.action_width,
-        "steps": encoder.steps,
-        "log_var_range": list(encoder.log_var_range),
-    }
-
-
-def described(description: Mapping[str, Any]) -> tuple[int, int, tuple[float, float]]:
-    """Columns of an encoded action, steps and range of log-variances."""
-    return (
-        count(description, "num_actions", MOST_ACTIONS),
-        count(description, "steps"),
-        pair(description, "log_var_range"),
-    )

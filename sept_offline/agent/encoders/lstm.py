@@ -2,24 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import AgentError
-from ..fields import field
+from ..fields import pair
 from ..networks import MLP, Array, Arrays, Standardiser, take
-from .base import check_segments, describe, described, halves
-
-DIRECTIONS = ("forward", "backward")
-PARTS = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
-LstmWeights = tuple[Array, Array, Array, Array]
-"""`(weight_ih[4H, in], weight_hh[4H, H], bias_ih[4H], bias_hh[4H])`, gates in order i, f, g, o."""
+from ..records import Value, Weights
+from .base import SIZES, SegmentEncoder, check_segments, halves
 
 
-class LstmEncoder:
+class LstmWeights(NamedTuple):
+    """The weights of one direction; gates in order i, f, g, o.
+
+    `weight_ih[4H, in]`, `weight_hh[4H, H]`, `bias_ih[4H]`, `bias_hh[4H]`.
+    """
+
+    weight_ih: Array
+    weight_hh: Array
+    bias_ih: Array
+    bias_hh: Array
+
+    def to_arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
+        """All four, each under a name that starts with `prefix`."""
+        return {f"{prefix}.{name}": value for name, value in self._asdict().items()}
+
+    @classmethod
+    def from_arrays(cls, arrays: Arrays, prefix: str) -> LstmWeights:
+        """What `to_arrays(prefix)` wrote."""
+        sizes = zip(cls._fields, (2, 2, 1, 1), strict=True)
+        return cls(*(take(arrays, f"{prefix}.{name}", ndim) for name, ndim in sizes))
+
+
+class LstmEncoder(SegmentEncoder):
     """A bidirectional LSTM over steps, mean-pooled over time, then `head` to mean, log-variance.
 
     Inputs of a step are the standardised s and the encoded a, `[d + w]`: the paper's segment, which
@@ -29,6 +46,17 @@ class LstmEncoder:
     """
 
     kind = "lstm"
+    stored = (
+        Weights("head", MLP.from_arrays),
+        Weights("observation_scaler", Standardiser.from_arrays, key="observation"),
+        *SIZES,
+        Value("log_var_range", pair),
+        Weights("delta_scaler", Standardiser.from_arrays, key="delta", flag="changes"),
+        Weights("forward", LstmWeights.from_arrays),
+        Weights("backward", LstmWeights.from_arrays),
+    )
+    # encoders of earlier versions read pairs (s, a)
+    earlier: ClassVar = {"changes": False}
 
     def __init__(
         self,
@@ -42,7 +70,8 @@ class LstmEncoder:
         delta_scaler: Standardiser | None = None,
     ) -> None:
         self.delta_scaler = delta_scaler
-        self.directions = (_lstm_weights(forward), _lstm_weights(backward))
+        self.forward, self.backward = _float32(forward), _float32(backward)
+        self.directions = (self.forward, self.backward)
         self.head, self.observation_scaler = head, observation_scaler
         self.action_width, self.steps, self.log_var_range = action_width, steps, log_var_range
         self.observation_dim = observation_scaler.dim
@@ -77,52 +106,9 @@ class LstmEncoder:
         pooled = np.concatenate([forward.mean(axis=1), backward.mean(axis=1)], axis=1)
         return halves(self.head(pooled), self.log_var_range)
 
-    def to_arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
-        """Weights and scalers, under `prefix`."""
-        arrays = {
-            **self.head.to_arrays(f"{prefix}.head"),
-            **self.observation_scaler.to_arrays(f"{prefix}.observation"),
-        }
-        if self.delta_scaler is not None:
-            arrays |= self.delta_scaler.to_arrays(f"{prefix}.delta")
-        for name, weights in zip(DIRECTIONS, self.directions, strict=True):
-            for part, value in zip(PARTS, weights, strict=True):
-                arrays[f"{prefix}.{name}.{part}"] = value
-        return arrays
 
-    def describe(self) -> dict[str, Any]:
-        """Kind, actions, steps, the range of log-variances, and whether it reads changes."""
-        return describe(self) | {"changes": self.delta_scaler is not None}
-
-    @classmethod
-    def from_arrays(
-        cls, arrays: Arrays, description: Mapping[str, Any], prefix: str
-    ) -> LstmEncoder:
-        """The encoder that `to_arrays(prefix)` and `describe()` wrote."""
-        forward, backward = (
-            (
-                take(arrays, f"{prefix}.{name}.weight_ih", 2),
-                take(arrays, f"{prefix}.{name}.weight_hh", 2),
-                take(arrays, f"{prefix}.{name}.bias_ih", 1),
-                take(arrays, f"{prefix}.{name}.bias_hh", 1),
-            )
-            for name in DIRECTIONS
-        )
-        # Encoders of earlier versions read pairs (s, a) and do not mention changes.
-        changes = field({"changes": False} | dict(description), "changes", bool)
-        return cls(
-            forward,
-            backward,
-            MLP.from_arrays(arrays, f"{prefix}.head"),
-            Standardiser.from_arrays(arrays, f"{prefix}.observation"),
-            *described(description),
-            delta_scaler=Standardiser.from_arrays(arrays, f"{prefix}.delta") if changes else None,
-        )
-
-
-def _lstm_weights(weights: LstmWeights) -> LstmWeights:
-    w_ih, w_hh, b_ih, b_hh = (np.ascontiguousarray(w, dtype=np.float32) for w in weights)
-    return w_ih, w_hh, b_ih, b_hh
+def _float32(weights: LstmWeights) -> LstmWeights:
+    return LstmWeights(*(np.ascontiguousarray(each, dtype=np.float32) for each in weights))
 
 
 def _sigmoid(x: Array) -> Array:

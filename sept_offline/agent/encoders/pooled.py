@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import AgentError
-from ..networks import MLP, Array, Arrays, Standardiser
-from .base import check_segments, describe, described, halves, step_features
+from ..fields import pair
+from ..networks import MLP, Array, Standardiser
+from ..records import Stored, Value, Weights
+from .base import SCALERS, SIZES, SegmentEncoder, check_segments, halves, step_features
 
 
-class _StepsEncoder(ABC):
+class _StepsEncoder(SegmentEncoder):
     """Base of encoders that read `step_features`.
 
     `observation_scaler` and `delta_scaler` have d columns. Log-variances are clipped to
     `log_var_range`.
     """
 
-    kind: str
-    latent_dim: int
+    stored: ClassVar[tuple[Stored, ...]] = (*SCALERS, *SIZES, Value("log_var_range", pair))
 
     def __init__(
         self,
@@ -54,24 +53,6 @@ class _StepsEncoder(ABC):
         check_segments(self, observations, taken)
         return step_features(observations, taken, self.observation_scaler, self.delta_scaler)
 
-    @abstractmethod
-    def encode(self, observations: NDArray[Any], taken: NDArray[Any]) -> tuple[Array, Array]:
-        """Mean and log-variance, `[n, k]` each, of `observations[n, T+1, d]`, `taken[n, T, w]`."""
-
-    @abstractmethod
-    def to_arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
-        """Weights and scalers, under `prefix`."""
-
-    def _scaler_arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
-        return {
-            **self.observation_scaler.to_arrays(f"{prefix}.observation"),
-            **self.delta_scaler.to_arrays(f"{prefix}.delta"),
-        }
-
-    def describe(self) -> dict[str, Any]:
-        """Kind, actions, steps and the range of log-variances."""
-        return describe(self)
-
 
 class PooledEncoder(_StepsEncoder):
     """One network for every step, the mean over steps, then a head to mean and log-variance.
@@ -81,6 +62,11 @@ class PooledEncoder(_StepsEncoder):
     """
 
     kind = "pooled"
+    stored = (
+        Weights("each", MLP.from_arrays),
+        Weights("head", MLP.from_arrays),
+        *_StepsEncoder.stored,
+    )
 
     def __init__(
         self,
@@ -108,24 +94,6 @@ class PooledEncoder(_StepsEncoder):
         pooled = read.reshape(len(features), self.steps, -1).mean(axis=1)
         return halves(self.head(pooled), self.log_var_range)
 
-    def to_arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
-        """Weights and scalers, under `prefix`."""
-        networks = self.each.to_arrays(f"{prefix}.each") | self.head.to_arrays(f"{prefix}.head")
-        return networks | self._scaler_arrays(prefix)
-
-    @classmethod
-    def from_arrays(
-        cls, arrays: Arrays, description: Mapping[str, Any], prefix: str
-    ) -> PooledEncoder:
-        """The encoder that `to_arrays(prefix)` and `describe()` wrote."""
-        return cls(
-            MLP.from_arrays(arrays, f"{prefix}.each"),
-            MLP.from_arrays(arrays, f"{prefix}.head"),
-            Standardiser.from_arrays(arrays, f"{prefix}.observation"),
-            Standardiser.from_arrays(arrays, f"{prefix}.delta"),
-            *described(description),
-        )
-
 
 class FlatEncoder(_StepsEncoder):
     """One network on all steps' features side by side, to mean and log-variance.
@@ -135,6 +103,7 @@ class FlatEncoder(_StepsEncoder):
     """
 
     kind = "flat"
+    stored = (Weights("network", MLP.from_arrays), *_StepsEncoder.stored)
 
     def __init__(
         self,
@@ -154,19 +123,3 @@ class FlatEncoder(_StepsEncoder):
         features = self._features(observations, taken)
         output = self.network(features.reshape(len(features), -1))
         return halves(output, self.log_var_range)
-
-    def to_arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
-        """Weights and scalers, under `prefix`."""
-        return self.network.to_arrays(f"{prefix}.network") | self._scaler_arrays(prefix)
-
-    @classmethod
-    def from_arrays(
-        cls, arrays: Arrays, description: Mapping[str, Any], prefix: str
-    ) -> FlatEncoder:
-        """The encoder that `to_arrays(prefix)` and `describe()` wrote."""
-        return cls(
-            MLP.from_arrays(arrays, f"{prefix}.network"),
-            Standardiser.from_arrays(arrays, f"{prefix}.observation"),
-            Standardiser.from_arrays(arrays, f"{prefix}.delta"),
-            *described(description),
-        )

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import AgentError
-from ...limits import MOST_ACTIONS
-from ..fields import count, field, pair
-from ..networks import MLP, Array, Arrays, Standardiser
-from .base import check_segments
+from ..fields import pair, positive
+from ..networks import MLP, Array, Standardiser
+from ..records import Value, Weights
+from .base import SCALERS, SIZES, SegmentEncoder, check_segments
 
 
-class TransitionEncoder:
+class TransitionEncoder(SegmentEncoder):
     """Evidence of single transitions, added up: a segment of any length has a posterior.
 
     `average` takes (s, a), d + w inputs, and gives the change that is expected whatever the
@@ -30,6 +28,14 @@ class TransitionEncoder:
     """
 
     kind = "transition"
+    stored = (
+        Weights("average", MLP.from_arrays),
+        Weights("network", MLP.from_arrays),
+        *SCALERS,
+        *SIZES,
+        Value("residual_range", positive),
+        Value("log_precision_range", pair),
+    )
 
     def __init__(
         self,
@@ -106,46 +112,6 @@ class TransitionEncoder:
         )
         shape = (len(taken), self.steps, self.latent_dim)
         return posterior(weighted.reshape(shape).sum(axis=1), precision.reshape(shape).sum(axis=1))
-
-    def to_arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
-        """Weights and scalers, under `prefix`."""
-        return {
-            **self.average.to_arrays(f"{prefix}.average"),
-            **self.network.to_arrays(f"{prefix}.network"),
-            **self.observation_scaler.to_arrays(f"{prefix}.observation"),
-            **self.delta_scaler.to_arrays(f"{prefix}.delta"),
-        }
-
-    def describe(self) -> dict[str, Any]:
-        """Kind, actions, steps and the range of residuals."""
-        return {
-            "kind": self.kind,
-            "num_actions": self.action_width,
-            "steps": self.steps,
-            "residual_range": self.residual_range,
-            "log_precision_range": list(self.log_precision_range),
-        }
-
-    @classmethod
-    def from_arrays(
-        cls, arrays: Arrays, description: Mapping[str, Any], prefix: str
-    ) -> TransitionEncoder:
-        """The encoder that `to_arrays(prefix)` and `describe()` wrote."""
-        residual_range = field(description, "residual_range", float)
-        if not 0 < residual_range < math.inf:
-            raise AgentError(
-                f"The agent's residual_range is {residual_range}, expected a finite number above 0."
-            )
-        return cls(
-            MLP.from_arrays(arrays, f"{prefix}.average"),
-            MLP.from_arrays(arrays, f"{prefix}.network"),
-            Standardiser.from_arrays(arrays, f"{prefix}.observation"),
-            Standardiser.from_arrays(arrays, f"{prefix}.delta"),
-            count(description, "num_actions", MOST_ACTIONS),
-            count(description, "steps"),
-            residual_range,
-            pair(description, "log_precision_range"),
-        )
 
 
 def posterior(weighted: Array, precision: Array) -> tuple[Array, Array]:
