@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
+from functools import partial
+from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sept_offline.agent import Control
-from sept_offline.agent.contexts.base import EMPTY, Tracker, check_sizes
+from sept_offline.agent.contexts.base import EMPTY, Context, Tracker, check_sizes
 from sept_offline.agent.fields import field
 from sept_offline.agent.networks import Array, Arrays, Standardiser
+from sept_offline.agent.records import Part, Value, Weights
 from sept_offline.dynamics.belief import Belief
 from sept_offline.dynamics.model import Fiction, Model
 from sept_offline.dynamics.planner import Planner
@@ -21,12 +22,23 @@ from sept_offline.settings import BnnConfig, ControlConfig, DptConfig, build, to
 from sept_offline.threads import one_thread
 
 
-class _Modelled:
+class _Settings(Value):
+    """Settings of one kind, as a part of the description."""
+
+    def describe(self, value: Any) -> dict[str, Any]:
+        """See Value."""
+        return {self.name: to_plain(value)}
+
+
+def _read(kind: type[Any], description: Any, name: str) -> Any:
+    """The settings `description[name]`."""
+    return build(kind, field(description, name, dict), name)
+
+
+class _Modelled(Context):
     """An episode that carries a model along; what it does with it is left open."""
 
-    needs: frozenset[str] = frozenset()
     learns = True
-    probe_steps = 0
 
     def __init__(self, model: Model) -> None:
         self.model = model
@@ -45,6 +57,12 @@ class PlanningContext(_Modelled):
     """
 
     kind = "planning"
+    stored = (
+        Part("model", Model.from_arrays),
+        Part("fiction", Fiction.from_arrays),  # which also needs the model: see `from_arrays`
+        _Settings("plan", partial(_read, BnnConfig)),
+        _Settings("control", partial(_read, ControlConfig)),
+    )
     dim = 0
 
     def __init__(
@@ -57,39 +75,25 @@ class PlanningContext(_Modelled):
         """A tracker that begins with the prior and the agent's own policy."""
         return _Planning(self, seed, control)
 
-    def to_arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
-        """All weights and states."""
-        return {
-            **self.model.to_arrays(f"{prefix}.model"),
-            **self.fiction.to_arrays(f"{prefix}.fiction"),
-        }
-
-    def describe(self) -> dict[str, Any]:
-        """Sizes and settings."""
-        return {
-            "kind": self.kind,
-            "model": self.model.describe(),
-            "fiction": self.fiction.describe(),
-            "plan": to_plain(self.plan),
-            "control": to_plain(self.control),
-        }
-
     @classmethod
-    def from_arrays(cls, arrays: Arrays, description: Any, prefix: str) -> PlanningContext:
-        """Restore what `to_arrays(prefix)` and `describe()` wrote."""
+    def from_arrays(cls, arrays: Arrays, description: Any, prefix: str) -> Self:
+        """The context that `to_arrays(prefix)` and `describe()` wrote."""
         model = Model.from_arrays(arrays, field(description, "model", dict), f"{prefix}.model")
-        fiction = Fiction.from_arrays(
-            arrays, field(description, "fiction", dict), f"{prefix}.fiction", model
-        )
-        plan = build(BnnConfig, field(description, "plan", dict), "plan")
-        control = build(ControlConfig, field(description, "control", dict), "control")
-        return cls(model, fiction, plan, control)
+        own = field(description, "fiction", dict)
+        fiction = Fiction.from_arrays(arrays, own, f"{prefix}.fiction", model)
+        plan = _read(BnnConfig, description, "plan")
+        return cls(model, fiction, plan, _read(ControlConfig, description, "control"))
 
 
 class InferredContext(_Modelled):
     """The mean of q(w), inferred again every few steps: `dpt`."""
 
     kind = "inferred"
+    stored = (
+        Part("model", Model.from_arrays),
+        Weights("scaler", Standardiser.from_arrays),
+        _Settings("settings", partial(_read, DptConfig)),
+    )
 
     def __init__(self, model: Model, scaler: Standardiser, settings: DptConfig) -> None:
         super().__init__(model)
@@ -100,27 +104,6 @@ class InferredContext(_Modelled):
     def begin(self, seed: int, hidden: Hidden | None, control: Control) -> Tracker:
         """A tracker that begins with the prior."""
         return _Inferring(self, seed)
-
-    def to_arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
-        """All weights."""
-        return self.model.to_arrays(f"{prefix}.model") | self.scaler.to_arrays(f"{prefix}.scaler")
-
-    def describe(self) -> dict[str, Any]:
-        """Sizes and settings."""
-        return {
-            "kind": self.kind,
-            "model": self.model.describe(),
-            "settings": to_plain(self.settings),
-        }
-
-    @classmethod
-    def from_arrays(cls, arrays: Arrays, description: Any, prefix: str) -> InferredContext:
-        """Restore what `to_arrays(prefix)` and `describe()` wrote."""
-        return cls(
-            Model.from_arrays(arrays, field(description, "model", dict), f"{prefix}.model"),
-            Standardiser.from_arrays(arrays, f"{prefix}.scaler"),
-            build(DptConfig, field(description, "settings", dict), "settings"),
-        )
 
 
 class _Seeing(Tracker, ABC):
