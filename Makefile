@@ -3,6 +3,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
+# Without bytecode every process of the tests compiles the library again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: setup demo test test-long testbed learning-generic learning-compatible lint docs pictures settings notebooks bench clean
 
 setup: $(READY)
@@ -34,7 +37,9 @@ lint: setup
 
 # A file stays with one worker, which makes once what its tests share; the longest files come first
 # (tests/conftest.py).
-PYTEST := $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
+# Tests make and remove tens of thousands of small files: in memory, where there is enough of it.
+MEMORY := $(shell df -k --output=avail /dev/shm 2>/dev/null | awk 'NR == 2 && $$1 > 4e6 {print "/dev/shm"}')
+PYTEST := $(if $(MEMORY),TMPDIR=$(MEMORY) )$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 # The types are checked beside the tests, and what is said of them comes after theirs.
 test: setup

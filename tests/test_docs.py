@@ -55,8 +55,8 @@ LEFT_BY_COMMANDS = {
 ELSEWHERE = {"your-own-simulator"}
 """Pages whose Python is run by a test of its own, in tests/own_family."""
 FEWER = {
-    r"\b(latent|control)\.updates=\d+": r"\1.updates=20",
-    r"( ope .*--updates) 100\b": r"\1 20",
+    r"\b(latent|control)\.updates=\d+": r"\1.updates=5",
+    r"( ope .*--updates) 100\b": r"\1 5",
     # that these labels are supported is a long test's to see, in tests/demarcate
     r"( demarcate .*--updates) 60\b": r"\1 5 --force",
     # tests/deploy verifies along 10,000
@@ -65,14 +65,27 @@ FEWER = {
     r"( fit (pumps|navigation).h5 (?!.*--method avg).*)": r"\1 --no-verdict",
     # its page shows what the recipe and the preset give
     r"( collect pendulum)": r"\1 --behaviour random --episodes 24",
-    r"( fit pendulum.h5 .*)": r"\1 --no-verdict --set latent.updates=20 --set control.updates=20",
-    r"( fit .*)": r"\1 --set probe.steps=20",
+    r"( fit pendulum.h5 .*)": r"\1 --no-verdict --set latent.updates=5 --set control.updates=5",
+    r"( fit .*)": r"\1 --set probe.steps=5",
 }
 """A page's budgets for what it says came of them; that a line runs is seen by less."""
 LEARNED = ROOT / "docs" / "partial-observability.md"
 FEWER_IN_CODE = {
-    LEARNED: {'{"updates": 600}': '{"updates": 20}', "assert shares[4] > shares[1] + 0.1\n": ""},
+    ROOT / "README.md": {
+        '{"updates": 50}, "control": {"updates": 50}}': (
+            '{"updates": 5}, "control": {"updates": 5}, "probe": {"steps": 5}}'
+        ),
+    },
+    LEARNED: {
+        '{"episodes": 400}': '{"episodes": 120}',
+        '{"updates": 1200, ': '{"updates": 240, ',
+        '{"updates": 600}': '{"updates": 5}',
+        "assert shares[4] > shares[1] + 0.1\n": "",
+    },
     ROOT / "docs" / "deploy.md": {
+        '{"updates": 50}, "control": {"updates": 100}}': (
+            '{"updates": 5}, "control": {"updates": 5}, "probe": {"steps": 5}}'
+        ),
         '"agent.onnx", verify_on=data': '"agent.onnx", verify_on=data, observations=300',
         'form="numpy", verify_on=data': 'form="numpy", verify_on=data, observations=300',
     },

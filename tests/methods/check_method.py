@@ -64,7 +64,7 @@ def check_method(
     `test_methods.py`.
     """
     family = two_step(probing, telling=telling, box=box)
-    path = log_two_step(folder / "two-step.h5", probing, telling=telling, box=box)
+    path = log_two_step(folder / "two-step.h5", probing, episodes=80, telling=telling, box=box)
     config = merge(SMALL, settings or {})
     agent = check_repeats(name, path, config, folder)
     check_declaration(agent, name, needs, learns)
@@ -165,7 +165,7 @@ def shortened(config: Mapping[str, Any]) -> dict[str, Any]:
     few = {
         "latent": {"updates": 20},
         "probe": {"steps": 10},
-        "control": {"updates": 60},
+        "control": {"updates": 40},
         "dynamics": {"updates": 20, "outcome_updates": 20},
         "bnn": {"infer_steps": 3, "tune_steps": 1, "episodes": 4, "updates": 5},
     }
