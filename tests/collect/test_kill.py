@@ -23,6 +23,7 @@ max_steps = 20
 rounds = 4
 environments = 4
 snapshots = 4
+updates_per_step = 1
 
 [expert.control]
 hidden = [32]

@@ -13,7 +13,7 @@ import sept_offline as so
 from sept_offline.errors import DataError
 from tests import processes
 
-EPISODES, STEPS, SEED = 3000, 20, 5
+EPISODES, STEPS, SEED = 3000, 8, 5
 
 
 def start(out: Path, *more: str) -> processes.Process:

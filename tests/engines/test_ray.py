@@ -26,7 +26,7 @@ pytest.importorskip("ray", reason="Ray is not installed: pip install sept-offlin
 
 from sept_offline.engines.cluster import cluster
 
-OVERRIDES = {"behaviour": "random", "episodes": 1200, "max_steps": 20}
+OVERRIDES = {"behaviour": "random", "episodes": 1200, "max_steps": 5}
 
 
 @pytest.fixture(scope="module")

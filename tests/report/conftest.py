@@ -31,15 +31,19 @@ def navigation(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def bench(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The kept bench, without the families that would make its page long."""
-    return kept_bench(tmp_path_factory.mktemp("bench"), "navigation2d")
+    """The kept bench, without the families and methods that would make its page long."""
+    methods = ("sept", "avg", "oracle")
+    return kept_bench(tmp_path_factory.mktemp("bench"), "navigation2d", methods=methods)
 
 
-def kept_bench(folder: Path, *families: str) -> Path:
-    """The tables of the kept bench, of these families alone."""
+def kept_bench(folder: Path, *families: str, methods: tuple[str, ...] = ()) -> Path:
+    """The tables of the kept bench, of these families and methods alone; all methods if none."""
     for path in (ROOT / "benchmarks" / "results" / "bench").glob("*.parquet"):
         table = pq.read_table(path)
-        pq.write_table(table.filter(pc.field("family").isin(families)), folder / path.name)
+        kept = pc.field("family").isin(families)
+        if methods:
+            kept &= pc.field("method").isin(methods)
+        pq.write_table(table.filter(kept), folder / path.name)
     return folder
 
 
