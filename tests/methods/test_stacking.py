@@ -24,7 +24,7 @@ from sept_offline.methods.preset import resolve_config
 from sept_offline.methods.run import RunDirectory
 from sept_offline.methods.stacking import Choice, choose_stack, observing_plainly
 from sept_offline.seeding import torch_generator
-from sept_offline.settings import FitConfig, merge
+from sept_offline.settings import FitConfig
 from sept_offline.stacking import Stack
 
 PUSHES = (0.3, 0.6)
@@ -121,11 +121,10 @@ def test_a_few_episodes_decide_nothing(hidden_speed: Dataset) -> None:
 
 
 def test_a_fit_that_chooses_resumes_bit_for_bit(hidden_speed: Dataset, tmp_path: Path) -> None:
-    short = merge(ENOUGH, {"control": {"updates": 480}})
-    whole = so.fit(hidden_speed, "avg", short, seed=2, out=tmp_path / "whole")
+    whole = so.fit(hidden_speed, "avg", ENOUGH, seed=2, out=tmp_path / "whole")
     assert whole.stack > 1 and whole.spaces.observation_names == ("place",)
     assert whole.record["choices"]["stack"]["chosen"] == whole.stack
-    settled = resolve_config(hidden_speed, "default", short)
+    settled = resolve_config(hidden_speed, "default", ENOUGH)
     stages: set[str] = set()
     while True:
         directory = RunDirectory(tmp_path / "resumed", checkpoint_seconds=0)
