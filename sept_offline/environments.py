@@ -37,9 +37,10 @@ class NamedEnvironment(gymnasium.Wrapper[Any, Any, Any, Any]):
         found: Any = called(
             f"{self._where}: reset()", lambda: self.env.reset(seed=seed, options=options)
         )
-        if not isinstance(found, tuple) or len(found) != 2:
+        if not isinstance(found, tuple) or len(found) != 2 or not isinstance(found[1], dict):
             raise FamilyError(
-                f"{self._where}: reset() returned {_kind(found)}; return (observation, info)."
+                f"{self._where}: reset() returned {_kind(found)}; return (observation, info), info "
+                "being a dict."
             )
         return found
 
@@ -47,10 +48,10 @@ class NamedEnvironment(gymnasium.Wrapper[Any, Any, Any, Any]):
         """Take one step with a plain number or a vector; the reward must be one number."""
         where = f"{self._where}: step {self._step}"
         found: Any = called(where, lambda: self.env.step(self._plain(action)))
-        if not isinstance(found, tuple) or len(found) != 5:
+        if not isinstance(found, tuple) or len(found) != 5 or not isinstance(found[4], dict):
             raise FamilyError(
                 f"{where} returned {_kind(found)}; return (observation, reward, terminated, "
-                "truncated, info)."
+                "truncated, info), info being a dict."
             )
         shape = np.shape(found[1])
         if shape:
@@ -71,7 +72,7 @@ class NamedEnvironment(gymnasium.Wrapper[Any, Any, Any, Any]):
         return np.clip(np.asarray(action, dtype=self.action_space.dtype), *bounds)
 
 
-def open_environment(family: Family, hidden: Hidden, instance: str) -> Environment:
+def open_environment(family: Family, hidden: Hidden, instance: str) -> NamedEnvironment:
     """The environment of one instance; its errors become a SimulatorError."""
     where = f"Family {family.name!r}, instance {instance}"
     env: Any = called(f"{where}: make()", lambda: family.make(hidden))
@@ -91,9 +92,14 @@ def make_vector(
     """
     vectorise = family.make_vec
     if vectorise is not None:
-        return called(
-            f"Family {family.name!r}: make_vec()", lambda: vectorise(list(hiddens), max_steps)
-        )
+        where = f"Family {family.name!r}: make_vec()"
+        batch: Any = called(where, lambda: vectorise(list(hiddens), max_steps))
+        if not isinstance(batch, VectorEnv) or batch.num_envs != len(hiddens):
+            raise FamilyError(
+                f"{where} returned {_kind(batch)}; return a gymnasium.vector.VectorEnv of "
+                f"{len(hiddens)} environments."
+            )
+        return batch
     ids = list(instances) or [str(dict(hidden)) for hidden in hiddens]
 
     def maker(hidden: Hidden, instance: str) -> Callable[[], Any]:
@@ -107,26 +113,50 @@ def reset_rows(
     family: Family, env: VectorEnv[Any, Any, Any], seeds: Sequence[int]
 ) -> NDArray[np.float32]:
     """Start every row from its own seed; [n, d]."""
+    where = f"Family {family.name!r}: reset() of the batch"
     # Gymnasium takes a list here, though its signature says otherwise.
     observation, _ = called(
-        f"Family {family.name!r}: reset() of the batch",
+        where,
         lambda: env.reset(seed=list(seeds)),  # type: ignore[arg-type]
     )
-    return np.asarray(observation, dtype=np.float32)
+    return _observed(where, observation, len(seeds))
 
 
 def step_rows(
     family: Family, env: VectorEnv[Any, Any, Any], action: NDArray[Any], step: int
 ) -> tuple[NDArray[np.float32], NDArray[Any], NDArray[Any], NDArray[Any]]:
     """Step every row: observations [n, d], rewards, terminated and truncated [n]."""
-    where = f"Family {family.name!r}: step {step} of the batch"
-    observation, reward, terminated, truncated, _ = called(where, lambda: env.step(action))
-    if np.shape(reward) != (len(action),):
+    where, count = f"Family {family.name!r}: step {step} of the batch", len(action)
+    # Copies on both sides: an environment may change its input, or return the same array again.
+    found: Any = called(where, lambda: env.step(action.copy()))
+    observation, reward, terminated, truncated, _ = found
+    return (
+        _observed(where, observation, count),
+        _per_row(where, "rewards", reward, count, np.float64),
+        _per_row(where, "terminations", terminated, count, np.bool_),
+        _per_row(where, "truncations", truncated, count, np.bool_),
+    )
+
+
+def _observed(where: str, observation: Any, count: int) -> NDArray[np.float32]:
+    """A copy of the observations [n, d] of all rows."""
+    rows = called(f"{where}, observations", lambda: np.array(observation, dtype=np.float32))
+    if rows.ndim != 2 or len(rows) != count:
         raise FamilyError(
-            f"{where} returned rewards of shape {np.shape(reward)}; return one number per row, "
-            f"shape {(len(action),)}."
+            f"{where} returned observations of shape {rows.shape}; return one row per environment, "
+            f"shape ({count}, columns)."
         )
-    return np.asarray(observation, dtype=np.float32), reward, terminated, truncated
+    return rows
+
+
+def _per_row(where: str, what: str, values: Any, count: int, dtype: Any) -> NDArray[Any]:
+    """A copy of one value per row, [n]."""
+    if np.shape(values) != (count,):
+        raise FamilyError(
+            f"{where} returned {what} of shape {np.shape(values)}; return one value per row, "
+            f"shape {(count,)}."
+        )
+    return np.array(values, dtype=dtype)
 
 
 def spaces(family: Family) -> tuple[int, ActionSpace]:
@@ -158,6 +188,12 @@ def check_spaces(family: Family, env: Environment) -> tuple[int, ActionSpace]:
         raise FamilyError(
             f"Family {family.name!r} observes {seen}; only a flat Box is supported: return the "
             "measured quantities, without hidden parameters, as one vector."
+        )
+    names = family.observation_names
+    if names is not None and len(names) != seen.shape[0]:
+        raise FamilyError(
+            f"Family {family.name!r} names {len(names)} observed columns but observes "
+            f"{seen.shape[0]}; give one name per column in observation_names."
         )
     return seen.shape[0], _action_space(family, env.action_space)
 

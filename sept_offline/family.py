@@ -6,6 +6,7 @@ import difflib
 import functools
 import importlib
 import importlib.metadata
+import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -78,19 +79,36 @@ class Family:
                 f"Family {self.name!r} has no split {split!r}{suggest(split, self.splits)}; "
                 f"its splits are {known}."
             )
-        for index, hidden in enumerate(self.splits[split]):
-            self._check_numbers(f"{split}-{index}", hidden)
-        return [dict(hidden) for hidden in self.splits[split]]
+        return [
+            self._plain(f"{split}-{index}", hidden)
+            for index, hidden in enumerate(self.splits[split])
+        ]
 
-    def _check_numbers(self, instance: str, hidden: Hidden) -> None:
-        value: Any
+    def _plain(self, instance: str, hidden: Any) -> dict[str, float]:
+        """The hidden parameters of an instance as a dict of Python's own numbers."""
+        where = f"Family {self.name!r}, instance {instance}"
+        if not isinstance(hidden, Mapping) or not all(isinstance(name, str) for name in hidden):
+            raise FamilyError(
+                f"{where}: {hidden!r:.80} is not a dict of hidden parameters by name."
+            )
+        plain: dict[str, float] = {}
         for name, value in hidden.items():
-            if not hasattr(value, "__float__"):
+            # NumPy's numbers, and arrays of a single one, have `item`
+            number = value.item() if getattr(value, "size", 0) == 1 else value
+            if not hasattr(number, "__float__") or not math.isfinite(number):
                 raise FamilyError(
-                    f"Family {self.name!r}, instance {instance}: the hidden parameter {name!r} "
-                    f"is {value!r:.80}; hidden parameters must be numbers; encode categories as "
-                    "0, 1, … and decode them in make()."
+                    f"{where}: the hidden parameter {name!r} is {value!r:.80}; hidden parameters "
+                    "must be finite numbers; encode categories as 0, 1, … and decode them in "
+                    "make()."
                 )
+            plain[name] = number
+        return plain
+
+    @property
+    def hidden_names(self) -> list[str]:
+        """The names of all hidden parameters of the training instances, in order."""
+        training = self.instances("train") if "train" in self.splits else []
+        return sorted({name for hidden in training for name in hidden})
 
     def instance_ids(self, split: str = "train") -> list[str]:
         """The ids of a split's instances, in order."""
@@ -184,3 +202,12 @@ def registered_family(name: str) -> Family:
 def _check_record(spec: object, found: object) -> None:
     if not isinstance(found, Family):
         raise FamilyError(f"{spec!r} is a {type(found).__name__}, not a sept_offline.Family.")
+    if not isinstance(found.splits, Mapping):
+        raise FamilyError(f"Family {found.name!r}: splits must be a dict of lists of hidden dicts.")
+    for name in ("train_steps", "test_steps", "probe_steps", "latent_dim"):
+        value = getattr(found, name)
+        if not isinstance(value, int) or value < 1:
+            raise FamilyError(
+                f"Family {found.name!r}: {name} is {value!r}; expected a whole number of at "
+                "least 1."
+            )

@@ -151,7 +151,7 @@ class RememberingPolicy:
             act = functools.partial(episode, seen, action, reward)
             answers.append(called(f"Policy {self.name}", act, ConfigError))
             _checked(self, answers[-1])
-        return self.space.policy(_stacked(answers), len(answers))
+        return self.space.policy(_stacked(answers, self.space), len(answers))
 
 
 def _checked(user: UserPolicy | RememberingPolicy, answer: Any, *rows: int) -> Policy:
@@ -161,11 +161,11 @@ def _checked(user: UserPolicy | RememberingPolicy, answer: Any, *rows: int) -> P
         raise ConfigError(f"Policy {user.name} {error}") from None
 
 
-def _stacked(answers: Sequence[Any]) -> Any:
+def _stacked(answers: Sequence[Any], space: ActionSpace) -> Any:
     """The answers for single observations, as one for all."""
-    if not isinstance(answers[0], tuple):
-        return np.stack(answers)
-    # One deviation may stand for all components.
+    if not space.shape:
+        return np.stack([np.asarray(answer, dtype=np.float64) for answer in answers])
+    # A mean and a deviation; one deviation may stand for all components.
     rows = [np.broadcast_arrays(*answer) for answer in answers]
     return tuple(np.stack(parts) for parts in zip(*rows, strict=True))
 

@@ -125,13 +125,9 @@ def _check_record(family: Family) -> None:
             refuse(f"split {split!r} is missing or empty; give at least one hidden dict.")
     if len(family.splits["train"]) < 2:
         refuse("split 'train' has one instance; at least two must differ to learn from.")
-    names = {tuple(sorted(hidden)) for hidden in family.splits["train"]}
+    names = {tuple(sorted(hidden)) for hidden in family.instances("train")}
     if len(names) > 1:
         refuse(f"the training instances name different parameters: {sorted(names)}.")
-    for field in ("train_steps", "test_steps", "probe_steps", "latent_dim"):
-        value = getattr(family, field)
-        if not isinstance(value, int) or value < 1:
-            refuse(f"{field} is {value!r}; expected a whole number of at least 1.")
     if family.probe_steps >= min(family.train_steps, family.test_steps):
         refuse(
             f"probe_steps is {family.probe_steps}, which leaves no step for control in episodes "
@@ -146,7 +142,7 @@ def _check_gymnasium(family: Family, instance: str, hidden: Hidden) -> None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            check_env(env.unwrapped, skip_render_check=True)
+            check_env(env.env, skip_render_check=True)
     except Exception as error:
         raise FamilyError(
             f"Family {family.name!r}, instance {instance}: Gymnasium's environment checker says: "
@@ -209,11 +205,14 @@ def _trace(family: Family, instance: Instance, seed: int, actions: NDArray[Any])
 def _numbers(where: str, observation: Any) -> NDArray[np.float32]:
     """A copy as it is logged: an environment may return its internal array."""
     try:
-        return np.array(observation, dtype=np.float32)
-    except (TypeError, ValueError) as error:
+        numbers = np.array(observation, dtype=np.float32)
+    except (TypeError, ValueError):
+        numbers = np.empty((), dtype=np.float32)
+    if numbers.ndim != 1:
         raise FamilyError(
             f"{where}: the observation must be a 1-D numeric array, found {observation!r:.120}."
-        ) from error
+        )
+    return numbers
 
 
 def _check_info(where: str, hidden: Hidden, info: dict[str, Any]) -> None:

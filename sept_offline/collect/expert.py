@@ -133,7 +133,7 @@ class ExpertStage:
         self.copies = max(1, config.environments // len(instances))
         self.hiddens: Sequence[Hidden] = [h for h in instances for _ in range(self.copies)]
         self.ids = [one for one in ids for _ in range(self.copies)]
-        self.hidden = hidden_rows(self.hiddens)
+        self.hidden = hidden_rows(self.hiddens, family.hidden_names)
         self.places = np.arange(len(self.hiddens)) % self.copies / max(1, self.copies - 1)
         observation_dim, self.space = spaces(family)
         self.control = online(config.control, self.space)

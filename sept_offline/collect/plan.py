@@ -144,8 +144,8 @@ def decide(
 ) -> Collection:
     """The collection that a user asks for; `elsewhere`: its episodes run in other processes."""
     record = load_family(family)
-    if seed < 0:
-        raise ConfigError(f"The seed is {seed}; expected 0 or more.")
+    if not isinstance(seed, int) or seed < 0:
+        raise ConfigError(f"The seed is {seed!r}; expected a whole number of at least 0.")
     if not isinstance(recipe, Recipe):
         recipe = load_recipe(record, Path(recipe) if recipe else None, overrides)
     shares = parse_behaviour(recipe.behaviour, with_policy=True)
@@ -175,7 +175,7 @@ def decide(
     if isinstance(policy, str):
         load_policy(policy)  # here, so that a wrong name leaves nothing behind
     policy_name = policy if isinstance(policy, str) else getattr(policy, "__name__", "policy")
-    return Collection(
+    planned = Collection(
         record=record,
         family=family,
         recipe=recipe,
@@ -185,6 +185,27 @@ def decide(
         planned=tuple(plan_episodes(len(hiddens), episodes, shares)),
         names={name: policy_name if name == "policy" else name for name in shares},
     )
+    if planned.needs_expert:
+        _check_expert(planned)
+    return planned
+
+
+def _check_expert(planned: Collection) -> None:
+    """Refuse an expert that cannot act in these instances, or whose actions have no density."""
+    record, recipe = planned.record, planned.recipe
+    named = {name for hidden in planned.hiddens for name in hidden}
+    unknown = sorted(named - set(record.hidden_names))
+    if unknown:
+        raise ConfigError(
+            f"Split {recipe.instances!r} names the hidden parameter {unknown[0]!r}, which no "
+            "training instance has, so an expert has not learned from it; log another behaviour "
+            "there."
+        )
+    if recipe.expert.noise == 0 and spaces(record)[1].shape:
+        raise ConfigError(
+            "expert.noise is 0, but continuous actions without noise have no density; expected "
+            "above 0."
+        )
 
 
 def plan_episodes(num_instances: int, episodes: int, shares: Mapping[str, float]) -> list[Planned]:

@@ -25,9 +25,10 @@ def _compiled(function: F) -> F:
 def portable(network: Network) -> Callable[[Array], Array]:
     """The function `[n, input_dim]` to `[n, output_dim]` of `network`, in a fixed order.
 
-    A network that is neither an MLP with ReLU nor a mean of such is called as it is.
+    Of a squashed network these are the outputs before tanh: `ActionSpace.explore` applies it. A
+    network that is neither an MLP with ReLU nor a mean of such is called as it is.
     """
-    if isinstance(network, MLP) and network.activation == "relu" and not network.squashed:
+    if isinstance(network, MLP) and network.activation == "relu":
         return _portable_mlp(network)
     if isinstance(network, Ensemble):
         members = [portable(member) for member in network.members]

@@ -46,9 +46,8 @@ class Logged:
     terminated: bool
 
 
-def hidden_rows(hiddens: Sequence[Hidden]) -> NDArray[np.float64]:
-    """[n, h], one column a name that any of them gives, missing ones 0."""
-    names = sorted({name for hidden in hiddens for name in hidden})
+def hidden_rows(hiddens: Sequence[Hidden], names: Sequence[str]) -> NDArray[np.float64]:
+    """[n, h], a column for each of `names`, missing ones 0."""
     return np.array([[hidden.get(name, 0.0) for name in names] for hidden in hiddens]).reshape(
         len(hiddens), len(names)
     )
@@ -72,7 +71,7 @@ def run_shard(
     n = len(starts)
     ids = [start.instance for start in starts]
     env = make_vector(family, [start.hidden for start in starts], max_steps, ids)
-    hidden = hidden_rows([start.hidden for start in starts])
+    hidden = hidden_rows([start.hidden for start in starts], family.hidden_names)
     progress = np.array([start.progress for start in starts])
     draws = np.stack([start.draws for start in starts])
     groups: dict[int, list[int]] = {}

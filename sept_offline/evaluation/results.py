@@ -93,7 +93,7 @@ class Results:
     instances: str
     """The split that was played."""
     seed: int
-    """Maximum steps of all episodes."""
+    """The seed of the evaluation."""
     limit: int
     """Steps after which an episode was cut."""
     episodes: tuple[EpisodeResult, ...]

@@ -154,6 +154,42 @@ def test_an_expert_resumed_is_the_expert(tmp_path: Path) -> None:
     )
 
 
+def test_an_expert_acts_as_it_learned_to() -> None:
+    """The logged behaviour prefers the actor's own action: tanh is applied once."""
+    family = simulators.family("pendulum")
+    space = so.Box.of([-2.0], [2.0])
+    trained = stage(3)
+    trained.advance(2)
+    expert = trained.result()
+    rng = np.random.default_rng(0)
+    seen = rng.normal(size=(50, 3)).astype(np.float32)
+    hidden = np.tile(hidden_rows(family.instances("train")[:1], family.hidden_names), (50, 1))
+    network = expert.snapshots[-1].network
+    expected = space.decode(network(expert.features(seen, hidden)))
+    policy = expert.final(space).policy(seen, hidden, np.zeros(50))
+    np.testing.assert_allclose(policy.draw(np.zeros((50, 2))), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_an_expert_reads_its_own_hidden_parameters(tmp_path: Path) -> None:
+    """By their names: a split that lacks one has 0 there, and one that adds one is refused."""
+    family = simulators.family("pendulum")
+    names = family.hidden_names
+    assert names == ["length", "mass", "sign"]
+    np.testing.assert_array_equal(hidden_rows([{"mass": 2.0}], names), [[0.0, 2.0, 0.0]])
+    splits = {**family.splits, "test": [{"mass": 1.0, "wind": 1.0}]}
+    other = dataclasses.replace(family, splits=splits, experts=None)
+    recipe = build(Recipe, {"behaviour": "replay", "instances": "test", "expert": EXPERT})
+    with pytest.raises(ConfigError, match="'wind', which no training instance has"):
+        so.collect_dataset(other, tmp_path / "x.h5", recipe=recipe)
+
+
+def test_actions_without_noise_have_no_density(tmp_path: Path) -> None:
+    recipe = build(Recipe, {"behaviour": "expert", "expert": {**EXPERT, "noise": 0.0}})
+    with pytest.raises(ConfigError, match=r"expert\.noise is 0"):
+        so.collect_dataset("pendulum", tmp_path / "x.h5", recipe=recipe)
+    assert not list(tmp_path.iterdir())
+
+
 def test_the_history_of_an_expert_has_exact_densities(tmp_path: Path) -> None:
     family = dataclasses.replace(simulators.family("pendulum"), experts=None)
     recipe = build(
@@ -163,7 +199,7 @@ def test_the_history_of_an_expert_has_exact_densities(tmp_path: Path) -> None:
     space = data.action_space
     expert = load_expert(train_expert(family, recipe, 5, tmp_path, Silent()))
     behaviour = expert.replay(space, recipe.expert.noise)
-    hidden = hidden_rows(family.instances("train"))
+    hidden = hidden_rows(family.instances("train"), family.hidden_names)
     for instance, row in zip(data.instances, hidden, strict=True):
         for place, episode in enumerate(data.episodes(instance)):
             steps = len(episode.actions)

@@ -188,6 +188,69 @@ class Wordy(Slide):
         return {"place": self.place}
 
 
+class Silent(Slide):
+    """No info, not even an empty one."""
+
+    def step(self, action: Any) -> Any:
+        return *super().step(action)[:4], None
+
+
+class TwoRows(Slide):
+    """Rows where one observation belongs, but for the first."""
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        seen, *others = super().step(action)
+        return seen[None], *others  # type: ignore[return-value]
+
+
+class Doubled(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """A wrapper that leaves the observation space of what it wraps."""
+
+    def __init__(self, amount: float) -> None:
+        super().__init__(Slide(amount))
+
+    def reset(self, **options: Any) -> Any:
+        seen, info = self.env.reset(**options)
+        return seen + 5000, info
+
+
+class Batch(SyncVectorEnv):
+    """A batch of slides, altered by what a subclass does to its answers."""
+
+    def __init__(self, hiddens: Sequence[Any], limit: int) -> None:
+        super().__init__([lambda h=h: TimeLimit(Slide(**h), limit) for h in hiddens])
+
+
+class Flat(Batch):
+    def step(self, actions: Any) -> Any:
+        seen, *others = super().step(actions)
+        return seen[:, 0], *others
+
+
+class Counting(Batch):
+    """Ends as numbers, which are accepted."""
+
+    def step(self, actions: Any) -> Any:
+        seen, reward, terminated, truncated, info = super().step(actions)
+        return seen, reward, terminated.astype(np.int64), truncated.tolist(), info
+
+
+class Changing(Batch):
+    """Returns one array again and again, and changes the actions that it is given."""
+
+    buffer: Any = None
+
+    def reset(self, **options: Any) -> Any:
+        self.buffer, info = super().reset(**options)
+        return self.buffer, info
+
+    def step(self, actions: Any) -> Any:
+        seen, *others = super().step(actions.copy())
+        self.buffer[:] = seen
+        actions[:] = 0
+        return self.buffer, *others
+
+
 class NotPaid(Slide):
     def pay(self) -> Any:
         return None
@@ -276,6 +339,22 @@ BROKEN = {
     "observation in words": ({"make": maker(Wordy)}, "must be a 1-D numeric array"),
     "no reward": ({"make": maker(NotPaid)}, "step 0 returned the reward None"),
     "no environment": ({"make": lambda hidden: object()}, r"make\(\) returned a object"),
+    "no info": ({"make": maker(Silent)}, "info being a dict"),
+    "rows of one observation": ({"make": maker(TwoRows)}, "must be a 1-D numeric array"),
+    "wrapper leaves the space": ({"make": maker(Doubled)}, "environment checker says"),
+    "flat batch": ({"make_vec": Flat}, r"observations of shape \(4,\).*shape \(4, columns\)"),
+    "no batch": ({"make_vec": lambda hiddens, limit: None}, "return a gymnasium.vector.VectorEnv"),
+    "names of columns": ({"observation_names": ("a", "b")}, "names 2 observed columns but .* 1"),
+    "infinite hidden": (
+        {"splits": {**SOUND.splits, "train": [{"amount": 1.0}, {"amount": np.nan}]}},
+        "'amount' is nan; hidden parameters must be finite",
+    ),
+    "hidden in a list": (
+        {"splits": {**SOUND.splits, "train": [{"amount": 1.0}, [2.0]]}},
+        "not a dict of hidden parameters by name",
+    ),
+    "no splits": ({"splits": None}, "splits must be a dict"),
+    "half a step": ({"train_steps": 12.0}, "train_steps is 12.0; expected a whole number"),
     "no test split": (
         {"splits": {name: SOUND.splits[name] for name in ("train", "validation")}},
         "split 'test' is missing",
@@ -307,6 +386,25 @@ def test_shipped_families_pass(name: str) -> None:
 def test_a_sound_family_passes() -> None:
     check_family(SOUND)
     check_family(dataclasses.replace(SOUND, make_vec=batch()))
+
+
+def test_a_batch_may_reuse_its_arrays(tmp_path: Path) -> None:
+    """What is logged does not depend on whose memory the environment writes to."""
+    hashes = set()
+    for number, make_vec in enumerate((None, Batch, Counting, Changing)):
+        family = dataclasses.replace(SOUND, make_vec=make_vec)
+        check_family(family)
+        out = tmp_path / f"{number}.h5"
+        with collect_dataset(family, out, overrides={"episodes": 4}) as data:
+            hashes.add(data.content_hash)
+    assert len(hashes) == 1
+
+
+def test_hidden_parameters_of_numpy_are_plain_numbers(tmp_path: Path) -> None:
+    train = [{"amount": np.int64(1)}, {"amount": np.float32(2)}, {"amount": np.array(3.0)}]
+    family = dataclasses.replace(SOUND, splits={**SOUND.splits, "train": train})
+    assert [type(one["amount"]) for one in family.instances("train")] == [int, float, float]
+    collect_dataset(family, tmp_path / "x.h5", overrides={"episodes": 3}).close()
 
 
 def test_the_cartpole_of_the_docs_passes() -> None:
