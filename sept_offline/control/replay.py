@@ -103,6 +103,9 @@ class Replay:
         """Smallest and largest reward of a step that ends an episode, if any does."""
         self.longest = longest_run(np.asarray(row, dtype=np.int64))
         """Steps of the longest episode."""
+        last = self._row.diff(append=self._row[:1]) != 1
+        self.truncated = bool((last & ~ended).any())
+        """Whether a limit cut any episode: values then reach beyond it."""
 
     def _tabulate(
         self,
@@ -123,6 +126,8 @@ class Replay:
         if not np.isfinite(weights).all() or (weights < 0).any():
             raise TrainingError("The weights of contexts must be finite and non-negative.")
         order = np.argsort(owner, kind="stable")
+        # contexts of instances without transitions are never drawn
+        order = order[np.isin(owner[order], self._instance)]
         owner, weights = owner[order], weights[order]
         count = int(self._instance.max()) + 1
         totals = np.bincount(owner, weights=weights, minlength=count)
@@ -140,7 +145,6 @@ class Replay:
             rising = np.cumsum(weights[own])
             self._edges[own] = index + rising / rising[-1]
             self._last[index] = own[np.flatnonzero(weights[own])[-1]]
-        self._edges[~np.isin(owner, self._instance)] = np.inf
         self._contexts = _tensor(np.asarray(contexts)[order])
 
     def draw(

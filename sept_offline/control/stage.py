@@ -76,6 +76,11 @@ class ControlStage:
             return float(self.learner.value(self._watched).mean())
 
     @property
+    def truncated(self) -> bool:
+        """Whether values reach beyond the limit of logged episodes."""
+        return self._replay.truncated
+
+    @property
     def reward_size(self) -> float:
         """The size of the largest reward, in the form control learns from."""
         return self._replay.largest_size

@@ -21,6 +21,8 @@ from sept_offline.training.updates import UpdateStage, annealed, check_finite, d
 ENDING = 0.2
 """Share of a minibatch that ends an episode, where any transition does: ends are rare, and where
 they begin is what a plan turns on. What this adds to the odds of an end is taken off again."""
+NEARLY_EQUAL = 1e-9
+"""Values whose spread is this share of the largest, or less, are equal up to rounding."""
 
 
 def surplus_log_odds(forced: float, share: float) -> float:
@@ -73,7 +75,8 @@ class OutcomeStage(UpdateStage):
         for kind, own in enumerate((values[~ended], values[ended])):
             if len(own):
                 centre[kind] = own.mean()
-                scale[kind] = own.std() if own.std() > 1e-6 else 1.0
+                spread, largest = own.std(), np.abs(own).max()
+                scale[kind] = spread if spread > NEARLY_EQUAL * largest else 1.0
         which = ended.astype(np.int64)
         self._targets = torch.from_numpy((values - centre[which]) / scale[which]).float()
         self.outcome.get_buffer("centre").copy_(torch.from_numpy(centre))

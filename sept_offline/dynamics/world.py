@@ -162,10 +162,10 @@ def roll_out(
     agent: Agent,
     starts: Floats,
     instance: Integers,
-    horizon: int,
+    horizon: Integers,
     seed: int,
 ) -> Doubles:
-    """The return of `agent` in one episode from each of `starts[n, m]`, [n].
+    """The return of `agent` in one episode from each of `starts[n, m]`, of `horizon[n]` steps, [n].
 
     The agent observes what the world predicts, or the whole stacked row if it is for such rows.
     instance `[n]`: whose dynamics each episode has. The same seed gives every agent the same noise.
@@ -180,7 +180,7 @@ def roll_out(
     space = stage.world.space
     observed, predicted = agent.spaces.observation_dim, stage.world.newest.width
     with one_thread(), torch.no_grad():
-        for _ in range(horizon):
+        for step in range(int(horizon.max())):
             chosen = episodes.act(states.numpy()[:, :observed], active)
             # an episode that is over takes any action
             taken = space.empty(count)
@@ -190,7 +190,7 @@ def roll_out(
             after = stage.world.step(states, actions, w, noise)
             rewards, ended = outcome.predict(states, actions, after)
             earned[active] += rewards.double().numpy()[active]
-            active &= ended.numpy() == 0
+            active &= (ended.numpy() == 0) & (step + 1 < horizon)
             if not active.any():
                 break
             states = after

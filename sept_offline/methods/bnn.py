@@ -13,7 +13,7 @@ from sept_offline.data import Dataset
 from sept_offline.dynamics.contexts import PlanningContext
 from sept_offline.methods.bayes import angles_read, fiction_stage, model_stage
 from sept_offline.methods.method import Method
-from sept_offline.methods.shared import control_stage, spaces_of
+from sept_offline.methods.shared import centre_rewards, control_stage, spaces_of
 from sept_offline.seeding import integer
 from sept_offline.settings import ControlConfig, FitConfig
 from sept_offline.stage import Stage
@@ -41,7 +41,7 @@ def _stages(data: Dataset, config: FitConfig, seed: int) -> Generator[Stage, Non
 def planning_settings(data: Dataset, config: FitConfig) -> ControlConfig:
     """How the policy learns, from logs and from fictional episodes: DoubleDQN, one network."""
     plain = replace(config.control, algorithm="double_dqn", members=1, critics=1, layer_norm=False)
-    return common_form(data.steps().rewards, plain)
+    return centre_rewards(data, common_form(data.steps().rewards, plain))
 
 
 def untrained(data: Dataset, settings: ControlConfig, seed: int) -> Control:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from sept_offline.actions import Box
-from sept_offline.agent import Agent, NoContext, RefinedContext, load_agent
+from sept_offline.agent import Agent, NoContext, RefinedContext, SegmentContext, load_agent
 from sept_offline.control import ControlStage
 from sept_offline.data import Dataset, read_dataset
 from sept_offline.errors import ConfigError, TrainingError
@@ -69,6 +69,10 @@ METHODS: dict[str, Method] = {
 Stages = Generator[Stage, None, Agent]
 EPOCHS = 20
 """Times a stage stops to report."""
+UNTESTED = (
+    "Each instance has a single episode, so it is unknown whether the latent distinguishes "
+    "instances. Log two episodes or more of each."
+)
 
 
 @dataclass(frozen=True)
@@ -192,7 +196,7 @@ class Fitter:
         self._number += 1
         if isinstance(stage, ControlStage) and stage.name == "control":
             size = max(abs(stage.bound), stage.reward_size)
-            self._values = Values(stage.max_q(), stage.bound, size)
+            self._values = Values(stage.max_q(), stage.bound, size, stage.truncated)
 
     def _judge(self, agent: Agent) -> Generator[Epoch, None, tuple[Agent, dict[str, Any]]]:
         """Reach a verdict on a fitted agent, for its record.
@@ -219,6 +223,8 @@ class Fitter:
                 separates=separation["better_than_chance"],
                 acts_as_avg=acts_as_avg,
             )
+        elif isinstance(agent.context, SegmentContext | RefinedContext) and not evidence.unseen:
+            evidence = replace(evidence, missing=evidence.missing or UNTESTED)
         evidence = replace(evidence, values=self._values, full=_full(agent, self.data))
         if chooses_probe(self.method, self.config):
             agent = with_or_without_probe(agent, evidence.probe_gains)

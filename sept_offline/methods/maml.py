@@ -17,7 +17,7 @@ from sept_offline.control.rewards import common_form, reward_form
 from sept_offline.data import Dataset
 from sept_offline.errors import DataError
 from sept_offline.methods.method import Method
-from sept_offline.methods.shared import control_stage, spaces_of
+from sept_offline.methods.shared import centre_rewards, control_stage, spaces_of
 from sept_offline.settings import FitConfig
 from sept_offline.stage import Stage
 
@@ -74,11 +74,8 @@ class TaskReplay(Replay):
 
 def _stages(data: Dataset, config: FitConfig, seed: int) -> Generator[Stage, None, Agent]:
     check_single(config.control)
-    settings, maml, steps = (
-        common_form(data.steps().rewards, config.control),
-        config.maml,
-        config.probe_steps,
-    )
+    maml, steps = config.maml, config.probe_steps
+    settings = centre_rewards(data, common_form(data.steps().rewards, config.control))
     control = yield from control_stage(
         data,
         settings,

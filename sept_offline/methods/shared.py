@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from sept_offline.actions import Box
 from sept_offline.agent import Actor, Control, Spaces
 from sept_offline.agent.networks import Standardiser
 from sept_offline.control import ControlStage, Learner, Replay, prepare_rewards
-from sept_offline.control.rewards import mean_return, shift_by_goal
+from sept_offline.control.rewards import mean_return
 from sept_offline.data import Dataset
 from sept_offline.errors import DataError
 from sept_offline.seeding import integer
@@ -96,6 +97,18 @@ def spaces_of(data: Dataset) -> Spaces:
     )
 
 
+def centre_rewards(data: Dataset, config: ControlConfig) -> ControlConfig:
+    """The same settings with the shift of the rewards, if `centred` asks for one.
+
+    Whoever prepares rewards by these settings, in training or in an episode, shifts them equally.
+    """
+    if not config.centred or config.goal_shift is not None:
+        return config
+    steps = data.steps()
+    rewards = prepare_rewards(steps.rewards, steps.terminations, steps.instance, config)
+    return replace(config, goal_shift=mean_return(rewards, steps.time, config.gamma))
+
+
 def control_stage(
     data: Dataset,
     config: ControlConfig,
@@ -118,10 +131,8 @@ def control_stage(
     steps = data.steps()
     scaler = Standardiser.fit(steps.observations)
     if rewards is None:
-        rewards = prepare_rewards(steps.rewards, steps.terminations, steps.instance, config)
-        if config.centred and config.goal_shift is None:
-            centre = mean_return(rewards, steps.time, config.gamma)
-            rewards = shift_by_goal(rewards, steps.terminations, centre, config.gamma)
+        shifted = centre_rewards(data, config)
+        rewards = prepare_rewards(steps.rewards, steps.terminations, steps.instance, shifted)
     seen, space = scaler(steps.observations), data.action_space
     logged = replay(
         seen if beside is None else np.concatenate([seen, beside], axis=1),

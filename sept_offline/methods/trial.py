@@ -9,19 +9,20 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import stdtrit
 
 from sept_offline.agent import Agent, RefinedContext, SegmentContext
 from sept_offline.agent.encoders import TransitionEncoder
 from sept_offline.control import prepare_rewards
 from sept_offline.data import Dataset
 from sept_offline.dynamics.columns import Columns
-from sept_offline.dynamics.outcome import OutcomeStage
+from sept_offline.dynamics.outcome import NEARLY_EQUAL, OutcomeStage
 from sept_offline.dynamics.world import WorldStage, roll_out
-from sept_offline.errors import ConfigError, DataError
+from sept_offline.errors import ConfigError, DataError, TrainingError
 from sept_offline.latent.separation import measure_separation
 from sept_offline.methods.avg import AVG
 from sept_offline.methods.history import HISTORY
-from sept_offline.methods.hold_out import FEW_INSTANCES, choose_hold_out
+from sept_offline.methods.hold_out import FEW_INSTANCES, choose_hold_out, held_out_episodes
 from sept_offline.methods.knowledge import refines
 from sept_offline.methods.method import Method
 from sept_offline.methods.separation import later_steps
@@ -59,15 +60,17 @@ def trial(
 
     stack: how the rows of `data` are stacked, if they are; the agent is one for such rows.
     """
+    fresh = data.select(held_out_episodes(data, config.held_out, seed))
     seed = integer(seed, "trial")
     if len(np.unique(data.episode_index.instance)) < FEW_INSTANCES:
-        return (yield from _beside_avg(method, data, config, seed, agent, stack))
+        return (yield from _beside_avg(method, data, fresh, config, seed, agent, stack))
     return (yield from _without_some(method, data, config, seed, agent, stack))
 
 
 def _beside_avg(
     method: Method,
     data: Dataset,
+    fresh: Dataset,
     config: FitConfig,
     seed: int,
     agent: Agent,
@@ -75,7 +78,8 @@ def _beside_avg(
 ) -> Generator[Stage, None, Evidence]:
     """Too few instances to hold any out: compare the agent itself with an `avg` trained as long.
 
-    A `history` learns half as long, so that the trial takes no longer than the fit.
+    A `history` learns half as long, so that the trial takes no longer than the fit. The latent has
+    not seen the episodes of `fresh`.
     """
     history = shortened(config, 1 / 2) if _compares_history(method, config, stack) else None
     rivals = yield from _rivals(method, data, config, seed, history)
@@ -91,18 +95,7 @@ def _beside_avg(
         **_above(place, mine, {name: place.returns(rival) for name, rival in rivals.items()}),
     )
     if isinstance(agent.context, SegmentContext | RefinedContext):
-        segments = data.segments(agent.context.encoder.steps)
-        rows = np.sort(generator(seed, "explained").permutation(len(segments.actions))[:SEGMENTS])
-        taken = agent.spaces.actions.encode(segments.actions[rows])
-        latent, _ = agent.context.encoder.encode(segments.observations[rows], taken)
-        gain = _explained(
-            agent.context,
-            data,
-            latent,
-            segments.episode[rows],
-            segments.instance[rows],
-            generator(seed, "explained", "steps"),
-        )
+        gain = _explained(agent.context, fresh, config, generator(seed, "explained"))
         evidence = replace(evidence, explained=gain)
     return evidence
 
@@ -171,7 +164,10 @@ def _above(
     place: Place, mine: Doubles, others: dict[str, Doubles], field: str = "above"
 ) -> dict[str, Any]:
     """The returns `mine[n]` less those of each rival, as fields of the evidence."""
-    return {f"{field}_{name}": place.difference(mine, their) for name, their in others.items()}
+    return {
+        f"{field}_{name}": place.difference(mine, their, across=place.unseen)
+        for name, their in others.items()
+    }
 
 
 def _probe_gains(place: Place, agent: Agent) -> Interval | None:
@@ -229,16 +225,23 @@ class Place:
     logged: Doubles
     logged_instance: Integers
     unit: float
+    unseen: bool
+    """Whether the instances stand for others, because the fit that is tried has not seen them."""
     rng: Callable[[], np.random.Generator]
 
     def returns(self, agent: Agent) -> Doubles:
         """The agent's return in each rollout, `[n]`."""
         return self.roll(agent) / self.unit
 
-    def difference(self, first: Doubles, second: Doubles | None) -> Interval:
-        """Mean of `first[n]` less `second[n]`, pairwise; or less the logged returns."""
+    def difference(
+        self, first: Doubles, second: Doubles | None, *, across: bool = False
+    ) -> Interval:
+        """Mean of `first[n]` less `second[n]`, pairwise; or less the logged returns.
+
+        across: the interval holds for other instances, too.
+        """
         if second is not None:
-            return _bootstrap(first - second, self.instance, self.rng())
+            return _bootstrap(first - second, self.instance, self.rng(), across)
         means = {
             code: self.logged[self.logged_instance == code].mean()
             for code in np.unique(self.logged_instance)
@@ -252,6 +255,12 @@ def _tried_in(
 ) -> Generator[Stage, None, Place]:
     """Learn the dynamics of all instances, and choose where rollouts begin."""
     steps = data.steps()
+    form = replace(config.control, goal_shift=None)
+    rewards = prepare_rewards(steps.rewards, steps.terminations, steps.instance, form)
+    returns = np.bincount(np.cumsum(steps.time == 0) - 1, weights=rewards)
+    unit = float(returns.std())
+    if not unit > NEARLY_EQUAL * np.abs(returns).max():
+        raise TrainingError("all logged episodes have the same return.")
     columns = Columns.fit(steps)
     # No more than the fit itself: a short one is not worth a long trial.
     updates = max(1, min(config.latent.updates, config.control.updates // 4))
@@ -266,8 +275,6 @@ def _tried_in(
     )
     world.name = "trial-world"
     yield world
-    form = replace(config.control, goal_shift=None)
-    rewards = prepare_rewards(steps.rewards, steps.terminations, steps.instance, form)
     outcome = OutcomeStage(
         steps,
         rewards,
@@ -280,25 +287,27 @@ def _tried_in(
     outcome.name = "trial-outcome"
     yield outcome
 
-    returns = np.bincount(np.cumsum(steps.time == 0) - 1, weights=rewards)
     chosen = np.isin(data.episode_index.number, unseen.episode_index.number)
     first = steps.observations[steps.row[steps.time == 0]][chosen]
     owner = data.episode_index.instance[chosen]
     rows = _spread(owner, generator(seed, "starts"))
-    horizon = int(data.episode_index.length.max())
+    length = data.episode_index.length
+    terminated = steps.terminations[np.cumsum(length) - 1]
+    # As long as the logged episode, if a limit cut that: returns are compared with its own.
+    horizon = np.where(terminated, length.max(), length)[chosen][rows]
 
     def roll(agent: Agent) -> Doubles:
         return roll_out(
             world, outcome.outcome, agent, first[rows], owner[rows], horizon, integer(seed, "roll")
         )
 
-    unit = float(returns.std()) or 1.0
     return Place(
         roll,
         owner[rows],
         returns[chosen] / unit,
         owner,
         unit,
+        unseen is not data,
         lambda: generator(seed, "bootstrap"),
     )
 
@@ -311,15 +320,26 @@ def _spread(owner: Integers, rng: np.random.Generator) -> Integers:
     return np.concatenate(picked)
 
 
-def _bootstrap(values: Doubles, instance: Integers, rng: np.random.Generator) -> Interval:
+def _bootstrap(
+    values: Doubles, instance: Integers, rng: np.random.Generator, across: bool = False
+) -> Interval:
     """Bootstrap interval of the mean of `values[n]`: over instances if there are many, else over
-    rollouts."""
+    rollouts.
+
+    across: the interval must hold for other instances. With a few it is as wide as Student's t
+    interval over them, at least.
+    """
     present, place = np.unique(instance, return_inverse=True)
     groups = place if len(present) >= MANY else np.arange(len(values))
     counts = np.bincount(groups)
     means = np.bincount(groups, weights=values) / counts
     drawn = rng.integers(len(means), size=(DRAWS, len(means)))
-    low, high = np.quantile(means[drawn].mean(axis=1), [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
+    ends = (1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2
+    low, high = np.quantile(means[drawn].mean(axis=1), ends)
+    if across and 1 < len(present) < MANY:
+        own = np.bincount(place, weights=values) / np.bincount(place)
+        room = stdtrit(len(own) - 1, ends[1]) * own.std(ddof=1) / np.sqrt(len(own))
+        low, high = min(low, own.mean() - room), max(high, own.mean() + room)
     return Interval(float(means.mean()), float(low), float(high))
 
 
@@ -351,8 +371,7 @@ def _separation(
         )
         evidence["unseen"] = Interval(found.apart, found.low, found.high)
         evidence["unseen_separates"] = found.better_than_chance
-    evidence["explained"] = _explained(context, unseen, mean, asked.episode[rows], instance, rng)
-    return evidence
+    return evidence | {"explained": _explained(context, unseen, config, rng)}
 
 
 def _halves(instance: Integers, rng: np.random.Generator) -> NDArray[np.bool_]:
@@ -367,21 +386,31 @@ def _halves(instance: Integers, rng: np.random.Generator) -> NDArray[np.bool_]:
 def _explained(
     context: SegmentContext | RefinedContext,
     unseen: Dataset,
-    latent: NDArray[Any],
-    episode: Integers,
-    instance: Integers,
+    config: FitConfig,
     rng: np.random.Generator,
 ) -> Interval | None:
-    """The gain in log-likelihood of held-out steps from their own latent over another one's."""
-    if context.novelty is None:
+    """The gain in log-likelihood of steps from the latent of their own episode over another's.
+
+    The latent is read from the first steps, of which it has seen none before; the steps to explain
+    come after them.
+    """
+    if context.novelty is None or not unseen.num_episodes:
         return None
+    encoder = context.encoder
+    if isinstance(encoder, TransitionEncoder) and isinstance(context, RefinedContext):
+        encoder = encoder.reading(max(1, later_steps(unseen, config) // 2))
+    segments = unseen.segments(encoder.steps)
+    chosen = np.sort(rng.permutation(len(segments.actions))[:SEGMENTS])
+    taken = unseen.action_space.encode(segments.actions[chosen])
+    latent, _ = encoder.encode(segments.observations[chosen], taken)
+    episode, instance = segments.episode[chosen], segments.instance[chosen]
     steps = unseen.steps()
     order = np.argsort(episode)
     place = np.searchsorted(episode[order], steps.episode)
     here = (place < len(order)) & (
         episode[order][np.minimum(place, len(order) - 1)] == steps.episode
     )
-    rows = rng.permutation(np.flatnonzero(here))[:SEGMENTS]
+    rows = rng.permutation(np.flatnonzero(here & (steps.time >= encoder.steps)))[:SEGMENTS]
     mine = order[place[rows]]
     other = rng.permutation(len(latent))[np.arange(len(rows)) % len(latent)]
     differs = instance[other] != instance[mine]

@@ -43,6 +43,8 @@ class Values:
     """The most that the logged rewards allow."""
     size: float
     """The larger of the bound's size and the rewards'."""
+    truncated: bool = False
+    """Whether a limit cut logged episodes. Values reach beyond it, and so may exceed the bound."""
 
     @property
     def excess(self) -> float:
@@ -97,17 +99,19 @@ class Evidence:
     def better(self) -> str | None:
         """The method, `avg` or `history`, that is shown to earn most and more than the agent.
 
-        A second fit that earns less says nothing against an agent that is shown to earn more.
+        A second fit that earns less says nothing against an agent that is shown to earn more; one
+        that earns more says nothing for an agent that is shown to earn less.
         """
         found = {
             "avg": (self.above_avg, self.agent_above_avg),
             "history": (self.above_history, self.agent_above_history),
         }
-        gaps = {
-            name: gap.mean
-            for name, (gap, own) in found.items()
-            if gap is not None and gap.high < 0 and not (own is not None and own.low > 0)
-        }
+        gaps = {}
+        for name, (gap, own) in found.items():
+            if own is not None and (own.high < 0 or own.low > 0):
+                gap = own
+            if gap is not None and gap.high < 0:
+                gaps[name] = gap.mean
         return min(gaps, key=gaps.__getitem__) if gaps else None
 
 
@@ -176,7 +180,7 @@ def _judge_latent(evidence: Evidence, bad: list[str], doubts: list[str], good: l
             f"one. Compare with --set latent.dim={2 * evidence.full}."
         )
     explained = evidence.explained
-    if explained is not None and explained.low <= 0:
+    if explained is not None and not explained.low > 0:
         doubts.append(
             f"The decoder explains held-out steps no better with their own latent: {explained} "
             "nats per step. Try more latent updates (--set latent.updates=…)."
@@ -198,17 +202,26 @@ def _judge_control(
     if values is not None and values.excess > BEYOND:
         # Values may be far too high but in the right order; the agent then still earns more.
         earns = better is not None and better.low > 0
-        (bad if values.excess > FAR_BEYOND and not earns else doubts).append(
+        said = (
             f"Control expects {values.mean:.3g} on average, more than the {values.bound:.3g} that "
             f"the logged rewards allow. Try --control {conservative}, or fewer updates "
             "(--set control.updates=…)."
         )
+        if not values.truncated:
+            (bad if values.excess > FAR_BEYOND and not earns else doubts).append(said)
+        elif not earns:
+            doubts.append(said)
     if better is not None:
         whose = "unseen instances" if evidence.held_out else "the logged instances"
         where = f"in learned dynamics of {whose}, in standard deviations of logged returns"
         instead = f" The agent acts as {evidence.replaced}." if evidence.replaced else ""
         own = evidence.agent_above_avg
-        if better.high < 0 and own is not None and own.low > 0:
+        if own is not None and own.high < 0:
+            bad.append(
+                f"It earns less than avg even in instances that it has seen: {own} {where}."
+                f"{instead} Try fewer updates (--set control.updates=…), or log more."
+            )
+        elif better.high < 0 and own is not None and own.low > 0:
             doubts.append(
                 f"A shorter fit that has not seen these instances earns less than avg: {better} "
                 f"{where}; the agent itself, which has, earns more: {own}. Log more instances."
@@ -218,7 +231,7 @@ def _judge_control(
                 f"With its latent it earns less than avg: {better} {where}.{instead} Log more, or "
                 "more instances."
             )
-        elif better.low <= 0 or better.mean < LEAST_GAIN:
+        elif not (better.low > 0 and better.mean >= LEAST_GAIN):
             doubts.append(
                 f"It is not shown to earn clearly more than avg: {better} {where}. Compare with "
                 "--method avg, or log more."
@@ -226,6 +239,9 @@ def _judge_control(
         else:
             good.append(f"It earns more than avg: {better} {where}.")
         remembers = evidence.above_history
+        seen = evidence.agent_above_history
+        if seen is not None and seen.high < 0:
+            remembers = seen
         if remembers is not None and remembers.high < 0:
             doubts.append(
                 "With its latent it earns less than a policy on the last steps (history): "

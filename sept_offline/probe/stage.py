@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -142,10 +143,11 @@ class ProbeStage:
     def result(self) -> ProbeResult:
         """The probe if it does better on held-out segments, or else the behaviour's own start."""
         with one_thread():
-            gain, error = self.improvement()
-            accepted = gain > self.config.margin * error
-            held_out = self.learner.diagnostics(self.held, self.rewards[self.held])
             everything = torch.arange(len(self.rewards))
+            checked = self.held if len(self.held) else everything
+            gain, error = self.improvement() if len(self.held) else (math.nan, math.nan)
+            accepted = gain > self.config.margin * error
+            held_out = self.learner.diagnostics(checked, self.rewards[checked])
             with torch.no_grad():
                 ratio = self.learner.log_ratio(everything)
             shares = torch.from_numpy(balance(self.learner.instance))
@@ -154,6 +156,8 @@ class ProbeStage:
             weights = normalised(ratio, shares).numpy()
         said = (
             f"held-out reward {gain:+.3f} ± {error:.3f} standard deviations against the behaviour"
+            if len(self.held)
+            else "a probe that no held-out episode can check"
         )
         return ProbeResult(
             policy=self.learner.policy.export() if accepted else self._start,
@@ -181,16 +185,20 @@ class ProbeStage:
 
 
 def split(instance: Integers, holdout: float, seed: int) -> tuple[Integers, Integers]:
-    """Training rows and check rows, split within each instance; with share 0, all are both."""
-    rng = generator(seed, "probe", "holdout")
-    held = [
-        rows[: round(holdout * len(rows))]
-        for rows in (rng.permutation(np.flatnonzero(instance == i)) for i in np.unique(instance))
-    ]
-    out = np.sort(np.concatenate(held)).astype(np.int64)
+    """Training rows and check rows, split within each instance; with share 0, all are both.
+
+    An instance with two rows or more has at least one of each; one with a single row has none to
+    check.
+    """
     everything = np.arange(len(instance))
-    if len(out) == 0:
+    if holdout == 0:
         return everything, everything
+    rng = generator(seed, "probe", "holdout")
+    held = []
+    for code in np.unique(instance):
+        rows = rng.permutation(np.flatnonzero(instance == code))
+        held.append(rows[: min(max(1, round(holdout * len(rows))), len(rows) - 1)])
+    out = np.sort(np.concatenate(held)).astype(np.int64)
     return np.setdiff1d(everything, out), out
 
 

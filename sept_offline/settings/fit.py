@@ -211,7 +211,8 @@ class ControlConfig:
     """C of the shift r − C·(1 − γ·(1 − done)) for goal tasks: the scaled reward at the goal."""
     centred: bool = True
     """Whether C is the mean logged return if `goal_shift` is None: values then start near the
-    logged returns, and no choice of action changes."""
+    logged returns. It changes no preferred action; `rebrac` and `td3_plus_bc` weigh imitation by
+    the size of the values, which it does change."""
     bounded: bool = True
     """Whether targets are clipped to the range that the logged rewards allow."""
 
