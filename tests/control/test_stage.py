@@ -94,6 +94,26 @@ def test_an_instance_without_context_is_named() -> None:
         make_replay(context_weights=np.array([0, 1, 1, 0, 1, 1, 1]))
 
 
+def test_contexts_of_absent_instances_are_never_drawn() -> None:
+    """Held-out instances keep their contexts; they may stand between others in the order."""
+    episode = np.repeat(np.arange(EPISODES), LENGTH)
+    owner = np.repeat(np.arange(3 * INSTANCES), 5)
+    replay = make_replay(
+        instance=3 * (episode % INSTANCES),
+        contexts=np.stack([owner, np.arange(len(owner))], axis=1),
+        context_instance=owner,
+    )
+    inputs = replay.sample(2000, np.random.default_rng(0)).inputs.numpy()
+    assert (inputs[:, 2] == 3 * (inputs[:, 0] % INSTANCES)).all()
+
+
+def test_a_limit_that_cuts_an_episode_is_noticed() -> None:
+    assert not make_replay().truncated
+    ends = np.arange(EPISODES * LENGTH) % LENGTH == LENGTH - 1
+    ends[-1] = False
+    assert make_replay(terminals=ends).truncated
+
+
 @given(seed=st.integers(0, 1000), many=st.integers(1, 40))
 @settings(max_examples=30, deadline=None)
 def test_no_draw_leaves_its_instance(seed: int, many: int) -> None:

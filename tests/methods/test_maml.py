@@ -16,10 +16,10 @@ from sept_offline.agent import AdaptedContext, Agent
 from sept_offline.agent.gradient import td_step
 from sept_offline.agent.networks import MLP
 from sept_offline.agent.rewards import RewardForm
-from sept_offline.control import Batch, prepare_rewards
+from sept_offline.control import Batch
 from sept_offline.control.meta import MetaLearner, MetaMember, Tasks, divide
-from sept_offline.control.rewards import common_form
 from sept_offline.errors import AgentError, ConfigError, DataError
+from sept_offline.methods import maml
 from sept_offline.methods.maml import TaskReplay
 from sept_offline.settings import ControlConfig, merge
 from tests.margins import Margins
@@ -189,17 +189,27 @@ def test_an_instance_with_nothing_else_to_judge_by_is_refused() -> None:
     [
         ControlConfig(reward_scale=0.1, goal_shift=1.0),
         ControlConfig(reward_form="log", gamma=0.5),
-        ControlConfig(reward_form="instance", reward_scale=2.0),
+        ControlConfig(reward_form="instance", reward_scale=2.0, centred=False),
+        ControlConfig(centred=True),
     ],
 )
-def test_test_rewards_take_the_form_of_training(tmp_path: Path, config: ControlConfig) -> None:
+def test_test_rewards_take_the_form_of_training(
+    tmp_path: Path, config: ControlConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learned: list[Any] = []
+
+    class Watched(TaskReplay):
+        def __init__(self, *columns: Any, **others: Any) -> None:
+            learned.append(columns[3])
+            super().__init__(*columns, **others)
+
+    monkeypatch.setattr(maml, "TaskReplay", Watched)
     path = log_two_step(tmp_path / "x.h5", episodes=8, telling=True)
     with so.load_dataset(path) as data:
         steps = data.steps()
-        common = common_form(steps.rewards, config)
         agent = so.fit(data, "maml", {"control": {**plain(config), "updates": 1}})
     assert isinstance(agent.context, AdaptedContext)
-    trained = prepare_rewards(steps.rewards, steps.terminations, steps.instance, common)
+    [trained] = learned
     assert np.array_equal(agent.context.form(steps.rewards, steps.terminations), trained)
     if config.reward_form == "instance":
         size = np.sqrt(np.mean(steps.rewards**2))
@@ -207,7 +217,7 @@ def test_test_rewards_take_the_form_of_training(tmp_path: Path, config: ControlC
 
 
 def plain(config: ControlConfig) -> dict[str, Any]:
-    names = ("reward_form", "reward_scale", "goal_shift", "gamma")
+    names = ("reward_form", "reward_scale", "goal_shift", "gamma", "centred")
     return {name: getattr(config, name) for name in names if getattr(config, name) is not None}
 
 

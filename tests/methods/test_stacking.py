@@ -247,7 +247,7 @@ def test_in_a_world_an_agent_stacks_as_its_rows_are_stacked(hidden_speed: Datase
     outcome = Outcome(world.world.reader, 3, (8,), torch_generator(0, "outcome"))
     starts = steps.observations[steps.row[steps.time == 0]][:20]
     returns = [
-        roll_out(world, outcome, agent, starts, np.arange(20) % 2, 12, 0)
+        roll_out(world, outcome, agent, starts, np.arange(20) % 2, np.full(20, 12), 0)
         for agent in (wide, observing_plainly(wide, stack))
     ]
     np.testing.assert_array_equal(*returns)

@@ -13,6 +13,7 @@ import pytest
 import sept_offline as so
 from sept_offline.agent import NoContext
 from sept_offline.data import DatasetWriter
+from sept_offline.methods.trial import _bootstrap
 from sept_offline.methods.verdict import Evidence, Interval, Values, Word, reach
 from sept_offline.settings import merge
 from tests.margins import Margins
@@ -85,6 +86,28 @@ CHANCE = Interval(0.5, 0.4, 0.6)
             "not usable",
             "more than the 5 that",
         ),
+        # values of episodes that a limit cut reach beyond it
+        ({"values": Values(21.0, 5.0, 5.0, truncated=True)}, "usable", "earns more than avg"),
+        (
+            {
+                "values": Values(21.0, 5.0, 5.0, truncated=True),
+                "above_avg": Interval(0.1, -0.2, 0.4),
+            },
+            "doubtful",
+            "more than the 5 that",
+        ),
+        # the agent that is deployed, not only the second fit
+        (
+            {"agent_above_avg": Interval(-0.9, -1.0, -0.8)},
+            "not usable",
+            "even in instances that it has seen",
+        ),
+        (
+            {"agent_above_history": Interval(-0.9, -1.0, -0.8)},
+            "doubtful",
+            "on the last steps (history)",
+        ),
+        ({"above_avg": Interval(np.nan, np.nan, np.nan)}, "doubtful", "not shown to earn"),
         ({"seeds_differ": 1.5}, "doubtful", "fits differ"),
         ({"missing": "There are too few episodes."}, "doubtful", "too few episodes"),
     ],
@@ -104,6 +127,56 @@ def test_the_best_of_those_that_earn_more_acts_instead() -> None:
     contradicted = replace(GOOD, above_avg=much_worse, agent_above_avg=SURE)
     assert contradicted.better is None
     assert replace(contradicted, above_history=worse).better == "history"
+    assert replace(GOOD, agent_above_avg=worse).better == "avg"
+
+
+def test_two_instances_say_little_about_others() -> None:
+    """The interval covers the mean over instances, of which there are two; and of one, nothing."""
+    rng = np.random.default_rng(0)
+    instance = np.repeat([0, 1], 120)
+    covered = [0, 0]
+    for _ in range(200):
+        values = rng.normal(-0.2, 0.5, 2)[instance] + rng.normal(0, 0.1, 240)
+        for across in (0, 1):
+            found = _bootstrap(values, instance, rng, bool(across))
+            covered[across] += found.low <= -0.2 <= found.high
+    assert covered[0] < 80 and covered[1] >= 180
+    alike = np.full(240, 1.0) + rng.normal(0, 0.1, 240)
+    assert _bootstrap(alike, instance, rng, across=True).low > 0
+
+
+def test_equal_returns_compare_nothing(tmp_path: Path) -> None:
+    """Differences in units of rounding errors would look certain."""
+    path = tmp_path / "equal.h5"
+    with DatasetWriter(path, num_actions=2, probe_steps=1, observation_dim=1) as writer:
+        for number in range(24):
+            rng = np.random.default_rng(number)
+            actions = rng.integers(2, size=6)
+            sign = 1.0 if number % 2 else -1.0
+            moved = np.cumsum(np.append(rng.normal(), sign * (2 * actions - 1)))
+            writer.append(
+                instance=f"i{number % 2}",
+                observations=moved[:, None].astype(np.float32),
+                actions=actions,
+                rewards=np.full(6, 0.1),
+                propensities=np.full((6, 2), 0.5),
+                terminated=False,
+                truncated=True,
+            )
+    few = {"latent": {"updates": 100}, "control": {"updates": 20}, "probe": {"steps": 5}}
+    record = so.fit(path, "sept", few, seed=0).record
+    assert record["verdict"] != "usable"
+    assert any("the same return" in reason for reason in record["reasons"])
+
+
+def test_one_episode_of_each_instance_leaves_a_doubt(tmp_path: Path) -> None:
+    path = log_two_step(tmp_path / "two-step.h5", episodes=80)
+    with so.load_dataset(path) as data:
+        first = np.unique(data.episode_index.instance, return_index=True)[1]
+        few = {"latent": {"updates": 20}, "control": {"updates": 20}, "probe": {"steps": 5}}
+        agent = so.fit(data.select(np.sort(first)), "sept", few, seed=0)
+    assert agent.record["verdict"] != "usable"
+    assert any("single episode" in reason for reason in agent.record["reasons"])
 
 
 @pytest.mark.parametrize(

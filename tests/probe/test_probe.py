@@ -307,6 +307,15 @@ def test_held_out_rows_come_from_every_instance() -> None:
     assert set(np.bincount(SEGMENTS.instance[held])) == {30}
 
 
+def test_few_rows_are_held_out_too() -> None:
+    """One of two at least; where there is a single one, none is both learned from and checked."""
+    kept, held = split(np.repeat(np.arange(30), 2), 0.2, 0)
+    assert len(np.intersect1d(kept, held)) == 0 and len(held) == 30
+    kept, held = split(np.arange(30), 0.2, 0)
+    assert len(kept) == 30 and len(held) == 0
+    assert all(len(rows) == 30 for rows in split(np.arange(30), 0.0, 0))
+
+
 def test_total_variation_counts_movement() -> None:
     still = (SEGMENTS.actions == 0).all(axis=1)
     moved = total_variation(SEGMENTS)
