@@ -164,9 +164,10 @@ def test_the_verdict_tries_agents_with_a_box(tmp_path: Path) -> None:
 
 
 def test_the_papers_loop_learns(tmp_path: Path, training_seed: int, margin: Margins) -> None:
+    """Nearly always: an action that the probe takes once in a hundred is new to the VAE."""
     path = log_two_step(tmp_path / "x.h5", probing=2)
     agent = so.fit(path, "sept", merge(SMALL, PAPER_LOOP), seed=training_seed)
-    check_answer(agent, two_step(probing=2), (1.0, 1.0), margin)
+    check_answer(agent, two_step(probing=2), (0.95, 1.0), margin)
 
 
 SEGMENT = {
