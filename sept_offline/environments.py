@@ -115,11 +115,10 @@ def reset_rows(
     """Start every row from its own seed; [n, d]."""
     where = f"Family {family.name!r}: reset() of the batch"
     # Gymnasium takes a list here, though its signature says otherwise.
-    observation, _ = called(
-        where,
-        lambda: env.reset(seed=list(seeds)),  # type: ignore[arg-type]
-    )
-    return _observed(where, observation, len(seeds))
+    found: Any = called(where, lambda: env.reset(seed=list(seeds)))  # type: ignore[arg-type]
+    if not isinstance(found, tuple) or len(found) != 2:
+        raise FamilyError(f"{where} returned {_kind(found)}; return (observations, info).")
+    return _observed(where, found[0], len(seeds))
 
 
 def step_rows(
@@ -129,6 +128,11 @@ def step_rows(
     where, count = f"Family {family.name!r}: step {step} of the batch", len(action)
     # Copies on both sides: an environment may change its input, or return the same array again.
     found: Any = called(where, lambda: env.step(action.copy()))
+    if not isinstance(found, tuple) or len(found) != 5:
+        raise FamilyError(
+            f"{where} returned {_kind(found)}; return (observations, rewards, terminations, "
+            "truncations, info)."
+        )
     observation, reward, terminated, truncated, _ = found
     return (
         _observed(where, observation, count),

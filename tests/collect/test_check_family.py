@@ -227,6 +227,11 @@ class Flat(Batch):
         return seen[:, 0], *others
 
 
+class OldBatch(Batch):
+    def step(self, actions: Any) -> Any:
+        return super().step(actions)[:4]
+
+
 class Counting(Batch):
     """Ends as numbers, which are accepted."""
 
@@ -343,6 +348,7 @@ BROKEN = {
     "rows of one observation": ({"make": maker(TwoRows)}, "must be a 1-D numeric array"),
     "wrapper leaves the space": ({"make": maker(Doubled)}, "environment checker says"),
     "flat batch": ({"make_vec": Flat}, r"observations of shape \(4,\).*shape \(4, columns\)"),
+    "old batch": ({"make_vec": OldBatch}, "step 0 of the batch returned 4 values"),
     "no batch": ({"make_vec": lambda hiddens, limit: None}, "return a gymnasium.vector.VectorEnv"),
     "names of columns": ({"observation_names": ("a", "b")}, "names 2 observed columns but .* 1"),
     "infinite hidden": (
