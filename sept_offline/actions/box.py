@@ -215,7 +215,7 @@ class Box(ActionSpace):
             return None
         shape = (*rows, self.width)
         try:
-            lower, upper = (np.asarray(bound, dtype=np.float32) for bound in bounds)
+            lower, upper = _inwards(*(np.asarray(bound, dtype=np.float64) for bound in bounds))
             if {lower.shape[-1:], upper.shape[-1:]} != {shape[-1:]}:
                 raise ValueError
             given = np.broadcast_to(lower, shape), np.broadcast_to(upper, shape)
@@ -237,3 +237,15 @@ class Box(ActionSpace):
         """See ActionSpace."""
         own = {"names": list(self.names), "low": list(self.low), "high": list(self.high)}
         return {"kind": self.kind, **own}
+
+
+def _inwards(low: Floats, high: Floats) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Bounds as float32, rounded inwards where that leaves an action between them."""
+    with np.errstate(over="ignore"):
+        lower, upper = low.astype(np.float32), high.astype(np.float32)
+    inner = np.where(lower < low, np.nextafter(lower, np.float32(np.inf)), lower)
+    outer = np.where(upper > high, np.nextafter(upper, np.float32(-np.inf)), upper)
+    if inner.shape != outer.shape:
+        return lower, upper
+    fits = inner <= outer
+    return np.where(fits, inner, lower), np.where(fits, outer, upper)

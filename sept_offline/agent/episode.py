@@ -326,9 +326,6 @@ class BatchEpisode:
         if (going & self._ended).any():
             row = int(np.flatnonzero(going & self._ended)[0])
             raise AgentError(f"Episode {row} of the batch has ended; begin another to act again.")
-        for index in np.flatnonzero(~going & ~self._ended):
-            self.episodes[index].end()
-        self._ended = ~going
         broken = np.flatnonzero(going & ~np.isfinite(values).all(axis=1))
         if len(broken):
             row = int(broken[0])
@@ -345,6 +342,23 @@ class BatchEpisode:
                 f"The batch of {len(self)} episodes needs as many rewards, "
                 f"found the shape {list(np.shape(rewards))}."
             )
+        if rewards is not None:
+            unpaid = np.flatnonzero(going & ~_finite(rewards))
+            if len(unpaid):
+                row = int(unpaid[0])
+                raise AgentError(f"The reward of episode {row} of the batch is not finite.")
+        # Last: a step that is refused leaves every episode as it was.
+        for index in np.flatnonzero(~going & ~self._ended):
+            self.episodes[index].end()
+        self._ended = ~going
+
+
+def _finite(rewards: Any) -> NDArray[np.bool_]:
+    """Which of `rewards[n]` are finite numbers."""
+    try:
+        return np.isfinite(np.asarray(rewards, dtype=np.float64))
+    except (TypeError, ValueError) as error:
+        raise AgentError("The rewards of a batch must be numbers.") from error
 
 
 def _named(names: Sequence[str], chosen: NDArray[np.bool_]) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -65,7 +66,7 @@ def check_episode(
             f"The end of {place}: neither terminated nor truncated; pass terminated=True if its "
             "last state ends the task, else truncated=True."
         )
-    if not 0 <= int(seed) < 1 << 63:
+    if not 0 <= whole(seed, f"seed of {place}") < 1 << 63:
         raise DataError(f"seed of {place}: expected 0 ≤ seed < 2**63, found {seed}.")
     logged = _propensities(propensities, act, space, place)
     last = np.arange(steps) == steps - 1
@@ -84,7 +85,10 @@ def check_episode(
 
 def _actions(values: ArrayLike, space: ActionSpace, place: str) -> NDArray[Any]:
     """[T, *shape] in the space's type."""
-    array = np.asarray(values)
+    try:
+        array = np.asarray(values)
+    except ValueError as error:
+        raise DataError(f"actions of {place}: expected one array; {error}.") from error
     if not space.shape and (array.ndim != 1 or not np.issubdtype(array.dtype, np.integer)):
         raise DataError(
             f"actions of {place}: expected a vector of integers, found {array.dtype} {array.shape}."
@@ -127,7 +131,10 @@ def _propensities(
     shape = (len(actions), *space.propensity_shape)
     if values is None:
         return np.full(shape, np.nan)
-    array = np.asarray(values, dtype=np.float64)
+    try:
+        array = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"propensities of {place}: expected numbers; {error}.") from error
     if array.shape != shape:
         raise DataError(f"propensities of {place}: expected shape {shape}, found {array.shape}.")
     for fault in space.propensity_faults(array, actions):
@@ -155,6 +162,7 @@ def hidden_table(
             f"hidden has no entry for the instance {missing[0]!r}; pass one for every instance, "
             "or none."
         )
+    hidden = {row: {str(name): value for name, value in hidden[row].items()} for row in instances}
     names = tuple(dict.fromkeys(name for row in instances for name in hidden[row]))
     values = [[float(hidden[row].get(name, np.nan)) for name in names] for row in instances]
     array = np.asarray(values, dtype=np.float64).reshape(len(instances), len(names))
@@ -164,6 +172,14 @@ def hidden_table(
             f"hidden[{instances[row]!r}][{names[column]!r}] is infinite; expected a finite number."
         )
     return HiddenTable(names, np.where(np.isnan(array), np.nan, array))
+
+
+def whole(value: Any, name: str) -> int:
+    """A whole number of any kind as an int."""
+    try:
+        return index(value)
+    except TypeError as error:
+        raise DataError(f"{name}: expected a whole number, found {value!r:.60}.") from error
 
 
 def json_ready(value: Mapping[str, Any], name: str) -> dict[str, Any]:

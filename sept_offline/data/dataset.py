@@ -242,10 +242,10 @@ class Dataset:
         rows = ((first + index.number[order])[:, None] + times).reshape(-1)
 
         def stacked(name: str) -> NDArray[Any]:
-            values = self._source.take(name, steps)
+            values = self._read(name, steps)
             return values.reshape(*shape, *values.shape[1:])[back]
 
-        observations = self._source.take("observations", rows)
+        observations = self._read("observations", rows)
         return Segments(
             observations=observations.reshape(len(index), n + 1, self.observation_dim)[back],
             actions=stacked("actions"),

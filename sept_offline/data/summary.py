@@ -247,18 +247,22 @@ def coverage(actions: NDArray[Any], space: ActionSpace) -> float:
 
 
 def _uniform_weights(segments: Segments, space: ActionSpace) -> NDArray[np.float64] | None:
-    """[N], the importance weight of the uniform probe on each segment; NaN where unknown."""
+    """[N], log importance weights of the uniform probe on the segments; NaN where unknown."""
     if segments.propensities is None:
         return None
     logged = space.log_propensity(segments.propensities, segments.actions)
-    weights: NDArray[np.float64] = np.exp(-(logged + space.log_volume).sum(axis=1))
+    weights: NDArray[np.float64] = -(logged + space.log_volume).sum(axis=1)
     return None if np.isnan(weights).all() else weights
 
 
 def _effective(weights: NDArray[np.float64]) -> float:
-    """(Σw)² / Σw², over the segments whose weight is known."""
+    """(Σw)² / Σw² from the logarithms of w, over the segments whose weight is known."""
     known = weights[~np.isnan(weights)]
-    return float(known.sum() ** 2 / (known**2).sum()) if len(known) else 0.0
+    if not len(known):
+        return 0.0
+    # the size does not depend on the scale, and many components would underflow
+    known = np.exp(known - known.max())
+    return float(known.sum() ** 2 / (known**2).sum())
 
 
 def instance_leak(segments: Segments, space: ActionSpace) -> InstanceLeak | None:

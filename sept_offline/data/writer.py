@@ -13,7 +13,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sept_offline.actions import ActionSpace, Box, Finite
-from sept_offline.data.checks import CheckedEpisode, check_episode, hidden_table, json_ready
+from sept_offline.data.checks import (
+    CheckedEpisode,
+    check_episode,
+    hidden_table,
+    json_ready,
+    whole,
+)
 from sept_offline.data.conversion import publish
 from sept_offline.data.filesystems import kind_of
 from sept_offline.data.mapped_column import MappedColumn
@@ -82,6 +88,8 @@ class DatasetWriter:
         self._dim = observation_dim
         if observation_dim is None and observation_names is not None:
             self._dim = len(observation_names)
+        if probe_steps is not None and whole(probe_steps, "probe_steps") < 0:
+            raise DataError(f"probe_steps is {probe_steps}; expected 0 or more.")
         self._hidden = hidden
         self._declared = (
             None if instances is None else {name: i for i, name in enumerate(instances)}
@@ -89,11 +97,13 @@ class DatasetWriter:
         self._metadata = Metadata(
             family=family,
             family_arguments=json_ready(family_arguments or {}, "family_arguments"),
-            observation_names=None if observation_names is None else tuple(observation_names),
+            observation_names=None
+            if observation_names is None
+            else tuple(map(str, observation_names)),
             action_names=stored_names,
-            root_seed=root_seed,
+            root_seed=None if root_seed is None else whole(root_seed, "root_seed"),
             versions=dict(written_by() if versions is None else versions),
-            probe_steps=probe_steps,
+            probe_steps=None if probe_steps is None else whole(probe_steps, "probe_steps"),
             extra=json_ready(extra or {}, "extra"),
             plan=plan,
         )

@@ -150,11 +150,15 @@ def _name(request: dict[str, Any]) -> str | int:
 
 
 def _numbers(values: Any, what: str) -> np.ndarray[Any, np.dtype[np.float32]]:
-    if not isinstance(values, list) or not all(_is_number(value) for value in values):
-        raise AgentError(f"The {what} must be a list of numbers, found {_kind(values)}.")
     # a number too large for float32 becomes infinite, and is then refused
     with np.errstate(over="ignore"):
-        return np.array([_float(value) for value in values], dtype=np.float64).astype(np.float32)
+        return _doubles(values, what).astype(np.float32)
+
+
+def _doubles(values: Any, what: str) -> np.ndarray[Any, np.dtype[np.float64]]:
+    if not isinstance(values, list) or not all(_is_number(value) for value in values):
+        raise AgentError(f"The {what} must be a list of numbers, found {_kind(values)}.")
+    return np.array([_float(value) for value in values], dtype=np.float64)
 
 
 def _is_number(value: Any) -> bool:
@@ -183,7 +187,7 @@ def _bounds(bounds: Any) -> tuple[Any, ...] | None:
         return None
     if not isinstance(bounds, list) or len(bounds) != 2:
         raise AgentError(f"The bounds must be a list of two lists, found {_kind(bounds)}.")
-    return tuple(_numbers(bound, "bounds") for bound in bounds)
+    return tuple(_doubles(bound, "bounds") for bound in bounds)
 
 
 def _reward(reward: Any) -> float | None:

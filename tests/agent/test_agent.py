@@ -17,6 +17,7 @@ import pytest
 import safetensors.numpy
 
 from sept_offline.agent import (
+    AdaptedContext,
     Agent,
     Control,
     HistoryContext,
@@ -28,6 +29,7 @@ from sept_offline.agent import (
     save_agent,
 )
 from sept_offline.agent.networks import MLP, Standardiser
+from sept_offline.agent.rewards import RewardForm
 from sept_offline.errors import AgentError
 
 METHODS = ["sept", "lstm", "changes", "avg", "oracle", "history", "sept-np", "dynasept"]
@@ -173,6 +175,26 @@ def test_needs_are_enforced(builders: ModuleType) -> None:
         sept.begin().act(np.zeros(4), reward=1.0)
     with pytest.raises(AgentError, match=r"did not declare.*'reward'"):
         sept.begin_batch([0]).act(np.zeros((1, 4)), rewards=np.zeros(1))
+
+
+def test_a_refused_step_of_a_batch_counts_for_nobody(builders: ModuleType) -> None:
+    form = RewardForm(False, 1.0, None, 0.9)
+    agent = replace(builders.make_agent("avg"), context=AdaptedContext(2, 0.1, form))
+    assert agent.needs == {"reward"}
+    batch = agent.begin_batch(range(3))
+    seen = states(3, steps=4)
+    batch.act(seen[:, 0])
+    broken = seen[:, 1].copy()
+    broken[0, 0] = np.nan
+    for observations, rewards, active in (
+        (seen[:, 1], np.array([0.0, np.nan, 0.0]), None),
+        (seen[:, 1], [0.0, None, 0.0], None),
+        (broken, np.zeros(3), [True, True, False]),
+    ):
+        with pytest.raises(AgentError):
+            batch.act(observations, active=active, rewards=rewards)
+    batch.act(seen[:, 1], rewards=np.zeros(3))
+    assert [episode.steps for episode in batch.episodes] == [2, 2, 2]
 
 
 def test_the_oracle_acts_by_the_hidden_parameters(builders: ModuleType) -> None:

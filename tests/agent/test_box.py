@@ -126,8 +126,10 @@ def test_control_is_clipped_and_bounds_beyond_the_box_change_nothing(builders: M
         free = agent.begin().act(state)
         wide = agent.begin().act(state, bounds=([-np.inf, -9], [np.inf, 9]))
         np.testing.assert_array_equal(free, wide)
-        narrow = agent.begin().act(state, bounds=([-0.1, 0.2], [0.1, 0.3]))
-        np.testing.assert_array_equal(narrow, np.clip(free, [-0.1, 0.2], [0.1, 0.3], dtype="f4"))
+        low, high = [-0.1, 0.2], [0.1, 0.3]
+        narrow = agent.begin().act(state, bounds=(low, high))
+        np.testing.assert_allclose(narrow, np.clip(free, low, high), rtol=1e-6)
+        assert (narrow >= np.array(low)).all() and (narrow <= np.array(high)).all()
 
 
 @pytest.mark.parametrize("bounds", [None, ([-1.0, 0.1], [0.5, 0.4])])

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import sept_offline as so
-from sept_offline.actions import Box, Finite
+from sept_offline.actions import Box, Finite, TruncatedNormal
 from sept_offline.data.checks import check_episode
 from sept_offline.data.filesystems import Folder
 from sept_offline.data.partitions import join_parts, publish_parts, write_part
@@ -324,6 +324,75 @@ def test_views_and_stacks(box: Path) -> None:
         before = BOX.encode(plain.actions)
         np.testing.assert_array_equal(stacked[3, 9:], np.concatenate([before[2], before[1]]))
         np.testing.assert_array_equal(stacked[1, 9:], np.concatenate([before[0], [0, 0]]))
+
+
+def test_a_view_may_repeat_episodes(box: Path) -> None:
+    """As a bootstrap does: segments are those of the episodes, each as often as it was chosen."""
+    with so.load_dataset(box) as data:
+        for view in (data.select([0, 0, 1]), data.in_memory().select([3, 0, 0, 2])):
+            segments = view.segments(2)
+            for row, episode in enumerate(view.episodes()):
+                np.testing.assert_array_equal(segments.actions[row], episode.actions[:2])
+                np.testing.assert_array_equal(segments.observations[row], episode.observations[:3])
+
+
+def test_the_effective_sample_does_not_underflow(tmp_path: Path) -> None:
+    """Many components with narrow noise: no weight is larger than 1e-300."""
+    space = Box.of([-1.0] * 20, [1.0] * 20)
+    policy = TruncatedNormal(space, np.zeros((8, 20)), np.full(20, 1e-3))
+    with so.DatasetWriter(tmp_path / "a.h5", action_space=space, probe_steps=8) as writer:
+        for number in range(6):
+            rng = np.random.default_rng(number)
+            actions = policy.draw(rng.random((8, space.draws)))
+            writer.append(
+                instance=f"i{number % 2}",
+                observations=rng.normal(size=(9, 1)),
+                actions=actions,
+                rewards=np.zeros(8),
+                terminated=False,
+                truncated=True,
+                log_densities=policy.logged(actions),
+            )
+    with so.load_dataset(tmp_path / "a.h5") as data:
+        size = so.inspect(data).effective_sample_size
+    assert size is not None and 1 <= size <= 6
+
+
+def test_metadata_are_plain_or_refused_at_once(tmp_path: Path) -> None:
+    """What a writer accepts can be read again; the rest is refused before anything is logged."""
+    path = tmp_path / "a.h5"
+    with so.DatasetWriter(
+        path,
+        action_space=BOX,
+        root_seed=np.int64(3),  # type: ignore[arg-type]
+        probe_steps=np.int64(2),  # type: ignore[arg-type]
+        observation_names=[0, 1, 2],  # type: ignore[list-item]
+        hidden={"train-0": {0: 1.0}},  # type: ignore[dict-item]
+    ) as writer:
+        writer.append(**make_episode(0))
+    with so.load_dataset(path) as data:
+        assert data.metadata.root_seed == 3 and data.metadata.probe_steps == 2
+        assert data.metadata.observation_names == ("0", "1", "2")
+    assert so.validate(path).ok
+    wrong: dict[str, Any]
+    for wrong in ({"root_seed": 1.5}, {"probe_steps": 2.0}, {"probe_steps": -1}):
+        with pytest.raises(DataError, match=next(iter(wrong))):
+            so.DatasetWriter(tmp_path / "b.h5", action_space=BOX, **wrong)
+    with so.DatasetWriter(tmp_path / "c.h5", action_space=BOX) as writer:
+        for broken in ({"seed": "x"}, {"log_densities": ["a"] * 5}, {"actions": [[0], [1, 2]]}):
+            with pytest.raises(DataError, match="expected"):
+                writer.append(**(make_episode(0) | broken))
+        writer.append(**make_episode(0))
+
+
+def test_bounds_are_rounded_inwards() -> None:
+    """An action must not lie beyond what the caller allows, in float64 either."""
+    low, high = np.array([-0.9, 0.1]), np.array([-0.7, 0.2])
+    allowed = BOX.allowed(None, (low, high))
+    assert allowed is not None
+    assert (allowed[0] >= low).all() and (allowed[1] <= high).all()
+    fixed = BOX.allowed(None, ([0.1, 0.2], [0.1, 0.2]))
+    assert fixed is not None and (fixed[0] == fixed[1]).all()
 
 
 def test_summary_by_hand(tmp_path: Path) -> None:

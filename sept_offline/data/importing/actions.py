@@ -78,8 +78,8 @@ def _boxed(assembly: Assembly) -> Actions:
     seen = assembly.actions
     names = tuple(map(assembly.action_name, range(assembly.width)))
     span = seen.high - seen.low
-    low: NDArray[Any] = _rounded(seen.low, span, np.floor)
-    high: NDArray[Any] = _rounded(seen.high, span, np.ceil)
+    low: NDArray[Any] = np.minimum(_rounded(seen.low, span, np.floor), seen.low)
+    high: NDArray[Any] = np.maximum(_rounded(seen.high, span, np.ceil), seen.high)
     low = low if assembly.low is None else assembly.low
     high = high if assembly.high is None else assembly.high
     if assembly.low is None or assembly.high is None:
@@ -97,7 +97,9 @@ def _rounded(values: Float64, span: Float64, outwards: np.ufunc) -> Float64:
     """[k], extreme values as bounds, outwards to two digits of the range that was seen."""
     with np.errstate(divide="ignore", invalid="ignore"):
         unit = 10.0 ** (np.floor(np.log10(span)) - 1)
-        return np.asarray(np.where(span > 0, outwards(values / unit) * unit, values))
+        # 0.3 as float32 is a little more than 0.3: that is no reason to go up to 0.31
+        rounded = outwards(np.round(values / unit, 5)) * unit
+        return np.asarray(np.where(span > 0, rounded, values))
 
 
 def _binned(assembly: Assembly) -> Actions:

@@ -95,6 +95,17 @@ def test_no_order_of_rows_shows(tmp_path: Path) -> None:
     assert len(hashes) == 1
 
 
+def test_bounds_with_two_digits_stay(run: Callable[..., Imported]) -> None:
+    """0.3 as float32 is a little more than 0.3, which is no reason to allow 0.31."""
+    rows = doses()
+    for row, value in zip(
+        steps_of(rows), np.resize([0.0, 0.1, 0.3], len(steps_of(rows))), strict=True
+    ):
+        row["dose"] = float(value)
+    with so.load_dataset(run(rows).path) as data:
+        assert data.action_space.describe()["high"][0] == pytest.approx(0.3)
+
+
 def test_bounds_from_the_data_are_rounded_outwards_and_stated(run: Callable[..., Imported]) -> None:
     rows = doses()
     for name, low, high in (("dose", 0.1234, 4.8765), ("rate", -0.9876, 0.0)):
