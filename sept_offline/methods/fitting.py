@@ -24,7 +24,12 @@ from sept_offline.methods.dynasept import DYNASEPT
 from sept_offline.methods.epopt import EPOPT
 from sept_offline.methods.focal import FOCAL
 from sept_offline.methods.history import HISTORY
-from sept_offline.methods.hold_out import choose_hold_out, episode_digests, fitted_on
+from sept_offline.methods.hold_out import (
+    choose_hold_out,
+    episode_digests,
+    fitted_on,
+    to_ranges,
+)
 from sept_offline.methods.maml import MAML
 from sept_offline.methods.maxent import MAXENT
 from sept_offline.methods.method import Method
@@ -346,6 +351,10 @@ def fit(
         run = RunDirectory(out)
         if checkpoint_seconds is not None:
             run.checkpoint_seconds = checkpoint_seconds
+    view = {
+        "episodes": to_ranges(np.sort(data.episode_index.number)),
+        "propensities": data.has_propensities,
+    }
     held_out = None
     if hold_out is not None:
         held, held_out = choose_hold_out(data, hold_out, seed)
@@ -362,6 +371,7 @@ def fit(
             "seed": seed,
             "dataset": str(data.path),
             "content_hash": data.content_hash,
+            "view": view,
             "held_out": held_out,
             "family": data.metadata.family,
             "config": to_plain(config),

@@ -229,7 +229,9 @@ class RunDirectory:
             free = ("versions", "dataset")
             # As it is read: a tuple has become a list.
             asked = json.loads(json.dumps(record))
-            changed = [key for key in asked if key not in free and found.get(key) != asked[key]]
+            # runs of earlier versions do not say which part of the file they read
+            known = {"view": asked.get("view"), **found}
+            changed = [key for key in asked if key not in free and known.get(key) != asked[key]]
             if changed:
                 raise DataError(
                     f"{self.path} was started with another {', '.join(changed)}; resume with the "

@@ -15,7 +15,7 @@ from sept_offline.agent import Agent
 from sept_offline.agent.contexts import RefinedContext, SegmentContext
 from sept_offline.cli import main
 from sept_offline.data import Dataset, DatasetWriter
-from sept_offline.errors import ConfigError, TrainingError
+from sept_offline.errors import ConfigError, DataError, TrainingError
 from sept_offline.latent.identification import linear
 from sept_offline.methods.hold_out import held_out_episodes
 from sept_offline.methods.knowledge import learn_jointly
@@ -516,3 +516,13 @@ def test_one_episode_of_each_instance_is_enough(
     record = so.load_agent(run).record
     assert "identification" not in record
     assert ("held_out" in record) == (hold_out is not None)
+
+
+def test_a_run_is_not_resumed_with_other_episodes(data: Dataset, tmp_path: Path) -> None:
+    """A view has the content hash of its whole file; the run says which part it has read."""
+    even = data.select(np.arange(0, 400, 2))
+    so.fit(even, "avg", TINY, out=tmp_path / "run")
+    so.fit(even, "avg", TINY, out=tmp_path / "run", resume=True)
+    for other in (data.select(np.arange(1, 400, 2)), even.without_propensities()):
+        with pytest.raises(DataError, match="another view"):
+            so.fit(other, "avg", TINY, out=tmp_path / "run", resume=True)
