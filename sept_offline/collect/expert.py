@@ -28,6 +28,9 @@ from sept_offline.threads import one_thread
 
 MEMORY = ("inputs", "actions", "rewards", "next_inputs", "terminals")
 
+PATIENCE = 0.4
+"""Share of the rounds after which a goal that was never reached is searched for at random."""
+
 
 @dataclass(frozen=True)
 class Features:
@@ -171,12 +174,17 @@ class ExpertStage:
     def _least_epsilon(self) -> NDArray[np.float64]:
         """[rows] bounds of epsilon, spread over the copies of each instance.
 
-        Up to 1 until the instance's goal is found, then up to `exploring`.
+        Up to 1 until the instance's goal is found, then up to `exploring`. If it is not found by
+        chance in the first rounds, all copies search for it at random.
         """
         most = np.full(len(self.ends), self.config.exploring)
+        least = np.zeros(len(self.ends))
         if self.family.solved is not None:
-            most[[not ends for ends in self.ends]] = 1.0
-        return np.repeat(most, self.copies) * self.places
+            lost = [not ends for ends in self.ends]
+            most[lost] = 1.0
+            least[lost] = float(self.done >= PATIENCE * self.total)
+        spread = np.repeat(most, self.copies) * self.places
+        return np.maximum(spread, np.repeat(least, self.copies))
 
     def _round(self, index: int) -> dict[str, float]:
         import torch
