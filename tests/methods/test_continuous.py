@@ -36,7 +36,8 @@ def mirrored(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_who_knows_the_sign_ends_at_once_and_who_does_not_cannot(
     mirrored: Path, training_seed: int, margin: Margins
 ) -> None:
-    oracle = so.fit(mirrored, "oracle", SMALL, seed=training_seed)
+    longer = merge(SMALL, {"control": {"updates": 1500}})
+    oracle = so.fit(mirrored, "oracle", longer, seed=training_seed)
     margin("oracle's cost", cost_of(oracle), below=0.15 * COST)
     average = cost_of(so.fit(mirrored, "avg", SMALL, seed=training_seed))
     margin("avg's cost", average, above=0.7 * COST)
