@@ -215,10 +215,10 @@ class Box(ActionSpace):
             return None
         shape = (*rows, self.width)
         try:
-            lower, upper = _inwards(*(np.asarray(bound, dtype=np.float64) for bound in bounds))
+            lower, upper = (np.asarray(bound, dtype=np.float64) for bound in bounds)
             if {lower.shape[-1:], upper.shape[-1:]} != {shape[-1:]}:
                 raise ValueError
-            given = np.broadcast_to(lower, shape), np.broadcast_to(upper, shape)
+            given = _inwards(np.broadcast_to(lower, shape), np.broadcast_to(upper, shape))
         except (TypeError, ValueError) as error:
             raise AgentError(
                 f"Bounds must be two arrays of {self.width} numbers each, the lower one first, "
@@ -245,7 +245,5 @@ def _inwards(low: Floats, high: Floats) -> tuple[NDArray[np.float32], NDArray[np
         lower, upper = low.astype(np.float32), high.astype(np.float32)
     inner = np.where(lower < low, np.nextafter(lower, np.float32(np.inf)), lower)
     outer = np.where(upper > high, np.nextafter(upper, np.float32(-np.inf)), upper)
-    if inner.shape != outer.shape:
-        return lower, upper
     fits = inner <= outer
     return np.where(fits, inner, lower), np.where(fits, outer, upper)

@@ -75,10 +75,11 @@ class Replay:
             if np.ndim(actions) == 1
             else _tensor(actions)
         )
+        last = self._row.diff(append=self._row[:1]) != 1
         self._next_actions = None
         if np.ndim(actions) == 2:
             self._next_actions = self._actions.roll(-1, dims=0)
-            self._next_actions[self._row.diff(append=self._row[:1]) != 1] = torch.nan
+            self._next_actions[last] = torch.nan
         self._rewards = _tensor(rewards)
         self._terminals = _tensor(terminals)
         self._instance = np.asarray(instance, dtype=np.int64)
@@ -103,7 +104,6 @@ class Replay:
         """Smallest and largest reward of a step that ends an episode, if any does."""
         self.longest = longest_run(np.asarray(row, dtype=np.int64))
         """Steps of the longest episode."""
-        last = self._row.diff(append=self._row[:1]) != 1
         self.truncated = bool((last & ~ended).any())
         """Whether a limit cut any episode: values then reach beyond it."""
 

@@ -241,13 +241,13 @@ class Place:
         across: the interval holds for other instances, too.
         """
         if second is not None:
-            return _bootstrap(first - second, self.instance, self.rng(), across)
+            return bootstrap(first - second, self.instance, self.rng(), across)
         means = {
             code: self.logged[self.logged_instance == code].mean()
             for code in np.unique(self.logged_instance)
         }
         against = np.array([means[code] for code in self.instance])
-        return _bootstrap(first - against, self.instance, self.rng())
+        return bootstrap(first - against, self.instance, self.rng())
 
 
 def _tried_in(
@@ -320,7 +320,7 @@ def _spread(owner: Integers, rng: np.random.Generator) -> Integers:
     return np.concatenate(picked)
 
 
-def _bootstrap(
+def bootstrap(
     values: Doubles, instance: Integers, rng: np.random.Generator, across: bool = False
 ) -> Interval:
     """Bootstrap interval of the mean of `values[n]`: over instances if there are many, else over
@@ -425,4 +425,4 @@ def _explained(
     gain = decoder.log_prob(pairs, taken, latent[mine]) - decoder.log_prob(
         pairs, taken, latent[other]
     )
-    return _bootstrap(gain, instance[mine], rng)
+    return bootstrap(gain, instance[mine], rng)

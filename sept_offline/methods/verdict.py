@@ -218,8 +218,9 @@ def _judge_control(
         own = evidence.agent_above_avg
         if own is not None and own.high < 0:
             bad.append(
-                f"It earns less than avg even in instances that it has seen: {own} {where}."
-                f"{instead} Try fewer updates (--set control.updates=…), or log more."
+                f"It earns less than avg even in instances that it has seen: {own} standard "
+                f"deviations of logged returns.{instead} Try fewer updates "
+                "(--set control.updates=…), or log more."
             )
         elif better.high < 0 and own is not None and own.low > 0:
             doubts.append(

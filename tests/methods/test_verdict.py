@@ -13,7 +13,7 @@ import pytest
 import sept_offline as so
 from sept_offline.agent import NoContext
 from sept_offline.data import DatasetWriter
-from sept_offline.methods.trial import _bootstrap
+from sept_offline.methods.trial import bootstrap
 from sept_offline.methods.verdict import Evidence, Interval, Values, Word, reach
 from sept_offline.settings import merge
 from tests.margins import Margins
@@ -138,11 +138,11 @@ def test_two_instances_say_little_about_others() -> None:
     for _ in range(200):
         values = rng.normal(-0.2, 0.5, 2)[instance] + rng.normal(0, 0.1, 240)
         for across in (0, 1):
-            found = _bootstrap(values, instance, rng, bool(across))
+            found = bootstrap(values, instance, rng, bool(across))
             covered[across] += found.low <= -0.2 <= found.high
     assert covered[0] < 80 and covered[1] >= 180
     alike = np.full(240, 1.0) + rng.normal(0, 0.1, 240)
-    assert _bootstrap(alike, instance, rng, across=True).low > 0
+    assert bootstrap(alike, instance, rng, across=True).low > 0
 
 
 def test_equal_returns_compare_nothing(tmp_path: Path) -> None:
