@@ -2,13 +2,15 @@
 
     python benchmarks/testbed.py --work build/testbed
     python benchmarks/testbed.py --families many,delayed --methods avg,sept --seeds 1
+    python benchmarks/testbed.py --families hiv,hiv-permuted --methods sept --seeds 5
     python benchmarks/testbed.py --only-table
 
 A cell is a family, a method and a seed. Logs are collected once a family and kept in the work
 folder; a finished cell adds a line to the results file and is never run twice, unless the logs or
 the settings are others. Beside the methods stand `random`, and `constant`: that action which, taken
 always, returns most in these very test episodes. Families whose packages are missing (the extra
-`testbed`) are left out and named.
+`testbed`) are left out and named. Shipped families run by name only; with `-permuted`, their
+episodes are dealt out to the instances at random, so that there is nothing to be inferred.
 """
 
 from __future__ import annotations
@@ -40,6 +42,9 @@ from sept_offline.settings import parse_settings  # noqa: E402
 from sept_offline.tools.bench.statistics import paired  # noqa: E402
 
 Cell = dict[str, Any]
+SHIPPED = ("navigation2d", "acrobot", "hiv")
+PERMUTED = "-permuted"
+KNOWN = (*NAMES, *(name + ending for name in SHIPPED for ending in ("", PERMUTED)))
 METHODS = ("random", "constant", "avg", "history", "sept", "oracle")
 UNTRAINED = ("random", "constant")
 POLICIES = {"lander": "benchmarks.families.lander:careful"}
@@ -49,15 +54,31 @@ RESULTS = HERE / "results" / "testbed.jsonl"
 
 def spec_of(name: str) -> str:
     """The family as a user types it."""
-    return f"benchmarks.families.{name}:family"
+    name = name.removesuffix(PERMUTED)
+    return name if name in SHIPPED else f"benchmarks.families.{name}:family"
 
 
 def collected(name: str, folder: Path) -> Path:
     """The family's logs: found, or collected; a file that was collected otherwise is refused."""
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{name}.h5"
+    path = folder / f"{name.removesuffix(PERMUTED)}.h5"
     so.collect_dataset(spec_of(name), path, policy=POLICIES.get(name), resume=True).close()
-    return path
+    return permuted(path, folder / f"{name}.h5") if name.endswith(PERMUTED) else path
+
+
+def permuted(path: Path, out: Path) -> Path:
+    """The same episodes, dealt out at random to the same instances."""
+    with so.load_dataset(path) as data:
+        owner = np.random.default_rng(1).permutation(data.episode_index.instance)
+        with so.DatasetWriter(
+            out,
+            action_space=data.action_space,
+            family=data.metadata.family,
+            probe_steps=data.metadata.probe_steps,
+        ) as writer:
+            for code, episode in zip(owner, data.episodes(), strict=True):
+                writer.copy(episode, instance=data.instances[code])
+    return out
 
 
 Policy = Callable[[np.random.Generator], int]
@@ -115,7 +136,9 @@ def trained(
         agent, family, "test", seed=seed, episodes_per_instance=arguments.episodes
     )
     scores = {name: float(value or 0.0) for name, value in results.by_instance("total").items()}
+    uncertain = [row.uncertainty for row in results.episodes if row.uncertainty is not None]
     return scored(scores) | {
+        "uncertainty": float(np.mean(uncertain)) if uncertain else None,
         "fit_seconds": round(fitted - began, 1),
         "test_seconds": round(time.monotonic() - fitted, 1),
         **said_of(run),
@@ -211,10 +234,13 @@ def tables(cells: Iterable[Cell]) -> str:
     groups: dict[tuple[str, str], list[Cell]] = {}
     for cell in cells:
         groups.setdefault((cell["family"], cell["method"]), []).append(cell)
-    families = [name for name in NAMES if any(name == family for family, _ in groups)]
+    families = [name for name in KNOWN if any(name == family for family, _ in groups)]
     methods = [name for name in METHODS if any(name == method for _, method in groups)]
     returns = [
-        [f"`{family}`", *(mean_and_range(groups.get((family, name), [])) for name in methods)]
+        [
+            f"`{family}`",
+            *(span([cell["mean"] for cell in groups.get((family, name), [])]) for name in methods),
+        ]
         for family in families
     ]
     judged = [
@@ -222,7 +248,8 @@ def tables(cells: Iterable[Cell]) -> str:
         for family in families
         if (family, "sept") in groups
     ]
-    titles = ["family", "`sept` − `avg`", "`sept` − `history`", "of `avg` → `oracle`", "verdicts"]
+    titles = ["family", "`sept` − `avg`", "`sept` − `history`", "of `avg` → `oracle`"]
+    titles += ["uncertainty", "verdicts"]
     return "\n".join(
         [
             *in_markdown(["family", *(f"`{name}`" for name in methods)], returns),
@@ -239,9 +266,8 @@ def in_markdown(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> list[st
     return ["| " + " | ".join(parts) + " |" for parts in lines]
 
 
-def mean_and_range(cells: list[Cell]) -> str:
-    """The mean return over seeds and, of several seeds, the least and the largest."""
-    values = [cell["mean"] for cell in cells]
+def span(values: Sequence[float]) -> str:
+    """The mean over seeds and, of several seeds, the least and the largest."""
     if not values:
         return ""
     if len(values) == 1:
@@ -265,10 +291,10 @@ def compared(groups: dict[tuple[str, str], list[Cell]], family: str) -> list[str
     # Where the oracle is not above avg there is no way to go.
     clear = way is not None and (way["mean"] if way["low"] is None else way["low"]) > 0
     share = f"{gained['mean'] / way['mean']:.2f}" if clear and way and gained else ""
-    said = [
-        f"{cell['seed']}: {cell['verdict']}" for cell in groups[family, "sept"] if cell["verdict"]
-    ]
-    return [*shown, share, ", ".join(said)]
+    own = groups[family, "sept"]
+    uncertain = [cell["uncertainty"] for cell in own if cell.get("uncertainty") is not None]
+    said = [f"{cell['seed']}: {cell['verdict']}" for cell in own if cell["verdict"]]
+    return [*shown, share, span(uncertain), ", ".join(said)]
 
 
 def difference(found: dict[str, Any] | None) -> str:
@@ -297,7 +323,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--families", type=several(NAMES), default=list(NAMES))
+    parser.add_argument("--families", type=several(KNOWN), default=list(NAMES))
     parser.add_argument("--methods", type=several(METHODS), default=list(METHODS))
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--first-seed", type=int, default=0)

@@ -86,13 +86,29 @@ def test_the_tables_show_what_was_said_beside_what_is_true() -> None:
     cells = [cell_of("avg", seed, 1.0 + seed) for seed in range(2)]
     cells += [cell_of("history", seed, 8.0) for seed in range(2)]
     cells += [cell_of("oracle", seed, 11.0 + seed) for seed in range(2)]
-    cells += [cell_of("sept", 0, 6.0, "usable"), cell_of("sept", 1, 5.0, "doubtful")]
+    cells += [cell_of("sept", 0, 6.0, "usable") | {"uncertainty": 0.25}]
+    cells += [cell_of("sept", 1, 5.0, "doubtful") | {"uncertainty": 0.75}]
     above_avg, above_history = "4 [3, 5]", "-2.5 [-3, -2]"
-    line = f"| `many` | {above_avg} | {above_history} | 0.40 | 0: usable, 1: doubtful |"
+    said = "0.5 [0.25, 0.75] | 0: usable, 1: doubtful |"
+    line = f"| `many` | {above_avg} | {above_history} | 0.40 | {said}"
     assert line in testbed.tables(cells)
     # Without an oracle above avg there is no way to have a share of.
     cells = [cell for cell in cells if cell["method"] != "oracle"]
-    assert "|  | 0: usable, 1: doubtful |" in testbed.tables(cells)
+    assert f"|  | {said}" in testbed.tables(cells)
+
+
+def test_permuted_labels_keep_the_episodes_and_mix_their_owners(tmp_path: Path) -> None:
+    path = testbed.collected("indifferent", tmp_path)
+    with (
+        so.load_dataset(path) as logs,
+        so.load_dataset(testbed.permuted(path, tmp_path / "permuted.h5")) as mixed,
+    ):
+        assert sorted(mixed.instances) == sorted(logs.instances)
+        assert mixed.metadata.probe_steps == logs.metadata.probe_steps
+        owners = {episode.observations.tobytes(): episode.instance for episode in logs.episodes()}
+        kept = [owners[one.observations.tobytes()] == one.instance for one in mixed.episodes()]
+    assert len(kept) == len(owners)
+    assert np.mean(kept) < 2 / len(logs.instances)
 
 
 def test_a_rollout_plays_the_episodes_of_evaluate() -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import sept_offline as so
+from benchmarks.testbed import permuted
 from sept_offline.agent import NoContext
 from sept_offline.data import DatasetWriter
 from sept_offline.methods.trial import bootstrap
@@ -195,19 +196,6 @@ def test_nothing_is_said_of_what_was_not_asked() -> None:
 LEARNING = merge(
     SMALL, {"verdict": True, "held_out": 0.3, "latent": {"updates": 300}, "probe": {"steps": 30}}
 )
-
-
-def permuted(path: Path, out: Path) -> Path:
-    """The same episodes, dealt out at random to the same instances."""
-    with so.load_dataset(path) as data:
-        rng = np.random.default_rng(1)
-        owner = rng.permutation(data.episode_index.instance)
-        with DatasetWriter(
-            out, num_actions=data.num_actions, family=data.metadata.family, probe_steps=1
-        ) as writer:
-            for code, episode in zip(owner, data.episodes(), strict=True):
-                writer.copy(episode, instance=data.instances[code])
-    return out
 
 
 def test_mixed_up_instances_are_not_usable(
