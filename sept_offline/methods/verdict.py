@@ -14,6 +14,9 @@ FAR_BEYOND = 1.0
 LEAST_GAIN = 0.05
 """Standard deviations of the logged returns that control must earn more than `avg`, and an agent
 with its probe more than without."""
+TRUSTED = 0.05
+"""Learned dynamics are not trusted to tell methods apart by less than this share of what the agent
+earns more than `avg`."""
 UNSURE = 0.25
 """An interval wider than this does not show that a latent separates no better than chance."""
 APART = 1.0
@@ -112,7 +115,14 @@ class Evidence:
                 gap = own
             if gap is not None and gap.high < 0:
                 gaps[name] = gap.mean
+        if "history" in gaps and not self.clear(gaps["history"]):
+            del gaps["history"]
         return min(gaps, key=gaps.__getitem__) if gaps else None
+
+    def clear(self, gap: float) -> bool:
+        """Whether a difference from `history` is more than errors of learned dynamics explain."""
+        gain = 0.0 if self.above_avg is None else self.above_avg.mean
+        return abs(gap) >= max(LEAST_GAIN, TRUSTED * gain)
 
 
 @dataclass(frozen=True)
@@ -243,13 +253,14 @@ def _judge_control(
         seen = evidence.agent_above_history
         if seen is not None and seen.high < 0:
             remembers = seen
-        if remembers is not None and remembers.high < 0:
+        if remembers is not None and remembers.high < 0 and evidence.clear(remembers.mean):
             doubts.append(
                 "With its latent it earns less than a policy on the last steps (history): "
                 f"{remembers} {where}.{instead} Log more, or more instances."
             )
-        elif remembers is not None and remembers.low > 0:
-            good.append(f"It earns more than history: {remembers} there.")
+        elif remembers is not None and (remembers.low > 0 or remembers.high < 0):
+            more = "more than" if remembers.low > 0 else "about as much as"
+            good.append(f"It earns {more} history: {remembers} there.")
     probe = evidence.probe_gains
     if probe is not None:
         does = "probes first" if probe_pays(probe) else "acts without a probe"
