@@ -9,6 +9,7 @@ import zlib
 from collections import OrderedDict
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
@@ -283,7 +284,7 @@ class ParquetSource:
                 scan.seed[start:stop] = _scalars(self._read("seed", group))
             for name, codes in (("instance", scan.instance), ("behaviour", scan.behaviour)):
                 if name in keys:
-                    codes[start:stop] = scan.code(name, str(keys[name]))
+                    codes[start:stop] = scan.code(name, keys[name])
                 elif name in self._schema.names:
                     words = self._read(name, group)
                     if not pa.types.is_dictionary(words.type):
@@ -341,7 +342,7 @@ def group_rows(metadata: pq.FileMetaData) -> tuple[int, ...]:
     return tuple(metadata.row_group(group).num_rows for group in range(metadata.num_row_groups))
 
 
-def _fragments(path: Place, manifest: Manifest | None = None) -> list[tuple[str, dict[str, Any]]]:
+def _fragments(path: Place, manifest: Manifest | None = None) -> list[tuple[str, dict[str, str]]]:
     """The Parquet files of a path in order, each with its partition keys."""
     if manifest is not None:
         return [(Folder(path).name(part.name), {}) for part in manifest.parts]
@@ -351,14 +352,17 @@ def _fragments(path: Place, manifest: Manifest | None = None) -> list[tuple[str,
     system, name = filesystem(path)
     if what == "file":
         return [(name, {})]
-    found = pads.dataset(name, filesystem=system, format="parquet", partitioning="hive")
-    files = sorted(found.get_fragments(), key=lambda fragment: fragment.path)
+    found = pads.dataset(name, filesystem=system, format="parquet")
+    files = sorted(fragment.path for fragment in found.get_fragments())
     if not files:
         raise DataError(f"The directory {path} contains no Parquet file; expected a dataset.")
-    return [
-        (fragment.path, dict(pads.get_partition_keys(fragment.partition_expression)))
-        for fragment in files
-    ]
+    return [(file, _hive_keys(file.removeprefix(name))) for file in files]
+
+
+def _hive_keys(path: str) -> dict[str, str]:
+    """What the folders `name=value` of a path say, as text: an id "007" is no number."""
+    named = [folder.partition("=") for folder in path.split("/")[:-1] if "=" in folder]
+    return {unquote(name): unquote(value) for name, _, value in named}
 
 
 def _scalars(column: pa.Array) -> NDArray[Any]:

@@ -244,6 +244,21 @@ def test_partitioned_directories(tmp_path: Path, episodes: Any, write: Any, orde
     assert (tmp_path / "again.h5").exists()
 
 
+def test_ids_in_names_of_folders_are_text(tmp_path: Path, episodes: Any, write: Any) -> None:
+    ids = ["007", "7", "a b/c"]
+    named = [{**e, "instance": ids[i % 3]} for i, e in enumerate(episodes)]
+    path = write(tmp_path / "data.parquet", named)
+    folder = tmp_path / "x=1"
+    table = pq.read_table(path).replace_schema_metadata(None)
+    pq.write_to_dataset(table, folder, partition_cols=["instance"])
+    one, parts = so.load_dataset(path), so.load_dataset(folder)
+    assert sorted(parts.instances) == ids
+    owners = [
+        {e.observations.tobytes(): e.instance for e in data.episodes()} for data in (one, parts)
+    ]
+    assert owners[0] == owners[1]
+
+
 def test_parquet_of_another_tool(tmp_path: Path, episodes: Any, write: Any) -> None:
     path = write(tmp_path / "data.parquet", episodes)
     table = pq.read_table(path).replace_schema_metadata(None).drop_columns(["behaviour", "seed"])
