@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from sept_offline.actions.space import named
 from sept_offline.data.conversion import check_content
 from sept_offline.data.dataset import Dataset, load_dataset
 from sept_offline.data.filesystems import Place, kind_of, locate
@@ -69,11 +70,18 @@ def _check_alike(every: Sequence[Dataset]) -> None:
             actions, others = first.action_space.expected, other.action_space.expected
             raise _contradiction(first, other, "the action space", actions, others)
     for what in ("family", "observation_names", "action_names"):
-        known = [data for data in every if getattr(data.metadata, what) is not None]
+        known = [data for data in every if _said(data, what) is not None]
         for other in known[1:]:
-            mine, theirs = getattr(known[0].metadata, what), getattr(other.metadata, what)
+            mine, theirs = _said(known[0], what), _said(other, what)
             if mine != theirs:
                 raise _contradiction(known[0], other, what, mine, theirs)
+
+
+def _said(data: Dataset, what: str) -> Any:
+    """What a dataset's metadata says; a box always has names, and default ones say nothing."""
+    value = getattr(data.metadata, what)
+    width = data.action_space.width
+    return None if what == "action_names" and value == named(None, width, "actions") else value
 
 
 def _unnamed(data: Dataset) -> dict[str, Any]:
@@ -147,9 +155,9 @@ def _write(
 ) -> None:
     metas = [data.metadata for data in every]
 
-    def named(what: str) -> Any:
+    def given(what: str) -> Any:
         """The one value that the datasets give, if any gives one."""
-        return next((getattr(m, what) for m in metas if getattr(m, what) is not None), None)
+        return next((said for data in every if (said := _said(data, what)) is not None), None)
 
     probes = [meta.probe_steps for meta in metas if meta.probe_steps is not None]
     seeds = {meta.root_seed for meta in metas}
@@ -160,10 +168,10 @@ def _write(
         target,
         action_space=every[0].action_space,
         observation_dim=every[0].observation_dim,
-        family=named("family"),
+        family=given("family"),
         family_arguments=_agreed([meta.family_arguments for meta in metas]),
-        observation_names=named("observation_names"),
-        action_names=named("action_names"),
+        observation_names=given("observation_names"),
+        action_names=given("action_names"),
         root_seed=seeds.pop() if len(seeds) == 1 else None,
         hidden=hidden or None,
         instances=list(dict.fromkeys(name for names in ids for name in names)),

@@ -240,3 +240,23 @@ def test_progress_counts_episodes(tmp_path: Path) -> None:
         progress=heard,
     )
     assert heard.done == heard.total == 24
+
+
+@pytest.mark.parametrize("first", ["named", "unnamed"])
+def test_a_box_without_names_takes_those_of_the_other(tmp_path: Path, first: str) -> None:
+    rng = np.random.default_rng(0)
+    for name, given in (("named", ["x", "y"]), ("unnamed", None)):
+        box = so.Box.of([-1.0, -1.0], [1.0, 1.0], given)
+        with so.DatasetWriter(tmp_path / f"{name}.h5", action_space=box) as writer:
+            writer.append(
+                instance="a",
+                observations=rng.normal(size=(4, 2)),
+                actions=rng.uniform(-1, 1, size=(3, 2)),
+                rewards=np.zeros(3),
+                terminated=False,
+                truncated=True,
+            )
+    paths = sorted(tmp_path.glob("*.h5"), key=lambda path: path.stem != first)
+    with so.merge(paths, tmp_path / "both.h5") as data:
+        assert data.action_space.names == data.metadata.action_names == ("x", "y")
+        assert data.num_episodes == 2
