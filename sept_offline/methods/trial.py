@@ -36,6 +36,8 @@ from sept_offline.training.inputs import Doubles, Integers
 
 HELD_OUT = 0.2
 """Share of the instances that a second fit does not see."""
+LEAST_HELD_OUT = 4
+"""Instances that it does not see at least: fewer say too little of others."""
 SHORT = 1 / 3
 """Share of control's updates that the second fit makes."""
 ROLLOUTS = 240
@@ -110,7 +112,8 @@ def _without_some(
 ) -> Generator[Stage, None, Evidence]:
     """Fit again without a share of the instances, and `avg` like it; try both in those."""
     try:
-        held, record = choose_hold_out(data, HELD_OUT, seed)
+        share = share_held_out(len(np.unique(data.episode_index.instance)))
+        held, record = choose_hold_out(data, share, seed)
         kept, unseen = data.select(~held), data.select(held)
         check_data(kept, config.probe_steps if method.segments else 0)
     except (DataError, ConfigError):
@@ -138,6 +141,11 @@ def _without_some(
     if isinstance(own.context, SegmentContext | RefinedContext):
         evidence = replace(evidence, **_separation(own.context, unseen, config, seed))
     return evidence
+
+
+def share_held_out(instances: int) -> float:
+    """The share of so many instances that the second fit does not see."""
+    return max(HELD_OUT, LEAST_HELD_OUT / instances)
 
 
 def _compares_history(method: Method, config: FitConfig, stack: Stack | None) -> bool:

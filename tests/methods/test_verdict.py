@@ -14,7 +14,8 @@ import sept_offline as so
 from benchmarks.testbed import permuted
 from sept_offline.agent import NoContext
 from sept_offline.data import DatasetWriter
-from sept_offline.methods.trial import bootstrap
+from sept_offline.methods.hold_out import choose_hold_out
+from sept_offline.methods.trial import bootstrap, share_held_out
 from sept_offline.methods.verdict import Evidence, Interval, Values, Word, reach
 from sept_offline.settings import merge
 from tests.margins import Margins
@@ -202,6 +203,26 @@ def test_the_advice_names_an_algorithm_of_the_space(change: dict[str, Any]) -> N
 
 def test_nothing_is_said_of_what_was_not_asked() -> None:
     assert reach(Evidence()).reasons == ()
+
+
+@pytest.mark.parametrize(("instances", "held"), [(10, 4), (14, 4), (20, 4), (21, 4), (200, 40)])
+def test_a_second_fit_leaves_out_instances_enough_to_compare(
+    tmp_path: Path, instances: int, held: int
+) -> None:
+    path = tmp_path / "logs.h5"
+    with DatasetWriter(path, num_actions=2, observation_dim=1) as writer:
+        for number in range(instances):
+            writer.append(
+                instance=str(number),
+                observations=np.zeros((2, 1)),
+                actions=np.zeros(1, dtype=np.int64),
+                rewards=np.zeros(1),
+                terminated=True,
+                truncated=False,
+            )
+    with so.load_dataset(path) as data:
+        chosen, record = choose_hold_out(data, share_held_out(instances), seed=0)
+    assert record["by"] == "instances" and chosen.sum() == held
 
 
 LEARNING = merge(
