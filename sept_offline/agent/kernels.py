@@ -162,8 +162,8 @@ def forward(
 def decoded(
     x: NDArray[Any], weights: NDArray[Any], plan: NDArray[np.int64], relu: bool, scaling: Any
 ) -> Array:
-    """The action of a squashed network as `Box.decode` gives it; see `Box.scaling`."""
-    encoded = forward(x, weights, plan, relu, True)
+    """The action of a squashed network, in float64, as `Box.decode` gives it; see `Box.scaling`."""
+    encoded = forward(x.astype(np.float64), weights, plan, relu, True)
     action = np.empty(len(encoded), dtype=np.float32)
     for j in range(len(encoded)):
         value = scaling[0, j] + scaling[1, j] * encoded[j]

@@ -241,7 +241,7 @@ class MLP:
         packed = self._packed or self._pack()
         if packed is None:
             return box.decode(self._through(x))
-        row = np.ascontiguousarray(x, dtype=np.float64)
+        row = np.ascontiguousarray(x, dtype=np.float32)
         found: Array = self._decoded(row, *packed, self._relu, box.scaling)
         return found
 
