@@ -35,10 +35,10 @@ from sept_offline.control.d3rlpy import (
 from sept_offline.settings import BOX_ALGORITHMS, FINITE_ALGORITHMS, ControlConfig
 
 SMALL = ControlConfig(hidden=(16, 24), batch_size=8, learning_rate=1e-2, target_rate=0.25)
-INTERNALS = {"control/d3rlpy.py"}
-"""Modules that may touch what d3rlpy and torch keep private."""
-PUBLIC = {"data/exchange.py"}
-"""Hands over a dataset, by d3rlpy's public names."""
+INTERNALS = "control/d3rlpy/"
+"""The package that may touch what d3rlpy and torch keep private."""
+PUBLIC = {"data/exchange.py", "data/dataset.py"}
+"""Hand over a dataset, by d3rlpy's public names."""
 
 
 def batch(seed: int = 0, size: int = 8, dim: int = 5, actions: int = 3) -> Batch:
@@ -62,13 +62,15 @@ def test_nothing_else_touches_their_internals() -> None:
     root = Path(sept_offline.__file__).parent
     for path in root.rglob("*.py"):
         name = path.relative_to(root).as_posix()
+        if name.startswith(INTERNALS):
+            continue
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Import | ast.ImportFrom):
                 module = getattr(node, "module", None) or node.names[0].name
                 d3rlpy = module.split(".")[0] == "d3rlpy"
-                assert not d3rlpy or name in INTERNALS | PUBLIC | {"data/dataset.py"}, name
-            if isinstance(node, ast.Attribute) and ast.unparse(node).startswith("torch._"):
-                assert name in INTERNALS, f"{name}: {ast.unparse(node)}"
+                assert not d3rlpy or name in PUBLIC, name
+            if isinstance(node, ast.Attribute):
+                assert not ast.unparse(node).startswith("torch._"), f"{name}: {ast.unparse(node)}"
 
 
 def box_batch(seed: int = 0, size: int = 8, dim: int = 5, width: int = 2) -> Batch:
