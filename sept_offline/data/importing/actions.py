@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sept_offline.actions import SUM_TOLERANCE, ActionSpace, Box, Finite
-from sept_offline.data.importing.episodes import Assembly, Columns
+from sept_offline.data.importing.columns import Columns
+from sept_offline.data.importing.episodes import Assembly
 from sept_offline.data.importing.rows import Mistaken, Reading, natural
 from sept_offline.data.importing.tables import NOTHING
 from sept_offline.data.mapped_column import RESIDENT_BYTES, MappedColumn

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from sept_offline.actions import ActionSpace
 from sept_offline.data.dataset import Dataset
-from sept_offline.data.importing.episodes import Ranges
+from sept_offline.data.importing.columns import Ranges
 from sept_offline.data.records import Int64, Segments
 from sept_offline.data.source import BLOCK_ROWS
 from sept_offline.data.summary import (

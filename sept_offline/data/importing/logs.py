@@ -21,7 +21,8 @@ from sept_offline.data.filesystems import kind_of
 from sept_offline.data.hdf5 import Hdf5Source
 from sept_offline.data.importing.actions import Actions, settle
 from sept_offline.data.importing.card import markdown, measure, warnings
-from sept_offline.data.importing.episodes import Assembly, Columns, Ranges
+from sept_offline.data.importing.columns import Columns, Ranges
+from sept_offline.data.importing.episodes import Assembly
 from sept_offline.data.importing.grouping import Scattered, bucketed, gathered, grouped
 from sept_offline.data.importing.hdf5 import buffer_rows, d4rl_rows, hdf5_mapping
 from sept_offline.data.importing.mapping import ImportMapping, fills_of, refuse_meaningless
