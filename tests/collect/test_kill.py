@@ -31,8 +31,12 @@ batch_size = 16
 """
 
 
-def start(recipe: Path, out: Path, *more: str) -> processes.Process:
-    arguments = ["collect", "navigation2d", "--recipe", recipe, "--seed", "5", "--quiet"]
+FAMILIES = pytest.mark.parametrize("family", ["navigation2d", "point-robot-wind"])
+"""One of numbered actions, and one of continuous ones."""
+
+
+def start(family: str, recipe: Path, out: Path, *more: str) -> processes.Process:
+    arguments = ["collect", family, "--recipe", recipe, "--seed", "5", "--quiet"]
     return processes.start(
         *arguments, "-o", out, *more, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
@@ -49,11 +53,11 @@ def written(process: processes.Process, out: Path, enough: float = float("inf"))
     return len(seen)
 
 
-def kill_and_resume(tmp_path: Path, kills: int) -> int:
+def kill_and_resume(family: str, tmp_path: Path, kills: int) -> int:
     recipe = tmp_path / "recipe.toml"
     recipe.write_text(RECIPE)
     whole = tmp_path / "whole.h5"
-    process = start(recipe, whole)
+    process = start(family, recipe, whole)
     # By what it has done and not by the clock, which says little on a busy machine.
     steps = written(process, whole)
     assert process.wait() == 0
@@ -61,7 +65,7 @@ def kill_and_resume(tmp_path: Path, kills: int) -> int:
     killed = 0
     for number in range(kills):
         out = tmp_path / f"{number}.h5"
-        process = start(recipe, out)
+        process = start(family, recipe, out)
         # Stratified, so that few kills still fall into every part of the run.
         written(process, out, steps * (number + rng.random()) / kills)
         time.sleep(rng.uniform(0, 0.01))
@@ -69,7 +73,7 @@ def kill_and_resume(tmp_path: Path, kills: int) -> int:
         killed += process.wait() == -signal.SIGKILL
         if out.exists():
             assert out.read_bytes() == whole.read_bytes()
-        assert start(recipe, out, "--resume").wait() == 0
+        assert start(family, recipe, out, "--resume").wait() == 0
         assert out.read_bytes() == whole.read_bytes()
         assert so.validate(out).ok
         left = {path.name for path in tmp_path.iterdir()}
@@ -78,10 +82,12 @@ def kill_and_resume(tmp_path: Path, kills: int) -> int:
     return killed
 
 
-def test_three_kills(tmp_path: Path) -> None:
-    assert kill_and_resume(tmp_path, 3) >= 2
+@FAMILIES
+def test_three_kills(family: str, tmp_path: Path) -> None:
+    assert kill_and_resume(family, tmp_path, 3) >= 2
 
 
 @pytest.mark.long
-def test_thirty_kills(tmp_path: Path) -> None:
-    assert kill_and_resume(tmp_path, 30) >= 20
+@FAMILIES
+def test_thirty_kills(family: str, tmp_path: Path) -> None:
+    assert kill_and_resume(family, tmp_path, 30) >= 20

@@ -7,12 +7,14 @@ import os
 import random
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from sept_offline.cli import main
 from tests.methods.check_method import weights
+from tests.methods.mirrored import log_mirrored
 from tests.methods.navigation import log_navigation
 from tests.processes import Process, start
 
@@ -23,6 +25,7 @@ SETTINGS = (
     "latent.updates=60",
     "latent.hidden=32",
     "probe.steps=40",
+    "probe.use=always",
     "control.updates=200",
     "control.hidden=[32,32]",
 )
@@ -33,9 +36,9 @@ LONGEST = 120.0
 class Runs:
     """One dataset, one unbroken run, and ways to start others like it."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, log: Callable[..., Path]) -> None:
         self.folder = folder
-        self.data = log_navigation(folder / "navigation.h5", episodes=120)
+        self.data = log(folder / "logs.h5", episodes=120)
         self.whole = folder / "whole"
         assert self.here(self.whole) == 0
         with (self.whole / "metrics.csv").open(newline="") as handle:
@@ -84,10 +87,23 @@ class Runs:
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
-    return Runs(tmp_path_factory.mktemp("kill"))
+    return Runs(tmp_path_factory.mktemp("kill"), log_navigation)
 
 
-def test_killed_in_each_stage_and_while_checkpointing(runs: Runs) -> None:
+@pytest.fixture(scope="module")
+def runs_in_a_box(tmp_path_factory: pytest.TempPathFactory) -> Runs:
+    return Runs(tmp_path_factory.mktemp("box"), log_mirrored)
+
+
+KINDS = pytest.mark.parametrize("kind", ["runs", "runs_in_a_box"])
+"""Of numbered actions, and of continuous ones."""
+
+
+@KINDS
+def test_killed_in_each_stage_and_while_checkpointing(
+    kind: str, request: pytest.FixtureRequest
+) -> None:
+    runs: Runs = request.getfixturevalue(kind)
     rng = random.Random(0)
     out = runs.folder / "each"
     more: list[str] = []
@@ -101,7 +117,9 @@ def test_killed_in_each_stage_and_while_checkpointing(runs: Runs) -> None:
 
 
 @pytest.mark.long
-def test_killed_twenty_times(runs: Runs) -> None:
+@KINDS
+def test_killed_twenty_times(kind: str, request: pytest.FixtureRequest) -> None:
+    runs: Runs = request.getfixturevalue(kind)
     rng = random.Random(0)
     killed = 0
     for number in range(20):
