@@ -116,8 +116,8 @@ def test_a_task_that_kills_every_worker_is_given_up(tmp_path: Path) -> None:
     assert lost.error.startswith("The worker died at this task")
 
 
-def collect(target: str | Path, **more: object) -> so.Dataset:
-    return so.collect_dataset("navigation2d", target, overrides=OVERRIDES, seed=3, **more)  # type: ignore[arg-type]
+def collect(target: str | Path, family: str = "navigation2d", **more: object) -> so.Dataset:
+    return so.collect_dataset(family, target, overrides=OVERRIDES, seed=3, **more)  # type: ignore[arg-type]
 
 
 def test_one_hash_through_both_engines_and_everywhere(place: str, tmp_path: Path) -> None:
@@ -132,6 +132,13 @@ def test_one_hash_through_both_engines_and_everywhere(place: str, tmp_path: Path
     for one in (tmp_path / "local").iterdir():
         assert (tmp_path / "ray" / one.name).read_bytes() == one.read_bytes()
     assert so.validate(f"{place}/ray").problems == ()
+
+
+def test_one_hash_of_continuous_actions_through_both_engines(tmp_path: Path) -> None:
+    here = collect(tmp_path / "here.h5", "point-robot-wind")
+    there = collect(tmp_path / "there", "point-robot-wind", engine="ray", workers=2)
+    assert there.action_space.kind == "box"
+    assert there.content_hash == here.content_hash
 
 
 def test_workers_find_a_place_that_is_named_from_here(
