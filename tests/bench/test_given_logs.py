@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,9 @@ import pytest
 import sept_offline as so
 from sept_offline.errors import ConfigError, DataError, FamilyError
 from sept_offline.tools.bench import Plan, make_plan, run_bench
+from sept_offline.tools.bench.logs import logs_of, provide, provided
 from sept_offline.tools.bench.store import read_table
+from tests.bench import coins
 from tests.bench.coins import COIN, SMALL
 from tests.cli.commands import refused, run_json
 
@@ -49,6 +52,24 @@ def test_other_logs_of_the_same_family_are_refused(logs: Path, tmp_path: Path) -
     so.collect_dataset(COIN, other, overrides={"episodes": 80}, seed=6).close()
     with pytest.raises(DataError, match="another dataset"):
         run_bench(plan(other, "episodes=3"), tmp_path / "bench")
+
+
+def test_a_part_of_collected_logs_is_not_taken_for_one_of_given_logs(
+    logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text('behaviour = "random"\nepisodes = 60\n', encoding="utf-8")
+    monkeypatch.setattr(coins, "coin", dataclasses.replace(coins.coin, recipe=recipe))
+    few = [*WHOLE, "episodes=3"]
+    (cell,) = make_plan([COIN], ["avg"], seeds=1, settings=few).cells
+    (other,) = make_plan([COIN], ["avg"], seeds=1, settings=few, datasets=[logs]).cells
+    collected, given = logs_of(cell, tmp_path), logs_of(other, tmp_path)
+    assert collected.path == given.path and collected.whole is not None
+    provide(collected.whole)
+    provide(collected)
+    assert provided(collected)
+    with pytest.raises(DataError, match="another dataset"):
+        provided(given)
 
 
 def test_a_variant_takes_a_part_of_given_logs(logs: Path, tmp_path: Path) -> None:

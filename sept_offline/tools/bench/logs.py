@@ -85,7 +85,11 @@ def provided(logs: Logs) -> bool:
     record = logs.path.with_suffix(".json")
     if not (logs.path.exists() and record.exists()):
         return False
-    changed = differences(read_sealed(record, DataError), _describe(logs))
+    found, wanted = read_sealed(record, DataError), _describe(logs)
+    changed = differences(found, wanted)
+    if ("dataset" in found) != ("dataset" in wanted):
+        # A part of given logs and one of collected logs may have the same name.
+        changed.insert(0, "dataset")
     if changed:
         raise DataError(
             f"{logs.path} was collected with another {', '.join(changed[:3])}; choose another "
