@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,8 @@ from sept_offline.tools.bench.cell import own_settings
 from sept_offline.tools.bench.logs import logs_of
 from sept_offline.tools.bench.store import differences
 from sept_offline.tools.bench.variants import make_variants, quick_variant
+from tests.bench import coins
+from tests.bench.coins import COIN
 
 SHIPPED = {"navigation2d", "navigation2d-switch", "acrobot", "hiv"}
 
@@ -102,6 +105,13 @@ def test_an_unknown_family_or_split_names_the_nearest() -> None:
         make_plan(["acrobat"])
     with pytest.raises(FamilyError, match="did you mean 'test'"):
         make_plan(["acrobot"], split="tets")
+
+
+def test_a_split_without_instances_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    empty = dataclasses.replace(coins.coin, splits={**coins.coin.splits, "test": []})
+    monkeypatch.setattr(coins, "coin", empty)
+    with pytest.raises(FamilyError, match="Split 'test' of family 'coin' has no instances"):
+        make_plan([COIN], ["avg"])
 
 
 def test_a_setting_that_is_new_is_no_difference_but_another_value_is() -> None:

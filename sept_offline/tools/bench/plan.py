@@ -9,7 +9,7 @@ from typing import Any
 
 from sept_offline.collect.recipe import parse_behaviour
 from sept_offline.data import Dataset, load_dataset
-from sept_offline.errors import ConfigError
+from sept_offline.errors import ConfigError, FamilyError
 from sept_offline.family import Family, family_names, load_family, registered_family, suggest
 from sept_offline.methods import METHODS
 from sept_offline.methods.preset import preset_values
@@ -116,7 +116,8 @@ def make_plan(
             )
     variants = make_variants(vary, settings, quick)
     for record in records:
-        record.instances(split)
+        if not record.instances(split):
+            raise FamilyError(f"Split {split!r} of family {record.name!r} has no instances.")
         for variant in variants:
             _check(record, preset, variant, given.get(record.name))
     cells = [
