@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 import sept_offline as so
 from sept_offline.errors import ConfigError, DataError, FamilyError
 from sept_offline.tools.bench import Plan, make_plan, run_bench
+from sept_offline.tools.bench.cell import fresh_identification
 from sept_offline.tools.bench.logs import logs_of, provide, provided
 from sept_offline.tools.bench.store import read_table
 from tests.bench import coins
@@ -92,6 +95,23 @@ def test_a_variant_takes_a_part_of_given_logs(logs: Path, tmp_path: Path) -> Non
 def test_what_the_logs_do_not_hold_is_refused(logs: Path, setting: str, sentence: str) -> None:
     with pytest.raises(ConfigError, match=sentence):
         plan(logs, setting)
+
+
+def test_the_family_need_not_know_the_instances_of_given_logs(
+    logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    only = dataclasses.replace(coins.coin, splits={"test": coins.coin.splits["test"]})
+    monkeypatch.setattr(coins, "coin", only)
+    report = run_bench(plan(logs), tmp_path)
+    assert (report.ran, report.failed) == (2, ())
+    with so.load_dataset(logs) as data:
+        encoder = SimpleNamespace(steps=1, encode=lambda seen, _: (np.zeros((len(seen), 1)), None))
+        agent: Any = SimpleNamespace(
+            context=SimpleNamespace(encoder=encoder),
+            stack=1,
+            spaces=SimpleNamespace(actions=data.action_space),
+        )
+        assert fresh_identification(agent, only, data, 0) is None
 
 
 def test_logs_belong_to_one_of_the_families(logs: Path, tmp_path: Path) -> None:

@@ -78,6 +78,10 @@ def own_settings(method: str, config: FitConfig) -> dict[str, Any]:
 def identity(task: CellTask, data: Dataset) -> dict[str, Any]:
     """All that determines the cell's figures, nested and JSON-ready."""
     family = tested(task)
+    world = tested_world(family, task.split)
+    if task.cell.dataset is None:
+        # Given logs need not be of the family's instances: only their content counts.
+        world |= logged_world(family, load_recipe(family).instances)
     return {
         **task.cell.row(),
         "spec": task.cell.spec,
@@ -85,10 +89,7 @@ def identity(task: CellTask, data: Dataset) -> dict[str, Any]:
         "config": own_settings(task.cell.method, resolve(task, data)),
         "split": task.split,
         "episodes": per_instance(task) * len(family.instances(task.split)),
-        "world": {
-            **logged_world(family, load_recipe(family).instances),
-            **tested_world(family, task.split),
-        },
+        "world": world,
         "sept-offline": __version__,
     }
 
@@ -178,7 +179,9 @@ def fresh_identification(agent: Agent, family: Family, data: Dataset, seed: int)
     segments = data.stacked(agent.stack).segments(encoder.steps)
     taken = agent.spaces.actions.encode(segments.actions)
     known, _ = encoder.encode(segments.observations, taken)
-    hiddens = dict(zip(family.instance_ids("train"), family.instances("train"), strict=True))
+    hiddens: dict[str, dict[str, float]] = {}
+    for split in family.splits:
+        hiddens |= zip(family.instance_ids(split), family.instances(split), strict=True)
     asked, truth = [], []
     for code, name in enumerate(data.instances):
         if name not in hiddens:
