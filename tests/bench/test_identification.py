@@ -10,6 +10,7 @@ import pytest
 
 import simulators
 from sept_offline.tools.bench.identification import hidden_explained, told_apart
+from sept_offline.tools.bench.summary import _of_test_instances
 from sept_offline.tools.bench.tables import _explained
 
 
@@ -69,6 +70,27 @@ def test_hidden_parameters_are_read_off_a_latent_that_follows_them() -> None:
     blind = hidden_explained(plain, segments(slope=0.0), "acrobot", "test")
     assert blind is not None
     assert max(blind.values()) < 0.5
+
+
+def test_seeds_may_explain_different_parameters() -> None:
+    record = simulators.family("pendulum")
+    latents = [
+        {"seed": seed, "hidden": json.dumps(hidden), "z": list(hidden.values())}
+        for seed in range(2)
+        for hidden in record.instances("train")
+    ]
+    test = record.instances("test")
+    signs = [hidden["sign"] for hidden in test]
+    # With the second seed, episodes of one sign ended before anything was inferred.
+    played = [
+        {"seed": seed, "instance": f"test-{i}", "latent": list(hidden.values())}
+        for seed in range(2)
+        for i, hidden in enumerate(test)
+        if seed == 0 or signs[i] == signs[0]
+    ]
+    fits = [{"seed": seed, "split": "test"} for seed in range(2)]
+    found = _of_test_instances("pendulum", played, fits, latents)["explained"]
+    assert set(found) == {"mass", "length", "sign"} and min(found.values()) > 0.9
 
 
 def test_without_known_parameters_nothing_is_explained() -> None:

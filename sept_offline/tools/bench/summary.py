@@ -119,12 +119,14 @@ def _of_test_instances(
         apart.append(told_apart(played))
         hidden.append(hidden_explained(played, encoded, family, fit["split"]))
     shares = [share for share in apart if share is not None]
-    known = [values for values in hidden if values is not None]
+    # A parameter that is the same in all test instances with a latent has no share in that seed.
+    known: dict[str, list[float]] = {}
+    for values in hidden:
+        for name, share in (values or {}).items():
+            known.setdefault(name, []).append(share)
     return {
         "told_apart": float(np.mean(shares)) if shares else None,
-        "explained": {n: float(np.mean([values[n] for values in known])) for n in known[0]}
-        if known
-        else None,
+        "explained": {name: float(np.mean(of_seeds)) for name, of_seeds in known.items()} or None,
     }
 
 
