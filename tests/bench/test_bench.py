@@ -298,6 +298,18 @@ def test_where_only_the_tables_were_kept_the_cells_are_made_from_them(
     assert {name: (tmp_path / f"{name}.parquet").read_bytes() for name in TABLES} == before
 
 
+def test_tables_that_cannot_be_made_into_cells_are_not_replaced(
+    whole: Path, tmp_path: Path
+) -> None:
+    kept = [name for name in TABLES if name != "latents"]
+    for name in kept:
+        shutil.copy(whole / f"{name}.parquet", tmp_path)
+    before = {name: (tmp_path / f"{name}.parquet").read_bytes() for name in kept}
+    with pytest.raises(DataError, match=r"neither cells nor latents\.parquet"):
+        run_bench(plan(methods=("oracle",)), tmp_path)
+    assert {name: (tmp_path / f"{name}.parquet").read_bytes() for name in kept} == before
+
+
 def test_a_cell_that_was_taken_out_by_hand_is_run_again(whole: Path, tmp_path: Path) -> None:
     out = tmp_path / "bench"
     shutil.copytree(whole, out)

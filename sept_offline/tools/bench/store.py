@@ -174,8 +174,14 @@ def scatter(out: Path) -> int:
     The folder is filled under another name and then renamed.
     """
     folder = out / "cells"
-    if folder.exists() or not all((out / f"{name}.parquet").exists() for name in TABLES):
+    absent = [name for name in TABLES if not (out / f"{name}.parquet").exists()]
+    if folder.exists() or len(absent) == len(TABLES):
         return 0
+    if absent:
+        raise DataError(
+            f"{out} has tables but neither cells nor {absent[0]}.parquet, so its cells cannot be "
+            "made again and its tables are not replaced; restore the file, or choose another --out."
+        )
     rows: dict[str, dict[tuple[Any, ...], list[dict[str, Any]]]] = {}
     for name in TABLES:
         rows[name] = {}
