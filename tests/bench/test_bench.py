@@ -224,6 +224,19 @@ def test_a_damaged_cell_and_a_second_bench_are_refused(whole: Path, tmp_path: Pa
     assert tables(out) == tables(whole)
 
 
+def test_a_damaged_cell_that_is_not_planned_is_found_before_anything_runs(
+    whole: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "damaged"
+    shutil.copytree(whole, out)
+    cell = next((out / "cells").glob("*~sept~*.parquet"))
+    cell.write_bytes(cell.read_bytes()[:200])
+    before = stamps(out)
+    with pytest.raises(DataError, match=r"is damaged.*Delete it"):
+        run_bench(plan(methods=("oracle",)), out)
+    assert stamps(out) == before
+
+
 def test_a_failed_cell_is_reported_and_the_others_go_on(tmp_path: Path) -> None:
     report = run_bench(plan(BROKEN, COIN, methods=("avg",), seeds=1), tmp_path)
     assert (report.planned, report.ran) == (2, 1)

@@ -182,6 +182,10 @@ def _missing(tasks: list[CellTask], folder: Path, replace: bool) -> list[CellTas
     opened: dict[Path, Any] = {}
     missing: set[Path] = set()
     other: list[tuple[CellTask, list[str]]] = []
+    for path in {*(folder.absolute() / "cells").glob("*.parquet")} - {
+        task.target for task in tasks
+    }:
+        read_identity(path)  # All cells are gathered: a damaged one is found before anything runs.
     try:
         for task in tasks:
             if not task.target.exists():
