@@ -136,10 +136,12 @@ def bench(
       sept-offline bench --quick --families navigation2d --methods sept,avg --workers 1 -o quick
     """
     from sept_offline.family import load_family
-    from sept_offline.tools.bench import make_plan, run_bench
+    from sept_offline.tools.bench import gather_finished, make_plan, run_bench
 
     for family in _names(families):
         load_family(family)  # from here on tables may name it
+    if figures or tables_only:
+        gather_finished(out)
     if figures:
         from sept_offline.tools.bench.figures import draw_figures
 

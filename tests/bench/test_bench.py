@@ -19,7 +19,7 @@ from sept_offline.family import load_family
 from sept_offline.files import Lock
 from sept_offline.seals import read_sealed, write_json
 from sept_offline.settings import read_toml
-from sept_offline.tools.bench import Plan, make_plan, run_bench
+from sept_offline.tools.bench import Plan, gather_finished, make_plan, run_bench
 from sept_offline.tools.bench.statistics import grid
 from sept_offline.tools.bench.store import TABLES, read_table
 from sept_offline.tools.bench.summary import PAPER, summarise_bench, unlike
@@ -285,6 +285,20 @@ def test_killed_and_continued_nothing_is_lost_or_run_twice(whole: Path, tmp_path
     assert (report.found, report.ran) == (len(before), 4 - len(before))
     assert before.items() <= stamps(out).items()
     assert tables(out) == tables(whole)
+
+
+def test_cells_that_finished_before_a_kill_are_gathered_for_the_tables(
+    whole: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "killed"
+    shutil.copytree(whole, out)
+    for name in TABLES:  # the bench was killed before it gathered anything
+        (out / f"{name}.parquet").unlink()
+    with Lock(out / ".lock", DataError("")):
+        gather_finished(out)
+    assert not (out / "cells.parquet").exists()
+    gather_finished(out)
+    assert tables(out) == tables(whole) and not (out / ".lock").exists()
 
 
 @pytest.mark.long

@@ -1,7 +1,23 @@
 """The paper's evaluation in one call: plan the cells, run what is missing, gather, draw tables."""
 
 from sept_offline.tools.bench.plan import Cell, Plan, make_plan
-from sept_offline.tools.bench.run import Failure, Report, run_bench, write_tables
+from sept_offline.tools.bench.run import (
+    Failure,
+    Report,
+    gather_finished,
+    run_bench,
+    write_tables,
+)
 from sept_offline.tools.bench.variants import Variant
 
-__all__ = ["Cell", "Failure", "Plan", "Report", "Variant", "make_plan", "run_bench", "write_tables"]
+__all__ = [
+    "Cell",
+    "Failure",
+    "Plan",
+    "Report",
+    "Variant",
+    "gather_finished",
+    "make_plan",
+    "run_bench",
+    "write_tables",
+]

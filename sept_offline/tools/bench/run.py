@@ -107,6 +107,19 @@ def run_bench(
     )
 
 
+def gather_finished(out: Path) -> None:
+    """Gather the cells of a bench that was stopped; one that is running does so itself."""
+    if not any((out / "cells").glob("*.parquet")):
+        return
+    running = DataError("")
+    try:
+        with Lock(out / ".lock", running):
+            gather(out)
+    except DataError as problem:
+        if problem is not running:
+            raise
+
+
 def write_tables(out: Path) -> tuple[list[dict[str, Any]], list[Table]]:
     """Draw `tables.md` from the gathered tables; the figures, and how they are shown."""
     summary = summarise_bench(out)
