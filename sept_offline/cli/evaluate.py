@@ -108,6 +108,8 @@ def evaluate(
     ]
     for run, results in zip(runs, every, strict=True):
         _keep(results, run, quiet)
+    if out is not None:
+        every[0].write(out)
     references = {} if no_references else _play_references(every, quiet)
     if as_json:
         summaries = [
@@ -119,11 +121,16 @@ def evaluate(
         if as_json:
             print_json({"runs": summaries})
         else:
-            _print_comparison(every, references.get(every[0].family))
+            for name in dict.fromkeys(results.family for results in every):
+                own = [
+                    (run, results)
+                    for run, results in zip(runs, every, strict=True)
+                    if results.family == name
+                ]
+                _print_comparison(own, episodes_per_instance, references.get(name))
+            _explain_comparison(bool(references))
         return
     results = every[0]
-    if out is not None:
-        results.write(out)
     if as_json:
         print_json(summaries[0])
         return
@@ -212,13 +219,20 @@ def _scores(summary: dict[str, Any]) -> list[str]:
     return parts
 
 
-def _print_comparison(every: list[Results], references: ReferencePolicies | None) -> None:
+def _print_comparison(
+    every: list[tuple[Path, Results]], each: int, references: ReferencePolicies | None
+) -> None:
+    """Print one table of runs in one family, with `each` episodes per instance."""
     from sept_offline.errors import FamilyError
     from sept_offline.family import known_family
 
     rows = []
-    for results in every:
+    methods = [results.method for _, results in every]
+    for run, results in every:
         summary = results.summary()
+        name = results.method + (" (estimated μ)" if results.behaviour_estimated else "")
+        if methods.count(results.method) > 1:
+            name += f" · {run}"
         try:
             published = known_family(results.family).published.get(results.method)
         except FamilyError:
@@ -226,7 +240,7 @@ def _print_comparison(every: list[Results], references: ReferencePolicies | None
         steps, score = summary["steps_to_solve"], summary["normalised"]
         rows.append(
             [
-                results.method + (" (estimated μ)" if results.behaviour_estimated else ""),
+                name,
                 ", ".join(results.needs) or "–",
                 "yes" if results.learns else "–",
                 summary["episodes"],
@@ -254,8 +268,10 @@ def _print_comparison(every: list[Results], references: ReferencePolicies | None
                 None,
             ]
         )
+    _, first = every[0]
+    played = "one episode" if each == 1 else f"{each} episodes"
     print_table(
-        f"{every[0].family} · {every[0].instances} · one episode each",
+        f"{first.family} · {first.instances} · {played} per instance",
         [
             "method",
             "needs",
@@ -270,11 +286,14 @@ def _print_comparison(every: list[Results], references: ReferencePolicies | None
         ],
         rows,
     )
+
+
+def _explain_comparison(with_references: bool) -> None:
     click.echo(
         "steps: steps to solve, or the limit if unsolved; paper: the published figure; "
         "learns: takes gradient steps in the episode"
     )
-    if references is not None:
+    if with_references:
         click.echo(CHOSEN)
 
 

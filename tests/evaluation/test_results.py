@@ -271,3 +271,38 @@ def test_the_command_shows_what_an_agent_needs(tmp_path: Path) -> None:
     save_agent(constant_agent(0), tmp_path / "other")
     refused = CliRunner().invoke(command, [str(tmp_path / "other"), "-o", "results.csv"])
     assert isinstance(refused.exception, DataError)
+
+
+def test_several_runs_are_compared_by_family_and_named_apart(tmp_path: Path) -> None:
+    switched = replace(constant_agent(2), family="navigation2d-switch")
+    made = {"east": constant_agent(2), "switch": switched, "north": constant_agent(1)}
+    for name, agent in made.items():
+        save_agent(agent, tmp_path / name)
+    words = [str(tmp_path / name) for name in ("east", "switch", "north")]
+    more = ["--episodes-per-instance", "2", "--max-steps", "3", "--quiet"]
+    shown = CliRunner().invoke(command, [*words, *more])
+    assert shown.exit_code == 0, shown.output
+    lines = shown.stdout.splitlines()
+    first = lines.index("navigation2d · test · 2 episodes per instance")
+    second = lines.index("navigation2d-switch · test · 2 episodes per instance")
+    assert first < second
+    assert [line.split()[:3] for line in lines[first + 2 : first + 4]] == [
+        ["avg", "·", words[0]],
+        ["avg", "·", words[2]],
+    ]
+    assert lines[second + 2].split()[:2] == ["avg", "–"]
+    assert sum(line.startswith("random ") for line in lines) == 3  # one a table, and a note
+
+
+def test_results_are_written_before_the_references_play(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: Results) -> None:
+        raise FamilyError("the batch is broken")
+
+    monkeypatch.setattr("sept_offline.evaluation.play_references", fail)
+    save_agent(constant_agent(0), tmp_path / "agent")
+    out = tmp_path / "results.parquet"
+    done = CliRunner().invoke(command, [str(tmp_path), "-o", str(out), "--quiet"])
+    assert isinstance(done.exception, FamilyError)
+    assert len(load_results(out).episodes) == 10
