@@ -107,15 +107,18 @@ def _print(judgement: Judgement) -> None:
     found = judgement.overlap
     within = " within instances" if judgement.resampled == "episodes" else ""
     click.echo(
-        f"{judgement.confidence:.0%} intervals, bootstrap over {judgement.resampled}{within}; "
+        f"{100 * judgement.confidence:g}% intervals, bootstrap over {judgement.resampled}{within}; "
         f"mean logged return {judgement.logged_return:,.4g}"
     )
-    click.echo(
-        f"overlap: the agent agrees with the logged action at {found.agreement:.1%} of the steps "
-        f"and throughout {found.followed:.1%} of the episodes; {found.support:.1%} of its actions "
-        f"have support in the logs; weights cover {found.covered_steps} of {judgement.horizon} "
-        "steps"
-    )
+    supported = f"{found.support:.1%} of its actions have support in the logs"
+    if "pdis" in judgement.estimators:
+        click.echo(
+            f"overlap: the agent agrees with the logged action at {found.agreement:.1%} of the "
+            f"steps and throughout {found.followed:.1%} of the episodes; {supported}; weights "
+            f"cover {found.covered_steps} of {judgement.horizon} steps"
+        )
+    else:  # actions of a box are never equal, and have no weights
+        click.echo(f"overlap of the agent: {supported}")
     if judgement.behaviour_estimated:
         click.echo("The behaviour's probabilities were not logged and are estimated.")
     quoted = judgement.estimators[judgement.headline]

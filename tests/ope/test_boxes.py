@@ -6,6 +6,7 @@ earns 1 − (a − ½)². An actor that always pushes by ½ earns 2, the uniform
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from sept_offline.actions import Box
 from sept_offline.agent import Agent, NoContext, Spaces
 from sept_offline.agent.control import Actor
 from sept_offline.agent.networks import MLP, Standardiser
+from sept_offline.cli.ope import _print
 from sept_offline.data import Dataset, DatasetWriter
 from sept_offline.errors import AgentError
 from sept_offline.settings import OpeConfig
@@ -65,12 +67,19 @@ def test_the_value_is_that_of_the_agent(
     margin("value of opposite pushes", bad.estimators["fqe"].mean, at_least=-0.4, below=0.4)
 
 
-def test_no_weights_and_the_verdict_says_so(tmp_path: Path) -> None:
-    found = so.judge(pushes(0.5), logged(tmp_path / "log.h5"), FEW, in_sample=True)
+def test_no_weights_and_the_verdict_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = replace(FEW, confidence=0.995)
+    found = so.judge(pushes(0.5), logged(tmp_path / "log.h5"), config, in_sample=True)
     assert set(found.estimators) == {"fqe", "dm"}
     assert found.headline == "fqe" and found.verdict != "trust"
     assert any("no density" in reason for reason in found.reasons)
     assert found.overlap.support == 1
+    _print(found)
+    shown = capsys.readouterr().out
+    assert "99.5% intervals" in shown
+    assert "overlap of the agent: 100.0% of its actions have support in the logs\n" in shown
 
 
 def test_actions_that_nobody_logged_are_not_supported(tmp_path: Path) -> None:
