@@ -58,7 +58,14 @@ def made_up(family: str, variants: dict[str, tuple[str, ...]] | None = None) -> 
                 "behaviour_estimated": False,
                 "budget": "reduced" if method == "bnn" else None,
                 "record": json.dumps({"fitted_on": {"episodes": [[0, 90], [95, 105]]}}),
-                "config": json.dumps({"probe_steps": 8, "latent": {"dim": 2, "beta": 1.0}}),
+                "config": json.dumps(
+                    {
+                        "probe_steps": 8,
+                        "latent": {"dim": 2, "beta": 1.0},
+                        "control": {"hidden": [32, 32]},
+                        "focal": {"rewards": True},
+                    }
+                ),
             }
         )
         for place in range(3):

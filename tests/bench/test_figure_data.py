@@ -101,6 +101,8 @@ def test_the_base_stands_at_its_own_value_of_every_axis() -> None:
         "episodes": "20",
         "instances": "5",
         "propensities": "exact",
+        "control.hidden": "[32,32]",
+        "focal.rewards": "true",
         "latent.nowhere": UNKNOWN,
     }
     assert {name: base_value(study, name) for name in expected} == expected

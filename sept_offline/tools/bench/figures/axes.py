@@ -228,4 +228,6 @@ def _setting(rows: Bench, name: str) -> str:
         return UNKNOWN
     if isinstance(value, str):
         return value
-    return f"{value:g}" if isinstance(value, int | float) else json.dumps(value).replace(" ", "")
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return f"{value:g}"
+    return json.dumps(value).replace(" ", "")
