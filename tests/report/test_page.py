@@ -365,6 +365,9 @@ def test_what_ope_said_is_shown(navigation: Path, tmp_path: Path) -> None:
     assert f"from logs alone: {said['verdict']}" in shown
     assert answer(shown)[0].startswith("avg solved")  # test episodes count for more
     assert "doubly robust, self-normalised" in shown
+    assert "with 95 % intervals" in shown
+    (run / "ope.json").write_text(json.dumps(said | {"headline": "fqe"}))
+    assert ". Fitted Q evaluation estimates a return of" in visible(page(tmp_path, run))
     assert "the agent was trained on the evaluation episodes" in shown
     odd = ({"headline": "none"}, {"horizon": None}, {"logged_return": "much"}, {"estimators": [1]})
     for damage in ("{", "[]", *(json.dumps(said | one) for one in odd)):

@@ -215,7 +215,7 @@ def _several_tiles(outcomes: Sequence[Outcome]) -> list[Tile]:
         )
         differences = [outcome.gaps.get(bound) for bound in BOUNDS]
         gaps.append((name, " · ".join("–" if gap is None else _signed(gap) for gap in differences)))
-    note = f"{' · '.join(BOUNDS)}; in steps, else in score"
+    note = f"{' · '.join(BOUNDS)}; in steps, else in score, else in return"
     return [
         Tile("Solved, or score", success, "score: share of the achievable return"),
         Tile("Steps to solve, or return", effort, "steps include the probe"),

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from sept_offline.tools.ope import TITLES
 from sept_offline.tools.report.blocks import Block, Note, Section, Table
 from sept_offline.tools.report.sources import Run
-from sept_offline.tools.report.text import count, number, plural
+from sept_offline.tools.report.text import count, number, percent, plural
 
 FIT_KINDS = {"usable": "good", "doubtful": "note", "not usable": "warning"}
 OPE_KINDS = {"trust": "good", "caution": "note", "uncovered": "warning"}
@@ -44,9 +44,10 @@ def ope_estimates(run: Run) -> list[Block]:
         return [Note(f"{run.name}: {run.missing['judged']}")] if "judged" in run.missing else []
     quoted = judged.estimators[judged.headline]
     reasons = "".join(f"; {reason}" for reason in judged.reasons)
+    title = TITLES.get(judged.headline, judged.headline)
     verdict = (
         f"{run.name}, from logs alone: {judged.verdict}. "
-        f"{TITLES.get(judged.headline, judged.headline).capitalize()} estimates a return of "
+        f"{title[:1].upper()}{title[1:]} estimates a return of "
         f"{number(quoted.mean)} ({number(quoted.low)} … {number(quoted.high)}); the logged "
         f"episodes earned {number(judged.logged_return)}{reasons}."
     )
@@ -59,7 +60,8 @@ def ope_estimates(run: Run) -> list[Block]:
                 (TITLES.get(name, name), *map(number, (e.mean, e.low, e.high, e.ess)))
                 for name, e in judged.estimators.items()
             ],
-            note=f"Return of at most {plural(judged.horizon, 'step')}; "
+            note=f"Return of at most {plural(judged.horizon, 'step')}, with "
+            f"{percent(judged.confidence)} intervals; "
             f"{count(judged.episodes)} episodes of {plural(judged.instances, 'instance')}, "
             f"{judged.judged_on}.",
             folded=True,
