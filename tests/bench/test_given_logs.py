@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -45,6 +46,7 @@ def test_given_logs_are_learned_from_with_every_seed(logs: Path, tmp_path: Path)
     cells = read_table(tmp_path / "bench", "cells")
     assert [row["content_hash"] for row in cells] == [wanted] * 2
     assert [(row["seed"], row["data_seed"]) for row in cells] == [(0, 0), (1, 0)]
+    assert json.loads(cells[0]["identity"])["dataset"] == str(logs)
     assert not list((tmp_path / "bench").glob("datasets/*")) and logs.read_bytes() == before
     assert run_bench(plan(f"coin={logs}"), tmp_path / "bench").found == 2
 

@@ -454,6 +454,17 @@ def test_the_commands_of_a_bench_name_its_cells() -> None:
     (line,) = bench_commands(BenchFolder(BENCH, replace(rows, cells=odd)))
     assert "--split validation" in line and "--data-seeds 1" in line
     assert "--set latent.dim=3" in line  # there is no plainer base that it would stand beside
+    # Given logs are named, and two settings are one variant.
+    cell = next(row for row in rows.cells if row["variant"] == "base")
+    path = Path.home() / "my logs.h5"
+    identity = json.dumps(json.loads(cell["identity"]) | {"dataset": str(path)})
+    cells = [
+        {**cell, "identity": identity, "variant": variant}
+        for variant in ("base", "latent.dim=3", "latent.dim=3,stack=2")
+    ]
+    *_, line = bench_commands(BenchFolder(BENCH, replace(rows, cells=cells)))
+    assert "--set latent.dim=3 --vary stack=2" in line
+    assert f"--dataset {cell['family']}=\"$HOME\"/'my logs.h5'" in line
 
 
 def test_runs_of_one_method_are_told_apart(navigation: Path, tmp_path: Path) -> None:

@@ -131,6 +131,8 @@ def make_cell(task: CellTask, data: Dataset) -> Finished:
     )
     test_seconds = time.perf_counter() - wall
     made_from = identity(task, data)
+    # For a report to name; logs that moved are still the same logs, so it identifies nothing.
+    given = {} if cell.dataset is None else {"dataset": str(cell.dataset)}
     budget = agent.record.get("budget")
     return Finished(
         results=[cell.row() | row for row in episode_rows(results)],
@@ -153,7 +155,7 @@ def make_cell(task: CellTask, data: Dataset) -> Finished:
             "config": json.dumps(to_plain(config), sort_keys=True),
             "versions": json.dumps(versions(), sort_keys=True),
         },
-        identity=made_from,
+        identity=made_from | given,
         training=training,
         latents=latent_rows(agent, data),
     )

@@ -94,11 +94,15 @@ def commands(run: Run) -> list[str]:
 
 
 def typed(words: Sequence[str]) -> str:
-    """A command line; ~ stays unquoted, so that a shell expands it."""
-    return " ".join(
-        f"~/{shlex.quote(word[2:])}" if word.startswith("~/") else shlex.quote(word)
-        for word in words
-    )
+    """A command line; ~ stays unquoted, so that a shell expands it, or is $HOME after a sign."""
+    return " ".join(map(_quoted, words))
+
+
+def _quoted(word: str) -> str:
+    if word.startswith("~/"):
+        return f"~/{shlex.quote(word[2:])}"
+    name, home, path = word.partition("=~/")
+    return f'{shlex.quote(name)}="$HOME"/{shlex.quote(path)}' if home else shlex.quote(word)
 
 
 def _changed(run: Run) -> dict[str, Any]:
@@ -202,7 +206,10 @@ def bench_commands(bench: BenchFolder) -> list[str]:
         words += ["--split", splits[0]] if splits != ["test"] else []
         if len(rows) > 1 and max(row["data_seed"] for row in rows) != 1:
             words += ["--data-seeds", str(max(row["data_seed"] for row in rows) + 1)]
-        spec = json.loads(rows[0]["identity"]).get("spec", family)
+        identity = json.loads(rows[0]["identity"])
+        if "dataset" in identity:
+            words += ["--dataset", f"{family}={shown_path(identity['dataset'])}"]
+        spec = identity.get("spec", family)
         groups.setdefault((spec, *words), []).append(method)
     again = f"{shown_path(bench.path)}-again"
     begin = ("sept-offline", "bench", "--families")
@@ -213,10 +220,12 @@ def bench_commands(bench: BenchFolder) -> list[str]:
 
 
 def _laid_over(variant: str, base: str) -> list[str]:
-    """The options that make a variant: `--set` what the base has, `--vary` the rest."""
+    """The options that make a variant: `--vary` its last setting, if the base lacks it."""
     shared, settings = settings_of(base), settings_of(variant)
     words = ["--quick"] if QUICK in settings else []
     for text in settings:
         if text != QUICK:
-            words += ["--set" if text in shared else "--vary", text]
+            # Two settings to vary would be two variants.
+            varied = text not in shared and text == settings[-1]
+            words += ["--vary" if varied else "--set", text]
     return words
