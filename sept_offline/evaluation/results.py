@@ -319,13 +319,17 @@ def _finite(seen: tuple[tuple[float, ...], ...] | None) -> list[list[float | Non
 
 
 def _episode(row: dict[str, Any]) -> EpisodeResult:
-    seen = row.get("observation")
+    seen, steps = row.get("observation"), len(row["action"])
+    if not steps or len(row["phase"]) != steps or len(row["reward"]) != steps:
+        raise ValueError("an episode needs one action, phase and reward for each step")
+    if seen is not None and (len(seen) != steps + 1 or len({len(one) for one in seen}) > 1):
+        raise ValueError("an episode needs one observation more than steps, of equal width")
     return EpisodeResult(
         instance=row["instance"],
         episode=row["episode"],
         actions=tuple(_plain(action) for action in row["action"]),
         phases=tuple(row["phase"]),
-        rewards=tuple(row["reward"]),
+        rewards=tuple(float(reward) for reward in row["reward"]),
         terminated=row["terminated"],
         solved=row["solved"],
         steps_to_solve=row["steps_to_solve"],

@@ -174,6 +174,27 @@ def test_files_that_are_no_results(tmp_path: Path) -> None:
             load_results(tmp_path / name)
 
 
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"action": [], "phase": [], "reward": []},
+        {"reward": [1.0]},
+        {"reward": [1.0, None]},
+        {"phase": ["probe"]},
+        {"observation": [[0.0], [1.0]]},
+        {"observation": [[0.0], [1.0], [1.0, 2.0]]},
+    ],
+)
+def test_episodes_whose_lists_do_not_match_are_no_results(
+    changed: dict[str, Any], tmp_path: Path
+) -> None:
+    content = results_of(episode(0, (1.0, 2.0))).to_json()
+    content["table"][0] |= changed
+    (tmp_path / "r.json").write_text(json.dumps(content))
+    with pytest.raises(DataError, match="contains no results"):
+        load_results(tmp_path / "r.json")
+
+
 def test_normalise() -> None:
     assert normalise(5.0, 0.0, 10.0) == 0.5
     assert normalise(0.0, 10.0, -10.0) == 0.5
