@@ -318,8 +318,11 @@ def test_what_was_held_out_is_not_shown_as_learned_from(navigation: Path, tmp_pa
     run = tmp_path / "held"
     so.fit(navigation / "logs.h5", "avg", FEW, seed=0, hold_out=0.5, out=run)
     text = visible(page(tmp_path, run))
-    assert "Without the 50 % of episodes held out by fit --hold-out." in text
+    assert "Without the 30 episodes held out by fit --hold-out." in text
     assert re.search(r"<dt>episodes</dt><dd>30</dd>", text)
+    beside = visible(page(tmp_path, run, navigation / "sept"))  # of the same logs, from all of them
+    assert re.findall(r"<dt>episodes</dt><dd>(\d+)</dd>", beside) == ["30", "60"]
+    assert "logs.h5 (avg)" in beside and "logs.h5 (sept)" in beside
     found = read_run(run)
     assert "--hold-out 0.5" in commands(found)[0]
     close([found])

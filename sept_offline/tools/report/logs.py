@@ -22,20 +22,21 @@ OPEN = 12
 
 
 def logs(runs: Sequence[Run]) -> Section:
-    """One part per dataset, however many runs learned from it."""
+    """One part per dataset and share of it, however many runs learned from it."""
     blocks: list[Block] = []
     seen: set[str] = set()
-    known = {run.data.content_hash for run in runs if run.data is not None}
+    known = {_learned(run) for run in runs if run.data is not None}
     for run in runs:
         if run.data is None:
             blocks.append(Note(f"{run.name}: {run.missing['data']}"))
-        elif run.data.content_hash not in seen:
-            seen.add(run.data.content_hash)
+        elif _learned(run) not in seen:
+            seen.add(_learned(run))
             if len(known) > 1:
-                blocks.append(Heading(shown_path(str(run.data.path))))
-            if run.record.get("held_out"):
-                share = percent(run.record["held_out"].get("share"))
-                blocks.append(Note(f"Without the {share} of episodes held out by fit --hold-out."))
+                names = ", ".join(one.name for one in runs if _learned(one) == _learned(run))
+                blocks.append(Heading(f"{shown_path(str(run.data.path))} ({names})"))
+            if held := _held_out(run):
+                without = count(sum(end - first for first, end in held))
+                blocks.append(Note(f"Without the {without} episodes held out by fit --hold-out."))
             blocks += _dataset(run.data, run.record["config"].get("probe_steps"), len(seen))
     return Section(
         "logged",
@@ -43,6 +44,17 @@ def logs(runs: Sequence[Run]) -> Section:
         "The episodes that everything below was learned from, separated by instance.",
         blocks,
     )
+
+
+def _held_out(run: Run) -> list[list[int]]:
+    """The ranges of episodes that were held out of its fit."""
+    ranges: list[list[int]] = (run.record.get("held_out") or {}).get("episodes") or []
+    return ranges
+
+
+def _learned(run: Run) -> str:
+    """What tells the episodes it learned from apart from those of other runs."""
+    return f"{run.record.get('content_hash')} without {_held_out(run)}"
 
 
 def _dataset(data: Dataset, probe_steps: int | None, place: int) -> list[Block]:
