@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
+import typing
 from collections.abc import Callable, Iterable
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +14,6 @@ import click
 from click.shell_completion import CompletionItem
 
 from sept_offline.cli.names import AXES, BEHAVIOURS
-from sept_offline.cli.settings import setting_names
 from sept_offline.family import family_names, suggest
 
 Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
@@ -80,6 +82,30 @@ def several_of(names: Callable[[], Iterable[str]]) -> Completer:
         return _starting((name for name in names() if name not in there), last, before + comma)
 
     return complete
+
+
+@cache
+def setting_names() -> dict[str, tuple[str, ...]]:
+    """Every setting of `fit`, such as `latent.dim`, with its choices if it has any."""
+    from sept_offline.settings import FitConfig
+
+    return _fields(FitConfig)
+
+
+def _fields(record: type, prefix: str = "") -> dict[str, tuple[str, ...]]:
+    found: dict[str, tuple[str, ...]] = {}
+    hints = typing.get_type_hints(record)
+    for field in dataclasses.fields(record):
+        name, kind = f"{prefix}{field.name}", hints[field.name]
+        if isinstance(kind, type) and dataclasses.is_dataclass(kind):
+            found |= _fields(kind, f"{name}.")
+        elif kind is bool:
+            found[name] = ("false", "true")
+        elif typing.get_origin(kind) is typing.Literal:
+            found[name] = typing.get_args(kind)
+        else:
+            found[name] = ()
+    return found
 
 
 def complete_settings(

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from sept_offline.cli import names
+from sept_offline.cli.completers import setting_names
 from sept_offline.cli.main import cli
-from sept_offline.cli.settings import setting_names
 from sept_offline.collect.check import SPLITS
 from sept_offline.collect.recipe import BEHAVIOURS
 from sept_offline.engines import ENGINES
