@@ -94,8 +94,9 @@ def evaluate(
     from sept_offline.evaluation import evaluate as run_harness
 
     agents = [load_agent(run) for run in runs]
-    every = [
-        run_harness(
+    every = []
+    for run, agent in zip(runs, agents, strict=True):
+        results = run_harness(
             agent,
             family,
             instances,
@@ -104,10 +105,8 @@ def evaluate(
             max_steps=max_steps,
             progress=ConsoleProgress(quiet),
         )
-        for agent in agents
-    ]
-    for run, results in zip(runs, every, strict=True):
-        _keep(results, run, quiet)
+        _keep(results, run, quiet)  # at once: a later run may fail
+        every.append(results)
     if out is not None:
         every[0].write(out)
     references = {} if no_references else _play_references(every, quiet)

@@ -16,7 +16,7 @@ from navigation_agents import constant_agent, mode_one_agent, oracle_agent, prob
 import simulators
 from sept_offline.agent import save_agent
 from sept_offline.cli.evaluate import evaluate as command
-from sept_offline.errors import DataError, FamilyError
+from sept_offline.errors import DataError, FamilyError, HarnessError
 from sept_offline.evaluation import (
     EpisodeResult,
     Results,
@@ -313,6 +313,17 @@ def test_several_runs_are_compared_by_family_and_named_apart(tmp_path: Path) -> 
     ]
     assert lines[second + 2].split()[:2] == ["avg", "–"]
     assert sum(line.startswith("random ") for line in lines) == 3  # one a table, and a note
+
+
+def test_a_run_that_fails_leaves_the_results_of_those_before_it(tmp_path: Path) -> None:
+    for name, family in (("good", "navigation2d"), ("bad", "hiv")):
+        save_agent(replace(constant_agent(0), family=family), tmp_path / name / "agent")
+        (tmp_path / name / "run.json").write_text("{}")
+    words = [str(tmp_path / name) for name in ("good", "bad")]
+    done = CliRunner().invoke(command, [*words, "--max-steps", "3", "--quiet"])
+    assert isinstance(done.exception, HarnessError)
+    assert len(load_results(tmp_path / "good" / "results.parquet").episodes) == 10
+    assert not (tmp_path / "bad" / "results.parquet").exists()
 
 
 def test_results_are_written_before_the_references_play(
