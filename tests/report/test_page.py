@@ -314,6 +314,16 @@ def test_odd_values_do_not_stop_the_page(navigation: Path, tmp_path: Path) -> No
     assert "diamonds" not in visible(text)  # latents of another dimension are not drawn
 
 
+def test_odd_records_do_not_stop_the_page(navigation: Path, tmp_path: Path) -> None:
+    run = shutil.copytree(navigation / "avg", tmp_path / "odd")
+    record = read_sealed(run / "run.json", DataError)
+    write_json(run / "run.json", record | {"config": {"probe_steps": "many"}})
+    assert "Coverage of initial segments" in visible(page(tmp_path, run))
+    everything = {"episodes": [[0, 1000]], "share": 0.5}
+    write_json(run / "run.json", record | {"held_out": everything})
+    assert "Its record holds out all episodes" in visible(page(tmp_path, run))
+
+
 def test_what_was_held_out_is_not_shown_as_learned_from(navigation: Path, tmp_path: Path) -> None:
     run = tmp_path / "held"
     so.fit(navigation / "logs.h5", "avg", FEW, seed=0, hold_out=0.5, out=run)

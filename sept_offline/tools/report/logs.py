@@ -37,7 +37,8 @@ def logs(runs: Sequence[Run]) -> Section:
             if held := _held_out(run):
                 without = count(sum(end - first for first, end in held))
                 blocks.append(Note(f"Without the {without} episodes held out by fit --hold-out."))
-            blocks += _dataset(run.data, run.record["config"].get("probe_steps"), len(seen))
+            steps = run.record["config"].get("probe_steps")
+            blocks += _dataset(run.data, steps if isinstance(steps, int) else None, len(seen))
     return Section(
         "logged",
         "What was logged",

@@ -252,7 +252,12 @@ def _logs(
             continue
         if data.content_hash == record.get("content_hash"):
             held = (record.get("held_out") or {}).get("episodes")
-            return data.select(~in_ranges(data.episode_index.number, held)) if held else data
+            learned = ~in_ranges(data.episode_index.number, held or [])
+            if learned.any():
+                return data.select(learned) if held else data
+            data.close()
+            reason = "Its record holds out all episodes of its logs."
+            continue
         data.close()
         shown = shown_path(str(place))
         reason = f"{shown} does not hold the logs it learned from: the content differs."
