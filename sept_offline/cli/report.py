@@ -10,6 +10,7 @@ from click.core import ParameterSource
 from sept_offline.cli.completers import DATASET, FILE, FOLDER, families, typed_object
 from sept_offline.cli.console import ConsoleProgress, print_json
 from sept_offline.cli.options import json_option, quiet_option
+from sept_offline.cli.places import check_dataset
 
 
 @click.command()
@@ -53,6 +54,8 @@ def report(
     if click.get_current_context().get_parameter_source("out") is ParameterSource.DEFAULT:
         # Follow a link only if the user typed the output.
         refuse_links(out.parent, [out.name])
+    if dataset is not None:
+        check_dataset(dataset)
     for name in family:
         load_family(name)  # registers it, so that a run may name it
     size = write_report(sources, out, dataset=dataset, progress=ConsoleProgress(quiet))

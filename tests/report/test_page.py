@@ -526,6 +526,7 @@ def test_the_command(navigation: Path, tmp_path: Path) -> None:
         (["nowhere"], "r.html", "There is no"),
         (["."], "r.html", "neither a run"),
         (["."], "r.pdf", "a name that ends in .html"),
+        ([".", "--dataset", "nowhere.h5"], "r.html", "There is no dataset at nowhere.h5"),
     ],
 )
 def test_bad_input_is_named(
