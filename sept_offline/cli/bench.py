@@ -19,6 +19,7 @@ from sept_offline.cli.completers import (
 from sept_offline.cli.console import ConsoleProgress, print_json, print_table
 from sept_offline.cli.names import ENGINES, METHODS, PRESETS, SPLITS
 from sept_offline.cli.options import json_option, quiet_option
+from sept_offline.errors import ConfigError
 from sept_offline.family import family_names
 
 if TYPE_CHECKING:
@@ -223,4 +224,8 @@ def _say_figures(out: Path, drawn: Drawn, err: bool) -> None:
 
 
 def _names(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]
+    """The names in a list with commas; none only if nothing was typed."""
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if text and not names:
+        raise ConfigError(f"{text!r} names nothing; expected names, comma-separated.")
+    return names
