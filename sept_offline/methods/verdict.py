@@ -156,7 +156,13 @@ def reach(evidence: Evidence, conservative: str = "discrete_cql") -> Verdict:
     doubts: list[str] = []
     good: list[str] = []
     _judge_latent(evidence, bad, doubts, good)
-    _judge_control(evidence, conservative, bad, doubts, good)
+    _judge_values(evidence, conservative, bad, doubts)
+    _judge_against_methods(evidence, bad, doubts, good)
+    if evidence.probe_gains is not None:
+        does = "probes first" if probe_pays(evidence.probe_gains) else "acts without a probe"
+        gains = evidence.probe_gains
+        good.append(f"The agent {does}: probing earns {gains} more than acting immediately.")
+    _judge_against_logs(evidence, conservative, doubts, good)
     if evidence.missing is not None:
         doubts.append(evidence.missing)
     word: Word = "not usable" if bad else "doubtful" if doubts else "usable"
@@ -204,76 +210,81 @@ def _compared(found: Interval) -> str:
     )
 
 
-def _judge_control(
-    evidence: Evidence, conservative: str, bad: list[str], doubts: list[str], good: list[str]
+def _judge_values(evidence: Evidence, conservative: str, bad: list[str], doubts: list[str]) -> None:
+    values, gain = evidence.values, evidence.above_avg
+    if values is None or values.excess <= BEYOND:
+        return
+    # Values may be far too high but in the right order; the agent then still earns more.
+    earns = gain is not None and gain.low > 0
+    said = (
+        f"Control expects {values.mean:.3g} on average, more than the {values.bound:.3g} that "
+        f"the logged rewards allow. Try --control {conservative}, or fewer updates "
+        "(--set control.updates=…)."
+    )
+    if not values.truncated:
+        (bad if values.excess > FAR_BEYOND and not earns else doubts).append(said)
+    elif not earns:
+        doubts.append(said)
+
+
+def _judge_against_methods(
+    evidence: Evidence, bad: list[str], doubts: list[str], good: list[str]
 ) -> None:
-    values = evidence.values
-    better = evidence.above_avg
-    if values is not None and values.excess > BEYOND:
-        # Values may be far too high but in the right order; the agent then still earns more.
-        earns = better is not None and better.low > 0
-        said = (
-            f"Control expects {values.mean:.3g} on average, more than the {values.bound:.3g} that "
-            f"the logged rewards allow. Try --control {conservative}, or fewer updates "
-            "(--set control.updates=…)."
+    gain, own = evidence.above_avg, evidence.agent_above_avg
+    if gain is None:
+        return
+    whose = "unseen instances" if evidence.held_out else "the logged instances"
+    where = f"in learned dynamics of {whose}, in standard deviations of logged returns"
+    instead = f" The agent acts as {evidence.replaced}." if evidence.replaced else ""
+    if own is not None and own.high < 0:
+        bad.append(
+            f"It earns less than avg even in instances that it has seen: {own} standard "
+            f"deviations of logged returns.{instead} Try fewer updates "
+            "(--set control.updates=…), or log more."
         )
-        if not values.truncated:
-            (bad if values.excess > FAR_BEYOND and not earns else doubts).append(said)
-        elif not earns:
-            doubts.append(said)
-    if better is not None:
-        whose = "unseen instances" if evidence.held_out else "the logged instances"
-        where = f"in learned dynamics of {whose}, in standard deviations of logged returns"
-        instead = f" The agent acts as {evidence.replaced}." if evidence.replaced else ""
-        own = evidence.agent_above_avg
-        if own is not None and own.high < 0:
-            bad.append(
-                f"It earns less than avg even in instances that it has seen: {own} standard "
-                f"deviations of logged returns.{instead} Try fewer updates "
-                "(--set control.updates=…), or log more."
-            )
-        elif better.high < 0 and own is not None and own.low > 0:
-            doubts.append(
-                f"A shorter fit that has not seen these instances earns less than avg: {better} "
-                f"{where}; the agent itself, which has, earns more: {own}. Log more instances."
-            )
-        elif better.high < 0:
-            bad.append(
-                f"With its latent it earns less than avg: {better} {where}.{instead} Log more, or "
-                "more instances."
-            )
-        elif not (better.low > 0 and better.mean >= LEAST_GAIN):
-            doubts.append(
-                f"It is not shown to earn clearly more than avg: {better} {where}. Compare with "
-                "--method avg, or log more."
-            )
-        else:
-            good.append(f"It earns more than avg: {better} {where}.")
-        remembers = evidence.above_history
-        seen = evidence.agent_above_history
-        if seen is not None and seen.high < 0:
-            remembers = seen
-        if remembers is not None and remembers.high < 0 and evidence.clear(remembers.mean):
-            doubts.append(
-                "With its latent it earns less than a policy on the last steps (history): "
-                f"{remembers} {where}.{instead} Log more, or more instances."
-            )
-        elif remembers is not None and (remembers.low > 0 or remembers.high < 0):
-            more = "more than" if remembers.low > 0 else "about as much as"
-            good.append(f"It earns {more} history: {remembers} there.")
-    probe = evidence.probe_gains
-    if probe is not None:
-        does = "probes first" if probe_pays(probe) else "acts without a probe"
-        good.append(f"The agent {does}: probing earns {probe} more than acting immediately.")
+    elif gain.high < 0 and own is not None and own.low > 0:
+        doubts.append(
+            f"A shorter fit that has not seen these instances earns less than avg: {gain} "
+            f"{where}; the agent itself, which has, earns more: {own}. Log more instances."
+        )
+    elif gain.high < 0:
+        bad.append(
+            f"With its latent it earns less than avg: {gain} {where}.{instead} Log more, or "
+            "more instances."
+        )
+    elif not (gain.low > 0 and gain.mean >= LEAST_GAIN):
+        doubts.append(
+            f"It is not shown to earn clearly more than avg: {gain} {where}. Compare with "
+            "--method avg, or log more."
+        )
+    else:
+        good.append(f"It earns more than avg: {gain} {where}.")
+    remembers, seen = evidence.above_history, evidence.agent_above_history
+    if seen is not None and seen.high < 0:
+        remembers = seen
+    if remembers is None:
+        return
+    if remembers.high < 0 and evidence.clear(remembers.mean):
+        doubts.append(
+            "With its latent it earns less than a policy on the last steps (history): "
+            f"{remembers} {where}.{instead} Log more, or more instances."
+        )
+    elif remembers.low > 0 or remembers.high < 0:
+        more = "more than" if remembers.low > 0 else "about as much as"
+        good.append(f"It earns {more} history: {remembers} there.")
+
+
+def _judge_against_logs(
+    evidence: Evidence, conservative: str, doubts: list[str], good: list[str]
+) -> None:
     logged = evidence.above_logs
-    if logged is not None:
-        if logged.high < 0:
-            doubts.append(
-                f"It earns less than the logs: {logged} standard deviations of logged returns. "
-                f"Try --control {conservative} or more updates (--set control.updates=…)."
-            )
-        elif logged.low > 0:
-            good.append(f"It earns more than the logs: {logged} standard deviations.")
+    if logged is not None and logged.high < 0:
+        doubts.append(
+            f"It earns less than the logs: {logged} standard deviations of logged returns. "
+            f"Try --control {conservative} or more updates (--set control.updates=…)."
+        )
+    elif logged is not None and logged.low > 0:
+        good.append(f"It earns more than the logs: {logged} standard deviations.")
     if evidence.seeds_differ is not None and evidence.seeds_differ > APART:
         doubts.append(
             f"A second, shorter fit earns {evidence.seeds_differ:.2g} standard deviations of "
