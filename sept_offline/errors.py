@@ -5,9 +5,9 @@ LONGEST = 4000
 
 
 class SeptError(Exception):
-    """Root of every error this library raises on purpose; the message is one clear sentence.
+    """Base class of all errors that this library raises on purpose.
 
-    It stays one line, and leaves a terminal as it was, whatever names it quotes from a file.
+    The message is one line and says what to do. Control characters in quoted names are replaced.
     """
 
     def __str__(self) -> str:

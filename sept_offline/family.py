@@ -29,8 +29,9 @@ class Family:
 
     `make(hidden)` returns an environment without a time limit (or with a generous one): the
     library applies `train_steps` while logging and `test_steps` in the test episode.
-    `make_vec(hiddens, max_episode_steps)` returns a true batch, one row a hidden dict, that applies
-    the limit itself and autoresets on the next step; without it copies are stepped.
+    `make_vec(hiddens, max_episode_steps)` returns a vectorised environment, one row per hidden
+    dict, that applies the limit itself and resets on the next step. Without it, copies of `make`
+    are stepped in turn.
     """
 
     name: str
@@ -46,7 +47,7 @@ class Family:
     probe_steps: int
     """T_p, the number of first steps that identify the instance."""
     latent_dim: int
-    """Numbers in a latent."""
+    """Number of latent dimensions."""
     solved: float | None = None
     """The reward of a step that solves the task; None if undefined."""
     make_vec: Callable[[Sequence[Hidden], int], VectorEnv[Any, Any, Any]] | None = None
@@ -56,7 +57,7 @@ class Family:
     action_names: tuple[str, ...] | None = None
     """`[A]`, or `[k]` for the components of a box"""
     recipe: Path | None = None
-    """The TOML file `collect` follows when nothing else is said."""
+    """The TOML file with the defaults of `collect`."""
     experts: Path | None = None
     """A folder of trained experts, `<seed>.safetensors`, that `collect` uses in place of training
     where family, recipe and seed are those they were made with."""
@@ -69,7 +70,7 @@ class Family:
     extra: str | None = None
     """The extra of sept-offline whose packages `make` needs."""
     benched: bool = True
-    """Whether `bench` plays it if no family is named."""
+    """Whether `bench` includes it if no family is named."""
 
     def instances(self, split: str = "train") -> list[dict[str, float]]:
         """The hidden parameters of a split, in order; instance i has the id "<split>-<i>"."""

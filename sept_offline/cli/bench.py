@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     default="",
     shell_complete=several_of(family_names),
     callback=typed_object,
-    help="Names or package.module:object, comma-separated (default: all).",
+    help="Names or package.module:object, comma-separated (default: all registered families, "
+    "except the shipped ones with continuous actions).",
 )
 @click.option(
     "--methods",

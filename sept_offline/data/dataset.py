@@ -124,10 +124,10 @@ def open_source(
 
 
 class Dataset:
-    """Episodes grouped by instance; a view that reads from its file what is asked for.
+    """Logged episodes, grouped by instance; data are read from the file when they are needed.
 
-    `select` and the `without_…` methods return further views of the same file; `instances`, and so
-    the meaning of every instance number, is the same in all of them.
+    Open one with `load_dataset`. `select`, `stacked` and the `without_…` methods return views of
+    the same file. All views have the same `instances`, so instance numbers mean the same in each.
     """
 
     def __init__(
@@ -144,7 +144,7 @@ class Dataset:
         self._with_propensities = propensities and "propensities" in source.columns
         self.episode_index = index
         self.hidden = hidden
-        """Privileged: None, or one row an instance."""
+        """Hidden parameters, one row per instance; None if unknown. Learners never see them."""
 
     @property
     def path(self) -> Place:
@@ -163,12 +163,12 @@ class Dataset:
 
     @property
     def action_space(self) -> ActionSpace:
-        """Which actions there are: a finite set, or a box."""
+        """The action space: a finite set, or a `Box` for continuous actions."""
         return self._source.header.action_space
 
     @property
     def num_actions(self) -> int:
-        """How many actions there are, if they are numbered; an error if they are vectors."""
+        """Number of discrete actions; raises a DataError if the actions are continuous."""
         space = self.action_space
         if space.shape:
             raise DataError(
@@ -179,28 +179,28 @@ class Dataset:
 
     @property
     def observation_dim(self) -> int:
-        """Numbers in one observation."""
+        """Number of columns of an observation."""
         return self._source.header.observation_dim
 
     @property
     def present_dim(self) -> int:
-        """How many of them are of the present: the first ones; all, unless the view is stacked."""
+        """Number of columns of the current observation, which come first in a stacked view."""
         source = self._source
         return source.stack.dim if isinstance(source, StackedSource) else self.observation_dim
 
     @property
     def num_episodes(self) -> int:
-        """Episodes of this view."""
+        """Number of episodes in this view."""
         return len(self.episode_index)
 
     @property
     def num_steps(self) -> int:
-        """Steps of this view."""
+        """Number of steps in this view."""
         return int(self.episode_index.length.sum())
 
     @property
     def has_propensities(self) -> bool:
-        """Whether the behaviour's probabilities are known, for some steps at least."""
+        """Whether the behaviour's probabilities are known for at least some steps."""
         return self._with_propensities
 
     @cached_property
@@ -215,7 +215,7 @@ class Dataset:
         )
 
     def episodes(self, instance: str | None = None) -> Episodes:
-        """The episodes, or those of one instance; each is read when it is asked for."""
+        """All episodes, or those of one instance, as a sequence; each is read when accessed."""
         if instance is None:
             return Episodes(self, np.arange(self.num_episodes, dtype=np.int64))
         if instance not in self.instances:
@@ -225,7 +225,7 @@ class Dataset:
         return Episodes(self, np.flatnonzero(self.episode_index.instance == code).astype(np.int64))
 
     def segments(self, n: int) -> Segments:
-        """The first n steps of every episode that has them, and nothing else, read and stacked."""
+        """The first n steps of every episode with at least n steps, stacked; reads only those."""
         if n < 1:
             raise DataError(f"segments(n) needs at least one step, found n = {n}.")
         long_enough = self.episode_index.length >= n
@@ -257,7 +257,7 @@ class Dataset:
         )
 
     def steps(self) -> Steps:
-        """Every step of this view in columns, in memory; read-only if the dataset is."""
+        """All steps of this view as columns in memory, for learners."""
         whole = self.episode_index is self._source.index
         return self._all_steps if whole and self._source.kept else self._read_steps()
 
@@ -285,7 +285,7 @@ class Dataset:
         )
 
     def columns(self, *names: str) -> dict[str, NDArray[Any]]:
-        """Some of the per-step columns of this view, [N, …] each, without reading the others."""
+        """The named per-step columns of this view, [N, …] each, without reading the others."""
         if "propensities" in names and not self.has_propensities:
             raise DataError(f"{self.path}: this view has no propensities.")
         if "observations" in names:
@@ -302,19 +302,19 @@ class Dataset:
         return self._source.take(name, ordered)[back]
 
     def in_memory(self) -> Dataset:
-        """The same view of a dataset whose columns are in memory, so that no file is read again."""
+        """The same view with all columns in memory; the file is not read again."""
         return self if self._source.kept else self._view(source=self._source.in_memory())
 
     def without_hidden(self) -> Dataset:
-        """A view that has never heard of the hidden parameters."""
+        """A view without the hidden parameters: `hidden` is None."""
         return self._view(hidden=None)
 
     def without_propensities(self) -> Dataset:
-        """A view to which the behaviour's probabilities are unknown."""
+        """A view without the behaviour's probabilities, as if they had not been logged."""
         return self._view(propensities=False)
 
     def select(self, episodes: ArrayLike) -> Dataset:
-        """A view of some episodes: a bool mask over this view's, or their positions in it."""
+        """A view of some episodes, given by a bool mask or by their positions in this view."""
         chosen = np.asarray(episodes)
         if chosen.dtype == np.bool_:
             if chosen.shape != (self.num_episodes,):

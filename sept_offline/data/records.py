@@ -65,7 +65,7 @@ class Episode:
 
     @property
     def log_densities(self) -> Float64 | None:
-        """[T], the behaviour's log-density of each action of a box; None for numbered actions."""
+        """[T], the behaviour's log-density of each action of a box; None for discrete actions."""
         return self.propensities if self.actions.ndim == 2 else None
 
 

@@ -47,15 +47,17 @@ COPIED = (
 class DatasetWriter:
     """Write a dataset, `.h5` or `.parquet`, episode by episode, in bounded memory.
 
-    Episodes may come in any order; the file holds them by instance (in the order of `instances`,
-    else of first appearance), otherwise as they came. The file appears, whole, when the `with`
-    block ends or `close()` is called; after an error or a kill there is the old file or none.
+    Episodes may be appended in any order. The file groups them by instance, in the order of
+    `instances` or of first appearance. The complete file appears when the `with` block ends or
+    `close()` is called. After an error or a kill, the old file remains, or none.
 
         with DatasetWriter("log.h5", num_actions=3) as writer:
             writer.append(instance="pump-7", observations=o, actions=a, rewards=r,
                           terminated=False, truncated=True)
 
-    Actions are 0 … `num_actions` − 1, or vectors of `action_space`: `Box.of([-1, 0], [1, 5])`.
+    Pass `num_actions` for discrete actions 0 … `num_actions` − 1, or for continuous actions
+    `action_space=Box.of([-1, 0], [1, 5])`. `hidden` maps instance ids to their hidden parameters,
+    `probe_steps` is the probe length that `fit` uses by default.
     """
 
     def __init__(
@@ -136,14 +138,15 @@ class DatasetWriter:
         behaviour: str = "unknown",
         seed: int = 0,
     ) -> None:
-        """Log one whole episode: T+1 observations [T+1, d], T actions and rewards [T].
+        """Append one whole episode: T+1 observations [T+1, d], T actions and rewards [T].
 
-        `propensities` [T, A] are the behaviour's probabilities of every action; leave them out, or
-        a row NaN, where they are unknown, or all of a row but the logged action where only that one
-        is known. The last step ends in `terminated` or `truncated`.
+        `terminated` and `truncated` describe the last step; one of them must be true.
+        `propensities` [T, A] are the behaviour's probabilities of all actions. Unknown values are
+        NaN: a whole row, or all of a row but the logged action. Omit the argument if all are
+        unknown.
 
-        For a box the actions are [T, k], and `log_densities` [T] (or, by its other name,
-        `propensities`) are the behaviour's log-densities of them; NaN where unknown.
+        Continuous actions are [T, k], and `log_densities` [T] (also accepted as `propensities`) are
+        the behaviour's log-densities of them; NaN where unknown.
         """
         if not self._files:
             raise DataError(f"The writer of {self.path} is closed; create a new one.")
@@ -191,14 +194,14 @@ class DatasetWriter:
         return log_densities
 
     def copy(self, episode: Episode, **changes: Any) -> None:
-        """Log an episode of another dataset, with `changes` by the names of `append`.
+        """Append an episode of another dataset; `changes` replaces arguments of `append`.
 
         writer.copy(episode, instance="pump-7")
         """
         self.append(**({name: getattr(episode, name) for name in COPIED} | changes))
 
     def close(self, progress: Callable[[str, int], None] | None = None) -> None:
-        """Sort, hash, write and publish the file; once closed, do nothing."""
+        """Write the file and put it in place; a second call does nothing."""
         if not self._files:
             return
         try:
@@ -214,7 +217,7 @@ class DatasetWriter:
             self.abort()
 
     def abort(self) -> None:
-        """Give up and leave nothing behind."""
+        """Discard all appended episodes; no file is written."""
         for file in self._files.values():
             # On a full disk the last flush fails too; what it held is being thrown away.
             with contextlib.suppress(OSError):

@@ -49,12 +49,13 @@ def evaluate(
     max_steps: int | None = None,
     progress: Progress | None = None,
 ) -> Results:
-    """Give `agent` one episode (or a few, each its first) in every instance of a split.
+    """Run `agent` for one episode in every instance of a split, in the family's simulator.
 
-    Every episode begins from the same trained agent and carries nothing over. The agent sees
-    only observations; the results list what else it declares that it needs. `family` is
-    the agent's own by default, `max_steps` the family's test limit. With one seed everything but
-    the times is the same again.
+    With `episodes_per_instance` above 1, the episodes are independent: each starts from the same
+    trained agent and nothing is carried over. The agent sees only observations, and the hidden
+    parameters or rewards that it declares in `agent.needs`. `family` is by default that of the
+    training logs, `max_steps` the family's test limit. The same seed gives the same results, except
+    for the measured times.
     """
     progress = progress or Silent()
     if family is None:

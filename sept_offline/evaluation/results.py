@@ -79,9 +79,9 @@ class EpisodeResult:
 class Results:
     """All test episodes of one agent in one split of a family.
 
-    On disk it is one Parquet file with a row an episode; the columns `action`, `phase`, `reward`
-    and `cumulative_reward` are lists with an entry a step, `observation` one with an entry more,
-    and the rest of this record is JSON in the file's metadata.
+    `write` stores it as one Parquet file with a row per episode. The columns `action`, `phase`,
+    `reward` and `cumulative_reward` are lists with one entry per step, `observation` has one entry
+    more. All other fields are JSON in the file's metadata.
     """
 
     method: str
@@ -91,13 +91,13 @@ class Results:
     needs: tuple[str, ...]
     """What the agent was given besides observations: none, "hidden", "reward"."""
     instances: str
-    """The split that was played."""
+    """The split that was evaluated."""
     seed: int
     """The seed of the evaluation."""
     limit: int
-    """Steps after which an episode was cut."""
+    """Maximum number of steps per episode."""
     episodes: tuple[EpisodeResult, ...]
-    """One record an episode, in the order of the instances."""
+    """One record per episode, in the order of the instances."""
     learns: bool = False
     """Whether the agent took gradient steps during its episodes."""
     behaviour_estimated: bool = False

@@ -317,7 +317,12 @@ def fitter(
     config: FitConfig | Mapping[str, Any] | None = None,
     seed: int = 0,
 ) -> Fitter:
-    """A fit that stops after each epoch; see `Fitter`."""
+    """Like `fit`, but as an iterator that stops after each epoch, for notebooks.
+
+    `for epoch in fitter(data): …` yields records with `stage`, `done`, `total` and `metrics`. Call
+    `end_stage()` in the loop to end the current stage early. After the loop, `agent` is the fitted
+    agent. The preset is `default`; nothing is written to disk.
+    """
     return Fitter(data, method, config, seed)
 
 
@@ -335,10 +340,23 @@ def fit(
     progress: Progress | None = None,
     checkpoint_seconds: float | None = None,
 ) -> Agent:
-    """Learn an agent from logs; with `out`, in a run directory that survives a kill.
+    """Train an agent on logged episodes.
 
-    `hold_out` is the share of instances (of episodes if there are fewer than ten instances) to hold
-    out for the evaluation of the agent.
+    - `data`: a dataset, or the path of one. Data from a path are validated first.
+    - `method`: `sept`, or the name of a baseline or ablation.
+    - `config`: settings that override the preset, e.g. `{"latent": {"dim": 3}}`. A `FitConfig`
+      replaces the preset.
+    - `seed`: the same data, settings and seed give the same weights on one kind of processor.
+    - `out`: a run directory for settings, metrics, checkpoints and the agent. By default nothing
+      is written.
+    - `preset`: `default`, `paper` or `segment`.
+    - `hold_out`: share of instances (of episodes if there are fewer than ten instances) to hold out
+      for off-policy evaluation (`judge`).
+    - `resume`, `restart`: continue the run in `out`, or replace it. Without either, an existing run
+      is an error.
+    - `checkpoint_seconds`: minimum time between two checkpoints.
+
+    The verdict, if any, is in `agent.record["verdict"]` and `agent.record["reasons"]`.
     """
     listener = progress or Silent()
     # read once, and then shared by all stages

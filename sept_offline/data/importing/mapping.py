@@ -35,54 +35,54 @@ class ImportMapping:
     """The role of each column in a table of steps, and rules for irregular logs."""
 
     instance: str | None = None
-    """A column, or "@file"; without one all episodes are of one instance, "unknown"."""
+    """A column, or "@file"; by default all episodes belong to one instance, "unknown"."""
     episode: tuple[str, ...] = ()
     """Columns that together identify an episode, or "@file"."""
     time: str | None = None
-    """Numbers or timestamps; without one the rows of an episode are in order."""
+    """Column of numbers or timestamps; by default rows are in the order of the file."""
     observations: tuple[str, ...] = ()
     """Columns of the observation before the action, or columns of lists."""
     next_observations: tuple[str, ...] = ()
     """Columns of the observation after the action, if rows contain both."""
     action: str | tuple[str, ...] | None = None
-    """Column of the action: words or integers. Several columns, or one of lists, make a box."""
+    """Column of the action: labels or integers. Several columns, or lists, are continuous."""
     reward: str | None = None
     """Column of the reward."""
     terminated: str | None = None
-    """Whether the task ended here."""
+    """Column of a flag: the task ended at this step."""
     truncated: str | None = None
-    """Whether only the recording ended here."""
+    """Column of a flag: only the recording ended at this step."""
     probability: str | None = None
-    """The behaviour's probability of the action it took."""
+    """Column of the behaviour's probability of the logged action."""
     probabilities: tuple[str, ...] = ()
-    """Its probability of every action, in the order of `actions`."""
+    """Columns of its probabilities of all actions, in the order of `actions`."""
     density: str | None = None
-    """The behaviour's density of the action it took, in a box."""
+    """Column of the behaviour's density of a continuous action."""
     log_density: str | None = None
-    """The logarithm of that density, instead of it."""
+    """Column of the logarithm of that density, instead of `density`."""
     actions: tuple[str, ...] = ()
-    """The labels of all actions in order; found in the data where not given."""
+    """All action labels, in order (default: those in the data)."""
     bins: int | None = None
     """Number of bins for a continuous action, at its quantiles."""
     continuous: bool = False
-    """The action is a box, even if it is a single column."""
+    """Whether a single action column is a number instead of a label."""
     action_low: tuple[float, ...] = ()
-    """Lower bounds of the box, one or one per component; without them the data's, rounded down."""
+    """Lower bounds, one or one per component (default: from the data, rounded down)."""
     action_high: tuple[float, ...] = ()
-    """Upper bounds, likewise."""
+    """Upper bounds, one or one per component (default: from the data, rounded up)."""
     fill: dict[str, str] = field(default_factory=dict)
-    """For a column, or for "observations": previous, zero, mean, or a value; previous,mean (or
-    zero, a value) where an episode may begin without one."""
+    """Rules for missing values, by column or for "observations": previous, zero, mean, or a value;
+    "previous,mean" (or zero, a value) if an episode may start with a missing value."""
     keep_terminal: bool = False
     """Keep the last step of a terminated episode without a logged final observation."""
     drop_unrewarded: bool = False
-    """Leave out episodes without a single reward."""
+    """Drop episodes without any reward."""
     delimiter: str = ","
-    """Between the cells of a CSV file."""
+    """Delimiter of CSV files."""
     quoted_newlines: bool = False
-    """Whether quoted text in a CSV file may run over lines; slower."""
+    """Whether quoted text in CSV files may contain line breaks; slower."""
     probe_steps: int | None = None
-    """T_p, which the dataset is to name."""
+    """T_p, the probe length to store in the dataset."""
 
     def __post_init__(self) -> None:
         if self.bins is not None and self.bins < 2:

@@ -64,9 +64,9 @@ def demarcate_dataset(
 ) -> Demarcation:
     """Propose an instance for each episode by its dynamics; write a dataset with them to `out`.
 
-    The dataset's own instances are ignored, unless `within` says that they are known to be apart
-    and only to be divided. Hidden parameters are never read. Labels that the logs do not support
-    are not written, unless by `force`.
+    The dataset's own instance labels are ignored. With `within` they are kept as boundaries: each
+    instance may be split, but no two are merged. Hidden parameters are never read. Labels that the
+    logs do not support are written only with `force`.
     """
     config, progress = config or DemarcateConfig(), progress or Silent()
     check_sklearn()
