@@ -151,8 +151,7 @@ def _registered(_: tuple[str, ...]) -> dict[str, importlib.metadata.EntryPoint]:
 def load_family(spec: str | Family) -> Family:
     """A family by its registered name or as `package.module:object`; a record is returned as is.
 
-    `package.module:object` imports code: pass only what the user typed. A name that was read
-    from a file goes through `known_family`.
+    `package.module:object` imports code, so never pass a name that was read from a file.
     """
     if isinstance(spec, str) and ":" not in spec:
         return registered_family(spec)

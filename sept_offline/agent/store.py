@@ -48,7 +48,7 @@ def save_agent(agent: Agent, directory: str | Path) -> Path:
 
 
 def load_agent(path: str | Path) -> Agent:
-    """The agent of a run directory, or of its agent/ folder."""
+    """Load the agent from a run directory of `fit`, or from a folder of `save_agent`."""
     given = Path(path)
     folder = given if (given / DESCRIPTION).is_file() else given / "agent"
     if not (folder / DESCRIPTION).is_file():

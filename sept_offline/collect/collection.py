@@ -42,11 +42,12 @@ def collect_dataset(
 ) -> Dataset:
     """Log episodes of `family` into `out` and return the dataset.
 
-    `out` is a directory, which workers fill with one Parquet file a shard: a path without a suffix,
-    or a URI of any filesystem that pyarrow knows. Or it is a file (`.h5` or `.parquet`), made of
-    such a directory next to it. The content depends on the family, the recipe and the seed alone:
-    not on the place or its format, nor on the engine, the number of workers, or how often the
-    process was killed and resumed.
+    `out` is a file (`.h5` or `.parquet`), or a directory that the workers fill with one Parquet
+    file per shard: a path without a suffix, or a URI of any filesystem that pyarrow supports.
+    `overrides` replaces values of the recipe, by default the family's: `behaviour`, `episodes`,
+    `instances`, `max_steps`. `policy` is your own behaviour. The content depends only on the
+    family, the recipe and the seed, not on the format, the engine, the number of workers, or how
+    often the process was killed and resumed.
     """
     check_engine(engine)
     progress = progress or Silent()

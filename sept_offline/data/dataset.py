@@ -47,9 +47,9 @@ if TYPE_CHECKING:
 def load_dataset(path: str | Place, *, check: bool = False) -> Dataset:
     """Open an HDF5 file, a Parquet file or a directory of Parquet files; columns are read later.
 
-    Parquet may lie on any filesystem that pyarrow knows: `s3://bucket/logs`. With `check` every
-    byte is first compared with the checksum that the file carries; without it damage is found when
-    the damaged part is read, or by `validate`.
+    Parquet may be on any filesystem that pyarrow supports: `s3://bucket/logs`. With `check` every
+    byte is compared with the file's checksum first; otherwise damage is detected when the damaged
+    part is read, or by `validate`.
     """
     if check and not bytes_intact(check_place(path)):
         raise unlike_checksum(path)

@@ -113,10 +113,10 @@ def to_minari(data: Dataset, dataset_id: str, **options: Any) -> minari.MinariDa
 
 
 def from_minari(dataset: str | minari.MinariDataset, path: str | Path | None = None) -> Dataset:
-    """Read a Minari dataset (or the one with this id) into a file of ours, and open that.
+    """Convert a Minari dataset, given as an object or by its id, to a file and open it.
 
-    The file is `path`, by default `<id>.h5` in the current directory with "-" for "/". An episode's
-    instance is what its infos say, else the dataset's id.
+    The file is `path`, by default `<id>.h5` in the current directory with "-" for "/". The instance
+    of an episode is read from its infos; by default it is the dataset's id.
     """
     minari = _minari()
     import gymnasium

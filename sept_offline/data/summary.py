@@ -106,7 +106,10 @@ class Summary:
 
 
 def inspect(data: Dataset | str | Place, probe_steps: int | None = None) -> Summary:
-    """Summarise a dataset; `probe_steps` is by default what the dataset names, else 5."""
+    """Summarise a dataset: returns, actions, coverage of initial segments, warnings.
+
+    `probe_steps` is the segment length (default: the one stored in the dataset, else 5).
+    """
     with opened(data) as found:
         return _summary(found, probe_steps)
 

@@ -71,11 +71,11 @@ def validate(
     probe_steps: int | None = None,
     progress: Callable[[str, int], None] | None = None,
 ) -> ValidationReport:
-    """Look at every byte and every step of a dataset.
+    """Check every byte and every step of a dataset; returns a report of all problems.
 
-    `probe_steps`: warn of episodes shorter than this, by default than the probe length the dataset
-    itself names. A path that does not exist, or is plainly no dataset, raises; a file that cannot
-    be read is a finding.
+    `probe_steps`: warn about episodes shorter than this (default: the probe length stored in the
+    dataset). A path that does not exist or is not a dataset raises an error; a damaged file is
+    reported as a problem. `report.raise_if_bad()` raises a DataError for the first problem.
     """
     path = check_place(path)
     problems: list[Problem] = []

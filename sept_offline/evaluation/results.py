@@ -219,7 +219,7 @@ def statistics(values: Sequence[float | None]) -> dict[str, float | int | None] 
 
 
 def load_results(path: str | Path) -> Results:
-    """Results that `write` wrote, of either format."""
+    """Load results that `Results.write` wrote, `.parquet` or `.json`."""
     source = Path(path)
     try:
         if source.suffix == ".json":
