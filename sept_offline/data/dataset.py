@@ -172,8 +172,8 @@ class Dataset:
         space = self.action_space
         if space.shape:
             raise DataError(
-                f"{self.path} has actions that are vectors, {space.expected}; this works for "
-                "numbered actions only."
+                f"{self.path} has continuous actions, {space.expected}; this works for "
+                "discrete actions only."
             )
         return space.width
 

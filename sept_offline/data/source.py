@@ -180,7 +180,7 @@ def _stored_space(values: Mapping[str, Any], version: int) -> ActionSpace:
 
 
 def _action_names(values: Mapping[str, Any], space: ActionSpace) -> tuple[str, ...] | None:
-    """Those that were given; the default names of numbered actions are not stored."""
+    """Those that were given; the default names of discrete actions are not stored."""
     return names_or_none(values.get("action_names")) if isinstance(space, Finite) else space.names
 
 

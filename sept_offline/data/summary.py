@@ -43,7 +43,7 @@ class InstanceSummary:
     action_frequencies: tuple[float, ...]
     """[A]; empty for a box"""
     action_means: tuple[float, ...]
-    """[k], of a box; empty for numbered actions"""
+    """[k], of a box; empty for discrete actions"""
     action_deviations: tuple[float, ...]
     """[k]"""
     coverage: float

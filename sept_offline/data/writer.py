@@ -188,8 +188,8 @@ class DatasetWriter:
             return propensities
         if self._space.propensity_shape or propensities is not None:
             raise DataError(
-                "log_densities are the propensities of a box of actions; pass propensities for "
-                "numbered actions, and one of the two for a box."
+                "log_densities are the propensities of continuous actions; pass propensities for "
+                "discrete actions, and one of the two for continuous ones."
             )
         return log_densities
 
@@ -278,9 +278,9 @@ class DatasetWriter:
 def _action_space(
     num_actions: int | None, space: ActionSpace | None, names: Sequence[str] | None
 ) -> tuple[ActionSpace, tuple[str, ...] | None]:
-    """The space of a writer, and the names to store; numbered actions may have none."""
+    """The space of a writer, and the names to store; discrete actions may have none."""
     if (num_actions is None) == (space is None):
-        raise DataError("Pass num_actions for numbered actions, or action_space.")
+        raise DataError("Pass num_actions for discrete actions, or action_space.")
     count = space.width if space is not None else num_actions or 0
     if not 1 <= count <= MOST_ACTIONS:
         raise DataError(

@@ -147,7 +147,7 @@ class Results:
 
     @property
     def _width(self) -> int | None:
-        """The components of an action of a box; None for numbered actions."""
+        """The components of an action of a box; None for discrete actions."""
         first = next((e.actions[0] for e in self.episodes if e.actions), 0)
         return None if isinstance(first, int) else len(first)
 

@@ -108,7 +108,7 @@ def test_vectors_come_back(box: Path) -> None:
         assert steps.propensities.shape == (data.num_steps,)
         np.testing.assert_array_equal(steps.actions[:3], segments.actions[0])
         np.testing.assert_array_equal(data.columns("actions")["actions"], steps.actions)
-        with pytest.raises(DataError, match="this works for numbered actions only"):
+        with pytest.raises(DataError, match="this works for discrete actions only"):
             data.num_actions  # noqa: B018
     assert so.validate(box).ok
     assert not so.validate(box).warnings
@@ -174,7 +174,7 @@ def test_bounds_are_those_that_float32_holds(tmp_path: Path) -> None:
         ({"log_densities": np.zeros((5, 2))}, r"propensities of .*expected shape \(5,\)"),
         ({"log_densities": [0, 0, np.inf, 0, 0]}, "step 2: expected finite log-densities"),
         ({"log_densities": [0, -np.inf, 0, 0, 0]}, "step 1: expected finite log-densities"),
-        ({"propensities": np.zeros(5)}, "one of the two for a box"),
+        ({"propensities": np.zeros(5)}, "one of the two for continuous ones"),
     ],
 )
 def test_a_writer_refuses(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
@@ -189,14 +189,14 @@ def test_a_writer_refuses(tmp_path: Path, changes: dict[str, Any], message: str)
 def test_spaces_that_a_writer_refuses(tmp_path: Path, episodes: Any) -> None:
     path = tmp_path / "a.h5"
     for arguments in ({}, {"num_actions": 2, "action_space": BOX}):
-        with pytest.raises(DataError, match="Pass num_actions for numbered actions"):
+        with pytest.raises(DataError, match="Pass num_actions for discrete actions"):
             so.DatasetWriter(path, **arguments)  # type: ignore[arg-type]
     with pytest.raises(DataError, match="finite bounds"):
         so.DatasetWriter(path, action_space=Box(("a",), (0.0,), (1e300,)))
     with pytest.raises(DataError, match="action_names has 1 names, expected 2"):
         so.DatasetWriter(path, action_space=BOX, action_names=["one"])
     with (
-        pytest.raises(DataError, match="log_densities are the propensities of a box"),
+        pytest.raises(DataError, match="log_densities are the propensities of continuous actions"),
         so.DatasetWriter(path, num_actions=4) as writer,
     ):
         writer.append(**episodes[0], log_densities=np.zeros(len(episodes[0]["actions"])))
