@@ -48,12 +48,12 @@ def resolve_config(
     stacks: whether the method reads stacked observations; if not, a preset's `stack` is ignored.
     """
     metadata = data.metadata
-    said: dict[str, Any] = {}
+    named = metadata.extra.get("latent_dim")
+    # Unused columns cost little; a hidden factor without a column is not found.
+    dim = max(named, LEAST_DIM) if isinstance(named, int) else LEAST_DIM
+    said: dict[str, Any] = {"latent": {"dim": dim}}
     if metadata.probe_steps:
         said["probe_steps"] = metadata.probe_steps
-    if "latent_dim" in metadata.extra:
-        # Unused columns cost little; a hidden factor without a column is not found.
-        said["latent"] = {"dim": max(metadata.extra["latent_dim"], LEAST_DIM)}
     chosen = preset_values(metadata.family, preset)
     if not stacks:
         chosen.pop("stack", None)

@@ -39,7 +39,7 @@ class LatentConfig:
     refine_steps: int = 64
     """Number of steps for which the latent is refined."""
     dim: int = 2
-    """Number of latent dimensions."""
+    """Number of latent dimensions; `fit` takes five or more, unless a preset or you set it."""
     updates: int = 2000
     """Total number of gradient steps."""
     learning_rate: float = 2e-3

@@ -22,7 +22,7 @@ from sept_offline.methods.choices import (
     choose_settings,
     choose_updates,
 )
-from sept_offline.methods.preset import resolve_config
+from sept_offline.methods.preset import LEAST_DIM, resolve_config
 from sept_offline.methods.verdict import Evidence, Interval, reach
 from sept_offline.stage import Stage
 
@@ -87,6 +87,13 @@ def test_what_is_set_is_not_chosen(tmp_path: Path) -> None:
     settled, choices = choose_settings(data, left, 0, double_dqn=True)
     assert settled.control.algorithm == "double_dqn"
     assert list(choices) == ["control.updates"]
+
+
+def test_logs_that_name_no_size_get_a_latent_with_room(tmp_path: Path) -> None:
+    data = log(tmp_path / "line.h5", 0.95)
+    assert "latent_dim" not in data.metadata.extra
+    assert resolve_config(data).latent.dim == LEAST_DIM
+    assert resolve_config(data, "default", {"latent": {"dim": 2}}).latent.dim == 2
 
 
 def test_the_command_says_what_was_chosen_and_why(
