@@ -57,12 +57,12 @@ class AgentEpisode:
 
     @property
     def latent(self) -> Array | None:
-        """The posterior mean `[k]`, once the probe is over."""
+        """The current posterior mean `[k]`; None while nothing has been inferred."""
         return self._tracker.latent
 
     @property
     def uncertainty(self) -> float | None:
-        """The uncertainty about the instance, once the probe is over.
+        """The uncertainty about the instance; None while nothing has been inferred.
 
         In units of the spread of the training instances' latents: near 0 if the instance is known,
         near 1 if nothing is known about it.
