@@ -30,6 +30,7 @@ sys.path[:] = [entry for entry in sys.path if Path(entry).resolve() != HERE]
 sys.path.append(str(HERE.parent))
 
 import numpy as np  # noqa: E402
+from scipy.special import stdtrit  # noqa: E402
 
 import sept_offline as so  # noqa: E402
 from benchmarks.families import NAMES  # noqa: E402
@@ -47,6 +48,7 @@ PERMUTED = "-permuted"
 KNOWN = (*NAMES, *(name + ending for name in SHIPPED for ending in ("", PERMUTED)))
 METHODS = ("random", "constant", "avg", "history", "sept", "oracle")
 UNTRAINED = ("random", "constant")
+RIVALS = ("avg", "history")
 POLICIES = {"lander": "benchmarks.families.lander:careful"}
 """What logs a family where random actions show too little."""
 RESULTS = HERE / "results" / "testbed.jsonl"
@@ -250,14 +252,58 @@ def tables(cells: Iterable[Cell]) -> str:
     ]
     titles = ["family", "`sept` − `avg`", "`sept` − `history`", "of `avg` → `oracle`"]
     titles += ["uncertainty", "verdicts"]
+    sides = [f"{side} `{name}`" for name in RIVALS for side in ("above", "below")]
     return "\n".join(
         [
             *in_markdown(["family", *(f"`{name}`" for name in methods)], returns),
             "",
             *in_markdown(titles, judged),
             "",
+            *in_markdown(["verdict", "fits", *sides], verdicts_and_truth(groups)),
+            "",
         ]
     )
+
+
+def verdicts_and_truth(groups: dict[tuple[str, str], list[Cell]]) -> list[list[str]]:
+    """Of the fits with each verdict: how many are shown to earn more and less than the others.
+
+    Shown: Student's 95 % interval over the test instances excludes zero.
+    """
+    rows = []
+    for word in ("usable", "doubtful", "not usable"):
+        counts: dict[str, int] = dict.fromkeys(("fits", *RIVALS), 0)
+        below = dict.fromkeys(RIVALS, 0)
+        for (family, method), cells in groups.items():
+            for cell in cells if method == "sept" else []:
+                rivals = {
+                    name: other
+                    for name in RIVALS
+                    for other in groups.get((family, name), [])
+                    if other["seed"] == cell["seed"]
+                }
+                if cell["verdict"] != word or len(rivals) < len(RIVALS):
+                    continue
+                counts["fits"] += 1
+                for name, other in rivals.items():
+                    low, high = interval(
+                        [
+                            cell["instances"][one] - value
+                            for one, value in other["instances"].items()
+                        ]
+                    )
+                    counts[name] += low > 0
+                    below[name] += high < 0
+        shown = [str(number) for name in RIVALS for number in (counts[name], below[name])]
+        rows.append([word, str(counts["fits"]), *shown])
+    return rows
+
+
+def interval(differences: Sequence[float]) -> tuple[float, float]:
+    """Student's 95 % interval of the mean."""
+    values = np.array(differences)
+    room = stdtrit(len(values) - 1, 0.975) * values.std(ddof=1) / np.sqrt(len(values))
+    return float(values.mean() - room), float(values.mean() + room)
 
 
 def in_markdown(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
@@ -285,7 +331,7 @@ def compared(groups: dict[tuple[str, str], list[Cell]], family: str) -> list[str
         ]
         for method in METHODS
     }
-    above = {name: paired(rows["sept"], rows[name], "total") for name in ("avg", "history")}
+    above = {name: paired(rows["sept"], rows[name], "total") for name in RIVALS}
     shown = [difference(found) for found in above.values()]
     way, gained = paired(rows["oracle"], rows["avg"], "total"), above["avg"]
     # Where the oracle is not above avg there is no way to go.

@@ -97,6 +97,15 @@ def test_the_tables_show_what_was_said_beside_what_is_true() -> None:
     assert f"|  | {said}" in testbed.tables(cells)
 
 
+def test_verdicts_are_counted_beside_what_is_true() -> None:
+    cells = [cell_of("avg", seed, 1.0) for seed in range(3)]
+    cells += [cell_of("history", seed, 8.0) for seed in range(2)]
+    cells += [cell_of("sept", seed, 6.0, "usable") for seed in range(3)]
+    # The same difference in both instances is shown; the third seed has no `history`.
+    assert "| usable | 2 | 2 | 0 | 0 | 2 |" in testbed.tables(cells)
+    assert "| not usable | 0 | 0 | 0 | 0 | 0 |" in testbed.tables(cells)
+
+
 def test_permuted_labels_keep_the_episodes_and_mix_their_owners(tmp_path: Path) -> None:
     path = testbed.collected("indifferent", tmp_path)
     with (
