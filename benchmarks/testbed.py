@@ -266,37 +266,35 @@ def tables(cells: Iterable[Cell]) -> str:
 
 
 def verdicts_and_truth(groups: dict[tuple[str, str], list[Cell]]) -> list[list[str]]:
-    """Of the fits with each verdict: how many are shown to earn more and less than the others.
+    """Of the fits with each verdict: how many earn significantly more and less than the others.
 
-    Shown: Student's 95 % interval over the test instances excludes zero.
+    Significantly: Student's 95 % interval over the test instances excludes zero.
     """
+    by_seed = {
+        (family, method, cell["seed"]): cell
+        for (family, method), cells in groups.items()
+        for cell in cells
+    }
+    compared_fits: dict[str, list[list[tuple[float, float]]]] = {}
+    for (family, method, seed), cell in by_seed.items():
+        rivals = [by_seed.get((family, name, seed)) for name in RIVALS]
+        if method == "sept" and None not in rivals:
+            found = [gaps(cell, rival) for rival in rivals if rival is not None]
+            compared_fits.setdefault(cell["verdict"], []).append(found)
     rows = []
     for word in ("usable", "doubtful", "not usable"):
-        counts: dict[str, int] = dict.fromkeys(("fits", *RIVALS), 0)
-        below = dict.fromkeys(RIVALS, 0)
-        for (family, method), cells in groups.items():
-            for cell in cells if method == "sept" else []:
-                rivals = {
-                    name: other
-                    for name in RIVALS
-                    for other in groups.get((family, name), [])
-                    if other["seed"] == cell["seed"]
-                }
-                if cell["verdict"] != word or len(rivals) < len(RIVALS):
-                    continue
-                counts["fits"] += 1
-                for name, other in rivals.items():
-                    low, high = interval(
-                        [
-                            cell["instances"][one] - value
-                            for one, value in other["instances"].items()
-                        ]
-                    )
-                    counts[name] += low > 0
-                    below[name] += high < 0
-        shown = [str(number) for name in RIVALS for number in (counts[name], below[name])]
-        rows.append([word, str(counts["fits"]), *shown])
+        fits = compared_fits.get(word, [])
+        row = [word, len(fits)]
+        for place in range(len(RIVALS)):
+            row += [sum(fit[place][0] > 0 for fit in fits), sum(fit[place][1] < 0 for fit in fits)]
+        rows.append([str(entry) for entry in row])
     return rows
+
+
+def gaps(cell: Cell, rival: Cell) -> tuple[float, float]:
+    """The interval of the difference in return between two cells, over the test instances."""
+    returns = cell["instances"]
+    return interval([returns[name] - other for name, other in rival["instances"].items()])
 
 
 def interval(differences: Sequence[float]) -> tuple[float, float]:

@@ -360,7 +360,7 @@ def _fragments(path: Place, manifest: Manifest | None = None) -> list[tuple[str,
 
 
 def _hive_keys(path: str) -> dict[str, str]:
-    """What the folders `name=value` of a path say, as text: an id "007" is no number."""
+    """Names and values of the folders `name=value` in a path; the id "007" stays text."""
     named = [folder.partition("=") for folder in path.split("/")[:-1] if "=" in folder]
     return {unquote(name): unquote(value) for name, _, value in named}
 

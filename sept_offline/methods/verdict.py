@@ -113,10 +113,8 @@ class Evidence:
         for name, (gap, own) in found.items():
             if own is not None and (own.high < 0 or own.low > 0):
                 gap = own
-            if gap is not None and gap.high < 0:
+            if gap is not None and gap.high < 0 and (name == "avg" or self.clear(gap.mean)):
                 gaps[name] = gap.mean
-        if "history" in gaps and not self.clear(gaps["history"]):
-            del gaps["history"]
         return min(gaps, key=gaps.__getitem__) if gaps else None
 
     def clear(self, gap: float) -> bool:
