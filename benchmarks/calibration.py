@@ -6,7 +6,7 @@
 An agent keeps the distances from its latent, in units of its uncertainty, within which 50, 80 and
 95 % of held-out segments had their instance. Here it probes fresh episodes of the simulator, of the
 instances it learned from and of test instances. An instance lies at the mean latent of half of its
-episodes; the other half is asked. Control is hardly trained: it does not change the latent.
+episodes; the other half is asked.
 """
 
 from __future__ import annotations
@@ -37,11 +37,7 @@ FAMILIES = (
 )
 EPISODES = 20
 """Of each instance, half of them for its place and half to be asked."""
-UNTRAINED = {
-    "verdict": False,
-    "probe": {"use": "always"},
-    "control": {"updates": 1, "hidden": [4]},
-}
+PROBING = {"probe": {"use": "always"}}
 """The probe acts first, as in the segments on which the regions were measured."""
 RESULTS = HERE / "results" / "calibration.jsonl"
 
@@ -73,7 +69,9 @@ def measure(family: str, seed: int, work: Path) -> list[dict[str, Any]]:
     """One fit; coverage on the instances it learned from, and on test instances."""
     name = family.rpartition(".")[2].partition(":")[0]
     with so.collect_dataset(family, work / f"{name}.h5", resume=True) as data:
-        agent = so.fit(data, "sept", UNTRAINED, seed)
+        agent = so.fit(data, "sept", PROBING, seed)
+    if agent.probe_steps == 0:
+        raise SystemExit(f"{name}, seed {seed}: {agent.record['reasons'][0]}")
     rows = []
     for split in ("train", "test"):
         count = len(so.load_family(family).instances(split))

@@ -243,6 +243,10 @@ class Fitter:
             evidence = replace(evidence, replaced=better)
         conservative = "cql" if isinstance(self.data.action_space, Box) else "discrete_cql"
         facts = {**reach(evidence, conservative).summary(), "evidence": asdict(evidence)}
+        if separation is not None and evidence.unseen_radii is not None:
+            # Regions are for instances that nobody has seen, which may differ more than episodes.
+            pairs = zip(separation["radii"], evidence.unseen_radii, strict=True)
+            facts["separation"] = separation | {"radii": [max(pair) for pair in pairs]}
         return agent, facts
 
     def _another(self, method: Method) -> Generator[Epoch, None, Agent]:

@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 from scipy.special import stdtrit
 
 from sept_offline.agent import Agent, RefinedContext, SegmentContext
-from sept_offline.agent.encoders import TransitionEncoder
+from sept_offline.agent.encoders import SegmentEncoder, TransitionEncoder
 from sept_offline.control import prepare_rewards
 from sept_offline.data import Dataset
 from sept_offline.dynamics.columns import Columns
 from sept_offline.dynamics.outcome import NEARLY_EQUAL, OutcomeStage
 from sept_offline.dynamics.world import WorldStage, roll_out
 from sept_offline.errors import ConfigError, DataError, TrainingError
-from sept_offline.latent.separation import measure_separation
+from sept_offline.latent.separation import Separation, measure_separation
 from sept_offline.methods.avg import AVG
 from sept_offline.methods.history import HISTORY
 from sept_offline.methods.hold_out import FEW_INSTANCES, choose_hold_out, held_out_episodes
@@ -355,31 +355,47 @@ def _separation(
     context: SegmentContext | RefinedContext, unseen: Dataset, config: FitConfig, seed: int
 ) -> dict[str, Any]:
     """Whether the second fit's latent distinguishes unseen instances and explains their steps."""
-    encoder = context.encoder
-    if isinstance(encoder, TransitionEncoder) and isinstance(context, RefinedContext):
-        encoder = encoder.reading(later_steps(unseen, config))
-    asked = unseen.segments(encoder.steps)
-    rng = generator(seed, "separation")
-    rows = np.sort(rng.permutation(len(asked.actions))[:SEGMENTS])
-    taken = unseen.action_space.encode(asked.actions[rows])
-    mean, log_variance = encoder.encode(asked.observations[rows], taken)
-    deviation, instance = np.exp(0.5 * log_variance), asked.instance[rows]
-    # Their centres come from one half of their episodes, the segments asked from the other.
-    half = _halves(instance, rng)
+    first = context.encoder
+    later = first
+    if isinstance(first, TransitionEncoder) and isinstance(context, RefinedContext):
+        later = first.reading(later_steps(unseen, config))
     evidence: dict[str, Any] = {}
-    if len(np.unique(instance[half])) > 1 and not half.all():
-        found = measure_separation(
-            mean[half],
-            instance[half],
-            mean[~half],
-            deviation[~half],
-            instance[~half],
-            np.ones(int((~half).sum())),
-            rng,
-        )
+    found = _separation_by(later, unseen, generator(seed, "separation"))
+    if found is not None:
         evidence["unseen"] = Interval(found.apart, found.low, found.high)
         evidence["unseen_separates"] = found.better_than_chance
-    return evidence | {"explained": _explained(context, unseen, config, rng)}
+    # The regions of an agent are those of its first steps.
+    early = _separation_by(first, unseen, generator(seed, "regions"))
+    if early is not None:
+        evidence["unseen_radii"] = early.radii
+    explained = _explained(context, unseen, config, generator(seed, "explained"))
+    return evidence | {"explained": explained}
+
+
+def _separation_by(
+    encoder: SegmentEncoder, unseen: Dataset, rng: np.random.Generator
+) -> Separation | None:
+    """Separation of unseen instances by their first steps; None if there are too few episodes.
+
+    Their centres come from one half of their episodes, the segments asked from the other.
+    """
+    segments = unseen.segments(encoder.steps)
+    rows = np.sort(rng.permutation(len(segments.actions))[:SEGMENTS])
+    taken = unseen.action_space.encode(segments.actions[rows])
+    mean, log_variance = encoder.encode(segments.observations[rows], taken)
+    deviation, instance = np.exp(0.5 * log_variance), segments.instance[rows]
+    half = _halves(instance, rng)
+    if len(np.unique(instance[half])) < 2 or half.all():
+        return None
+    return measure_separation(
+        mean[half],
+        instance[half],
+        mean[~half],
+        deviation[~half],
+        instance[~half],
+        np.ones(int((~half).sum())),
+        rng,
+    )
 
 
 def _halves(instance: Integers, rng: np.random.Generator) -> NDArray[np.bool_]:

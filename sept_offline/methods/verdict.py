@@ -72,6 +72,8 @@ class Evidence:
     """The same of instances kept from a second, shorter fit."""
     unseen_separates: bool | None = None
     """Whether that is more than chance."""
+    unseen_radii: tuple[float, ...] | None = None
+    """Radii of the regions of those instances: see `Separation`."""
     held_out: str | None = None
     """Instances held out from the second fit; None if there were too few for one."""
     explained: Interval | None = None

@@ -268,3 +268,25 @@ def test_a_verdict_is_resumed_where_it_was_stopped(tmp_path: Path) -> None:
     records = [so.load_agent(tmp_path / name).record for name in ("a", "resumed")]
     assert records[0]["evidence"] == records[1]["evidence"]
     assert records[0]["verdict"] == records[1]["verdict"]
+
+
+def test_regions_hold_for_instances_that_the_second_fit_has_not_seen(tmp_path: Path) -> None:
+    path, rng = tmp_path / "logs.h5", np.random.default_rng(0)
+    with DatasetWriter(path, num_actions=2, observation_dim=1, probe_steps=2) as writer:
+        for number in range(60):
+            push, actions = number % 12, rng.integers(2, size=4)
+            moves = (2 * actions - 1) * push + rng.normal(0, 0.1, 4)
+            writer.append(
+                instance=str(push),
+                observations=np.append(0, np.cumsum(moves))[:, None],
+                actions=actions,
+                rewards=moves,
+                terminated=False,
+                truncated=True,
+                propensities=np.full((4, 2), 0.5),
+            )
+    few = {"latent": {"updates": 30}, "control": {"updates": 30, "hidden": [8]}, "stack": 1}
+    record = so.fit(path, "sept", {**few, "probe": {"steps": 2}}).record
+    unseen = record["evidence"]["unseen_radii"]
+    assert len(unseen) == len(record["separation"]["radii"]) == 3
+    assert all(np.greater_equal(record["separation"]["radii"], unseen))
