@@ -22,9 +22,8 @@ from numpy.typing import NDArray
 
 from ..actions import Box, Categorical, Finite, Policy, TruncatedNormal
 from ..errors import AgentError
-from .fields import action_count
 from .networks import MLP, Array, Arrays, Standardiser, softmax, take
-from .records import Record, Value, Weights, named
+from .records import Record, Value, Weights, action_count, named
 
 LOG_DEVIATION = (-4.0, 1.0)
 """Least and greatest logarithm of a deviation, relative to half of the range: from nearly fixed to

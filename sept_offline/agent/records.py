@@ -11,11 +11,13 @@ A class that derives from `Record` lists in `stored` what its files contain:
         )
 
 Each entry names an attribute, which is also an argument of the constructor, and the function that
-reads and checks it. The constructor checks that the parts fit together.
+reads and checks it: one of the functions at the end of this module, or the part's own. The
+constructor checks that the parts fit together.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Self, TypeVar
@@ -24,11 +26,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import AgentError
-from .fields import field
+from ..limits import LONGEST_SEGMENT, MOST_ACTIONS
 from .networks import Arrays
 
 Description = Mapping[str, Any]
 Kind = TypeVar("Kind")
+Plain = TypeVar("Plain")
 
 
 @dataclass(frozen=True)
@@ -160,3 +163,70 @@ def named(kinds: Mapping[str, Kind], description: Description, what: str) -> Kin
             f"There is no {what} {kind!r:.40}; a later version may have written this agent."
         )
     return kinds[kind]
+
+
+def field(record: Any, name: str, kind: type[Plain]) -> Plain:
+    """`record[name]`, which must be of `kind`."""
+    if not isinstance(record, Mapping) or name not in record:
+        raise AgentError(f"The agent's description lacks {name!r}; the agent is damaged.")
+    value = record[name]
+    wrong_flag = isinstance(value, bool) and kind is not bool
+    if wrong_flag or not isinstance(value, kind):
+        raise AgentError(
+            f"The agent's description has {name!r} as {type(value).__name__}, "
+            f"expected {kind.__name__}; the agent is damaged."
+        )
+    return value
+
+
+def count(record: Any, name: str, most: int = LONGEST_SEGMENT) -> int:
+    """`record[name]`, a whole number from 1 to `most`, as memory is allocated by it."""
+    value = field(record, name, int)
+    if not 1 <= value <= most:
+        raise AgentError(
+            f"The agent's description has {name!r} out of range: expected 1 to {most:,}."
+        )
+    return value
+
+
+def action_count(record: Any, name: str) -> int:
+    """`record[name]`, the number of actions, or of the columns of an encoded one."""
+    return count(record, name, MOST_ACTIONS)
+
+
+def number(record: Any, name: str) -> float:
+    """`record[name]`, a finite number."""
+    value = field(record, name, float)
+    if not math.isfinite(value):
+        raise AgentError(f"The agent's {name} is {value}, expected a finite number.")
+    return value
+
+
+def positive(record: Any, name: str) -> float:
+    """`record[name]`, a finite number above 0."""
+    value = number(record, name)
+    if value <= 0:
+        raise AgentError(f"The agent's {name} is {value}, expected a finite number above 0.")
+    return value
+
+
+def number_or_none(record: Mapping[str, Any], name: str) -> float | None:
+    """`record[name]`, a finite number; None if it is null or missing."""
+    return None if record.get(name) is None else number(record, name)
+
+
+def strings(record: Any, name: str) -> tuple[str, ...]:
+    """`record[name]`, which must be a list of strings."""
+    values = field(record, name, list)
+    if not all(isinstance(value, str) for value in values):
+        raise AgentError(f"The agent's description needs a list of strings as {name!r}.")
+    return tuple(values)
+
+
+def pair(record: Any, name: str) -> tuple[float, float]:
+    """`record[name]`, which must be two finite numbers, the smaller one first."""
+    values = field(record, name, list)
+    plain = [value for value in values if isinstance(value, int | float)]
+    if len(values) != 2 or len(plain) != 2 or not -math.inf < plain[0] < plain[1] < math.inf:
+        raise AgentError(f"The agent's description needs two increasing numbers as {name!r}.")
+    return float(plain[0]), float(plain[1])

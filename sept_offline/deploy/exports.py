@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from sept_offline.agent import Agent, load_agent
-from sept_offline.agent.assembly import agent_arrays
+from sept_offline.agent.agent import agent_arrays
 from sept_offline.agent.exported import WEIGHTS, ExportedAgent, read_weights
 from sept_offline.data import Dataset, opened
 from sept_offline.deploy.manifest import (

@@ -20,7 +20,7 @@ from sept_offline.agent import (
     UnprobedContext,
     WindowContext,
 )
-from sept_offline.agent.assembly import describe_space
+from sept_offline.agent.agent import describe_space
 from sept_offline.agent.contexts import FORWARD
 from sept_offline.errors import AgentError, ConfigError
 from sept_offline.files import foreign
@@ -43,31 +43,17 @@ MODULES = (
     "seeding",
     "stacking",
     "agent/agent",
-    "agent/assembly",
     "agent/control",
-    "agent/decoder",
+    "agent/encoders",
     "agent/episode",
     "agent/exported",
-    "agent/fields",
     "agent/networks",
     "agent/novelty",
     "agent/probes",
     "agent/records",
     "agent/contexts/__init__",
     "agent/contexts/base",
-    "agent/contexts/encoded",
-    "agent/contexts/hidden",
-    "agent/contexts/history",
-    "agent/contexts/none",
-    "agent/contexts/refined",
-    "agent/contexts/segment",
-    "agent/contexts/unprobed",
-    "agent/contexts/window",
-    "agent/encoders/__init__",
-    "agent/encoders/base",
-    "agent/encoders/lstm",
-    "agent/encoders/pooled",
-    "agent/encoders/transition",
+    "agent/contexts/latent",
 )
 """The library's modules that a NumPy export contains: all that `agent/exported` imports."""
 SHIPPED = {f"modules/{name}.py": name for name in MODULES}

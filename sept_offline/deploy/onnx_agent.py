@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sept_offline.actions import Box, Finite
-from sept_offline.agent.assembly import read_space
-from sept_offline.agent.fields import count, field
+from sept_offline.agent.agent import read_space
+from sept_offline.agent.records import count, field
 from sept_offline.deploy.libraries import onnxruntime
 from sept_offline.deploy.manifest import read_manifest
 from sept_offline.errors import AgentError

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from sept_offline.actions import ActionSpace, Box
-from sept_offline.agent.decoder import TransitionDecoder
 from sept_offline.agent.encoders import (
     FlatEncoder,
     LstmEncoder,
@@ -15,6 +14,7 @@ from sept_offline.agent.encoders import (
     TransitionEncoder,
 )
 from sept_offline.agent.networks import MLP, Constrained, Ensemble, Standardiser
+from sept_offline.agent.novelty import TransitionDecoder
 from sept_offline.deploy.graph import Graph
 from sept_offline.errors import AgentError
 
