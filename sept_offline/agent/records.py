@@ -18,6 +18,7 @@ constructor checks that the parts fit together.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Self, TypeVar
@@ -35,39 +36,53 @@ Plain = TypeVar("Plain")
 
 
 @dataclass(frozen=True)
-class Value:
-    """A plain value in the description, or a tuple of them.
-
-    `key` is its name in the files where that differs. A value without a reader is computed by the
-    constructor; if the description contradicts it, the file is damaged.
-    """
+class Stored(ABC):
+    """One attribute of a record in its files, under `key` where that differs from its name."""
 
     name: str
-    reader: Callable[[Description, str], Any] | None = None
+    reader: Callable[..., Any] | None = None
     _: KW_ONLY
     key: str = ""
 
+    @property
+    def place(self) -> str:
+        """The name in the files."""
+        return self.key or self.name
+
+    @abstractmethod
     def describe(self, value: Any) -> dict[str, Any]:
         """The entries of `value` in the description."""
-        return {self.key or self.name: list(value) if isinstance(value, tuple) else value}
 
+    @abstractmethod
     def read(self, arrays: Arrays, description: Description, prefix: str) -> Any:
-        """The value that was written, or an error that says what is wrong with it."""
-        assert self.reader is not None
-        return self.reader(description, self.key or self.name)
+        """What was written, or an error that says what is wrong with it."""
 
 
 @dataclass(frozen=True)
-class Weights:
-    """An array, or a part of arrays alone, such as a network.
+class Value(Stored):
+    """A plain value in the description, or a tuple of them: `reader(description, name)`.
+
+    A value without a reader is computed by the constructor; if the description contradicts it, the
+    file is damaged.
+    """
+
+    def describe(self, value: Any) -> dict[str, Any]:
+        """The value under its name."""
+        return {self.place: list(value) if isinstance(value, tuple) else value}
+
+    def read(self, arrays: Arrays, description: Description, prefix: str) -> Any:
+        """See Stored."""
+        assert self.reader is not None
+        return self.reader(description, self.place)
+
+
+@dataclass(frozen=True)
+class Weights(Stored):
+    """An array, or a part of arrays alone, such as a network: `reader(arrays, name)`.
 
     If it may be None, the entry `flag` of the description says so, by the first of `says`.
     """
 
-    name: str
-    reader: Callable[[Arrays, str], Any]
-    _: KW_ONLY
-    key: str = ""
     flag: str = ""
     says: tuple[Any, Any] = (False, True)
 
@@ -76,7 +91,8 @@ class Weights:
         return {self.flag: self.says[value is not None]} if self.flag else {}
 
     def read(self, arrays: Arrays, description: Description, prefix: str) -> Any:
-        """The part that was written, or an error that says what is wrong with it."""
+        """See Stored."""
+        assert self.reader is not None
         if self.flag:
             absent, present = self.says
             said = field(description, self.flag, type(present))
@@ -87,32 +103,26 @@ class Weights:
                     f"The agent's description has {self.flag!r} as {said!r:.40}, expected "
                     f"{absent!r} or {present!r}."
                 )
-        return self.reader(arrays, f"{prefix}.{self.key or self.name}")
+        return self.reader(arrays, f"{prefix}.{self.place}")
 
 
 @dataclass(frozen=True)
-class Part:
-    """A part with a description; an `optional` one may be None."""
+class Part(Stored):
+    """A part with its own description: `reader(arrays, description, name)`; None if `optional`."""
 
-    name: str
-    reader: Callable[..., Any]
-    _: KW_ONLY
-    key: str = ""
     optional: bool = False
 
     def describe(self, value: Any) -> dict[str, Any]:
-        """The description of the part `value`, under its name."""
-        return {self.key or self.name: None if value is None else value.describe()}
+        """The description of the part under its name."""
+        return {self.place: None if value is None else value.describe()}
 
     def read(self, arrays: Arrays, description: Description, prefix: str) -> Any:
-        """The part that was written, or an error that says what is wrong with it."""
-        name = self.key or self.name
-        if self.optional and description.get(name) is None:
+        """See Stored."""
+        assert self.reader is not None
+        if self.optional and description.get(self.place) is None:
             return None
-        return self.reader(arrays, field(description, name, dict), f"{prefix}.{name}")
-
-
-Stored = Value | Weights | Part
+        part = field(description, self.place, dict)
+        return self.reader(arrays, part, f"{prefix}.{self.place}")
 
 
 class Record:
@@ -128,7 +138,7 @@ class Record:
         """All arrays, each under a name that starts with `prefix`."""
         arrays: dict[str, NDArray[Any]] = {}
         for each in self.stored:
-            value, place = getattr(self, each.name), f"{prefix}.{each.key or each.name}"
+            value, place = getattr(self, each.name), f"{prefix}.{each.place}"
             if isinstance(value, np.ndarray):
                 arrays[place] = value
             elif hasattr(value, "to_arrays"):
@@ -149,7 +159,7 @@ class Record:
         given = (each for each in cls.stored if each.reader is not None)
         record = cls(**{each.name: each.read(arrays, whole, prefix) for each in given})
         for each in cls.stored:
-            name, value = each.key or each.name, getattr(record, each.name)
+            name, value = each.place, getattr(record, each.name)
             if each.reader is None and whole.get(name, value) != value:
                 raise AgentError(f"{name!r} in the agent's description contradicts its parts.")
         return record

@@ -1,12 +1,13 @@
-"""A builder of ONNX graphs, which adds one operator at a time."""
+"""A builder of ONNX graphs, which adds one operator at a time, and the libraries it needs."""
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import numpy as np
 
-from sept_offline.deploy.libraries import onnx
+from sept_offline.errors import ConfigError
 
 OPSET, IR_VERSION = 17, 8
 """The first operator set with LayerNormalization, which older runtimes support too."""
@@ -30,20 +31,24 @@ class Graph:
 
     def output(self, name: str, value: str, dtype: Any, *shape: int | str) -> None:
         """Add `value` as the output `name`."""
-        self._nodes.append(onnx().helper.make_node("Identity", [value], [name]))
+        self._nodes.append(_onnx().helper.make_node("Identity", [value], [name]))
         self._outputs.append(self._declare("outputs", name, dtype, shape))
 
     def constant(self, value: Any, dtype: Any = np.float32) -> str:
         """Add a constant array."""
         array = np.ascontiguousarray(value, dtype=dtype).reshape(np.shape(value))
         name = f"constant_{len(self._constants)}"
-        self._constants.append(onnx().numpy_helper.from_array(array, name))
+        self._constants.append(_onnx().numpy_helper.from_array(array, name))
         return name
+
+    def double(self, value: Any) -> str:
+        """Add a constant array of float64."""
+        return self.constant(value, np.float64)
 
     def op(self, kind: str, *inputs: str, **attributes: Any) -> str:
         """Add the operator `kind` on `inputs`; returns its first output."""
         name = f"{kind.lower()}_{len(self._nodes)}"
-        self._nodes.append(onnx().helper.make_node(kind, list(inputs), [name], **attributes))
+        self._nodes.append(_onnx().helper.make_node(kind, list(inputs), [name], **attributes))
         return name
 
     def cast(self, value: str, dtype: Any) -> str:
@@ -79,8 +84,8 @@ class Graph:
         """The checked model, serialised."""
         from sept_offline import __version__
 
-        library = onnx()
-        helper = library.helper
+        onnx = _onnx()
+        helper = onnx.helper
         graph = helper.make_graph(
             self._nodes, self.name, self._inputs, self._outputs, self._constants
         )
@@ -91,7 +96,7 @@ class Graph:
             opset_imports=[helper.make_opsetid("", OPSET)],
             ir_version=IR_VERSION,
         )
-        library.checker.check_model(model, full_check=True)
+        onnx.checker.check_model(model, full_check=True)
         content: bytes = model.SerializeToString(deterministic=True)
         return content
 
@@ -101,9 +106,28 @@ class Graph:
 
     def _declare(self, way: str, name: str, dtype: Any, shape: tuple[int | str, ...]) -> Any:
         self._signature[way][name] = {"type": np.dtype(dtype).name, "shape": list(shape)}
-        return onnx().helper.make_tensor_value_info(name, _type(dtype), list(shape))
+        return _onnx().helper.make_tensor_value_info(name, _type(dtype), list(shape))
 
 
 def _type(dtype: Any) -> int:
-    code: int = onnx().helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    code: int = _onnx().helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
     return code
+
+
+def _onnx() -> Any:
+    """The library that writes graphs."""
+    module = library("onnx")
+    for part in ("helper", "numpy_helper", "checker"):
+        importlib.import_module(f"onnx.{part}")
+    return module
+
+
+def library(name: str) -> Any:
+    """A library of the extra [onnx], or an error that says how to install it."""
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise ConfigError(
+            f"An ONNX export needs the package {name!r}: pip install 'sept-offline[onnx]', "
+            "or export with --numpy."
+        ) from error

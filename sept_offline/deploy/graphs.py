@@ -24,7 +24,6 @@ from sept_offline.agent import (
 )
 from sept_offline.agent.novelty import ROUNDING
 from sept_offline.agent.probes import LOG_DEVIATION, Probe
-from sept_offline.deploy import normal
 from sept_offline.deploy.graph import Graph
 from sept_offline.deploy.operators import (
     Segment,
@@ -33,6 +32,8 @@ from sept_offline.deploy.operators import (
     layers,
     log_likelihood,
     network,
+    normal_mass,
+    normal_quantile,
     posterior,
     standardised,
     taken_actions,
@@ -72,8 +73,8 @@ def _control(name: str, control: Control, dim: int, context_dim: int, space: Act
         inputs = graph.op("Concat", inputs, context, axis=1)
     output = network(graph, inputs, control.network)
     if isinstance(space, Box):
-        scaled = graph.op("Mul", output, graph.constant(space.half, F64))
-        action = graph.cast(graph.op("Add", scaled, graph.constant(space.centre, F64)), F32)
+        scaled = graph.op("Mul", output, graph.double(space.half))
+        action = graph.cast(graph.op("Add", scaled, graph.double(space.centre)), F32)
         graph.output(
             "action", _within(graph, action, *_bounds(graph, space)), F32, "n", space.width
         )
@@ -111,10 +112,10 @@ def _box_probe(probe: Probe, dim: int, space: Box) -> Graph:
         observation = graph.input("observation", F32, "n", dim)
         output = layers(graph, standardised(graph, observation, probe.scaler), probe.network)
         output = graph.cast(output, F64)
-        half = graph.constant(space.half, F64)
+        half = graph.double(space.half)
         mean = graph.op("Mul", graph.op("Tanh", graph.slice(output, 0, size, 1)), half)
-        mean = graph.op("Add", mean, graph.constant(space.centre, F64))
-        ends = (graph.constant(bound, F64) for bound in LOG_DEVIATION)
+        mean = graph.op("Add", mean, graph.double(space.centre))
+        ends = (graph.double(bound) for bound in LOG_DEVIATION)
         spread = graph.op("Clip", graph.slice(output, size, 2 * size, 1), *ends)
         deviation = graph.op("Mul", graph.op("Exp", spread), half)
         graph.output("mean", mean, F64, "n", size)
@@ -131,14 +132,14 @@ def _truncated(
 ) -> str:
     """The value `[n, size]` of `TruncatedNormal` at `draw`, between `low` and `high`."""
     least, most = (graph.op("Div", graph.op("Sub", end, mean), deviation) for end in (low, high))
-    mirrored = graph.op("Greater", least, graph.constant(0.0, F64))
+    mirrored = graph.op("Greater", least, graph.double(0.0))
     first = graph.op("Where", mirrored, graph.op("Neg", most), least)
     last = graph.op("Where", mirrored, graph.op("Neg", least), most)
-    below = normal.mass(graph, graph.op("Concat", first, last, axis=1))
+    below = normal_mass(graph, graph.op("Concat", first, last, axis=1))
     lower, upper = graph.slice(below, 0, size, 1), graph.slice(below, size, 2 * size, 1)
-    share = graph.op("Where", mirrored, graph.op("Sub", graph.constant(1.0, F64), draw), draw)
+    share = graph.op("Where", mirrored, graph.op("Sub", graph.double(1.0), draw), draw)
     places = graph.op("Add", lower, graph.op("Mul", share, graph.op("Sub", upper, lower)))
-    away = graph.op("Mul", normal.quantile(graph, places), deviation)
+    away = graph.op("Mul", normal_quantile(graph, places), deviation)
     return graph.op("Add", mean, graph.op("Where", mirrored, graph.op("Neg", away), away))
 
 
@@ -156,26 +157,26 @@ def _probe(probe: Probe, dim: int, space: ActionSpace) -> Graph:
         chances = graph.op("Softmax", graph.cast(logits, F64), axis=1)
     elif isinstance(probe, TableProbe):
         rows = probe.table.astype(F64)
-        table = graph.constant(rows / rows.sum(axis=1, keepdims=True), F64)
+        table = graph.double(rows / rows.sum(axis=1, keepdims=True))
         last = graph.constant(len(rows) - 1, I64)
         time = graph.op("Min", graph.input("time", I64, "n"), last)
         chances = graph.op("Gather", table, time, axis=0)
     elif isinstance(probe, UniformProbe):
-        chances = graph.constant(np.full((1, actions), 1 / actions), F64)
+        chances = graph.double(np.full((1, actions), 1 / actions))
     else:
         raise AgentError(f"A probe of kind {type(probe).__name__} has no ONNX graph.")
     mask = graph.input("mask", bool, "n", actions)
     draw = graph.input("draw", F64, "n")
     allowed = graph.cast(mask, F64)
     left = graph.op("Mul", chances, allowed)
-    some = graph.op("Greater", graph.sum(left, 1, keep=True), graph.constant(0.0, F64))
+    some = graph.op("Greater", graph.sum(left, 1, keep=True), graph.double(0.0))
     left = graph.op("Where", some, left, allowed)
     shares = graph.op("Div", left, graph.sum(left, 1, keep=True))
     edges = graph.op("CumSum", shares, graph.constant(1, I64))
     mark = graph.op("Mul", graph.unsqueeze(draw, 1), graph.slice(edges, actions - 1, actions, 1))
     place = graph.sum(graph.cast(graph.op("LessOrEqual", edges, mark), I64), 1)
     # rounding may carry a draw past the last allowed action
-    possible = graph.cast(graph.op("Greater", shares, graph.constant(0.0, F64)), F32)
+    possible = graph.cast(graph.op("Greater", shares, graph.double(0.0)), F32)
     end = graph.op("ArgMax", possible, axis=1, keepdims=0, select_last_index=1)
     graph.output("probabilities", shares, F64, "n", actions)
     graph.output("action", graph.op("Min", place, end), I64, "n")
@@ -275,40 +276,38 @@ def _novelty(graph: Graph, segment: Segment, mean: str, log_var: str, novelty: N
     """The ELBO's place among those of held-out segments, with the same 2k points as the library."""
     size = novelty.decoder.latent_dim
     mean, wide = graph.cast(mean, F64), graph.cast(log_var, F64)
-    half = graph.constant(0.5, F64)
+    half = graph.double(0.5)
     deviation = graph.op("Exp", graph.op("Mul", wide, half))
-    reach = graph.op("Mul", deviation, graph.constant(np.sqrt(size), F64))
-    signed = graph.constant(np.concatenate([np.eye(size), -np.eye(size)]), F64)
+    reach = graph.op("Mul", deviation, graph.double(np.sqrt(size)))
+    signed = graph.double(np.concatenate([np.eye(size), -np.eye(size)]))
     offsets = graph.op("Mul", graph.unsqueeze(reach, 1), signed)
     points = graph.op("Add", graph.unsqueeze(mean, 1), offsets)
     likelihood = graph.mean(log_likelihood(graph, segment, points, novelty.decoder), 1)
     if novelty.prior is None:
         squares = graph.op("Add", graph.op("Exp", wide), graph.op("Mul", mean, mean))
-        terms = graph.op("Sub", graph.op("Sub", squares, graph.constant(1.0, F64)), wide)
+        terms = graph.op("Sub", graph.op("Sub", squares, graph.double(1.0)), wide)
         divergence = graph.op("Mul", graph.sum(terms, 1), half)
     else:
         centre = novelty.prior.mean.astype(F64)
         variance = novelty.prior.variance.astype(F64)
-        apart = graph.op("Sub", graph.unsqueeze(points, 2), graph.constant(centre, F64))
-        terms = graph.op("Div", graph.op("Mul", apart, apart), graph.constant(variance, F64))
-        terms = graph.op("Add", terms, graph.constant(np.log(variance) + LOG_TWO_PI, F64))
-        each = graph.op("Mul", graph.sum(terms, 3), graph.constant(-0.5, F64))
+        apart = graph.op("Sub", graph.unsqueeze(points, 2), graph.double(centre))
+        terms = graph.op("Div", graph.op("Mul", apart, apart), graph.double(variance))
+        terms = graph.op("Add", terms, graph.double(np.log(variance) + LOG_TWO_PI))
+        each = graph.op("Mul", graph.sum(terms, 3), graph.double(-0.5))
         # in steps: not every runtime has ReduceLogSumExp in float64
         top = graph.op("ReduceMax", each, axes=[2], keepdims=1)
         shares = graph.mean(graph.op("Exp", graph.op("Sub", each, top)), 2)
-        density = graph.op("Add", graph.op("Log", shares), graph.op("Squeeze", top, _axis(graph)))
-        entropy = graph.op("Add", wide, graph.constant(LOG_TWO_PI + 1, F64))
+        density = graph.op(
+            "Add", graph.op("Log", shares), graph.op("Squeeze", top, graph.constant([2], I64))
+        )
+        entropy = graph.op("Add", wide, graph.double(LOG_TWO_PI + 1))
         entropy = graph.op("Mul", graph.sum(entropy, 1), half)
         divergence = graph.op("Neg", graph.op("Add", entropy, graph.mean(density, 1)))
     elbo = graph.op("Sub", likelihood, divergence)
     # the tolerance is subtracted from the constants, which saves an operator
-    held_out = graph.constant(novelty.held_out - ROUNDING, F64)
+    held_out = graph.double(novelty.held_out - ROUNDING)
     below = graph.op("LessOrEqual", held_out, graph.unsqueeze(elbo, 1))
     share = graph.mean(graph.cast(below, F64), 1)
     graph.output("novelty", share, F64, "n")
-    limit = graph.constant(novelty.flagged_below, F64)
+    limit = graph.double(novelty.flagged_below)
     graph.output("flagged", graph.op("Less", share, limit), bool, "n")
-
-
-def _axis(graph: Graph) -> str:
-    return graph.constant([2], I64)

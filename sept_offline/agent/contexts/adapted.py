@@ -121,12 +121,6 @@ def td_step(
     ones = np.ones((len(rows), 1), dtype=np.float32)
     for (weight, bias), below in zip(reversed(network.layers), reversed(seen), strict=True):
         down = np.float32(rate) * slope
-        stepped.append((weight - _product(down, below), bias - _product(down, ones)[:, 0]))
+        stepped.append((weight - down.T @ below, bias - (down.T @ ones)[:, 0]))
         slope = (slope @ weight) * (below > 0)
     return MLP(stepped[::-1])
-
-
-def _product(slope: Array, below: Array) -> Array:
-    """The gradient of a layer's weights `[out, in]`: slope times input, summed over rows."""
-    whole: Array = slope.T @ below
-    return whole
