@@ -118,7 +118,6 @@ class _StepsEncoder(SegmentEncoder):
             )
 
     def encode(self, observations: NDArray[Any], taken: NDArray[Any]) -> tuple[Array, Array]:
-        """See SegmentEncoder."""
         self._check_segments(observations, taken)
         scalers = self.observation_scaler, self.delta_scaler
         return _halves(
@@ -275,7 +274,6 @@ class LstmEncoder(SegmentEncoder):
                 )
 
     def encode(self, observations: NDArray[Any], taken: NDArray[Any]) -> tuple[Array, Array]:
-        """See SegmentEncoder."""
         self._check_segments(observations, taken)
         raw = np.asarray(observations, dtype=np.float32)
         parts = [self.observation_scaler(raw[:, :-1]), np.asarray(taken, np.float32)]
@@ -403,7 +401,6 @@ class TransitionEncoder(SegmentEncoder):
         return weighted.astype(np.float32), precision.astype(np.float32)
 
     def encode(self, observations: NDArray[Any], taken: NDArray[Any]) -> tuple[Array, Array]:
-        """See SegmentEncoder."""
         self._check_segments(observations, taken)
         raw = np.asarray(observations, dtype=np.float32)
         dim = self.observation_dim

@@ -71,7 +71,6 @@ class Value(Stored):
         return {self.place: list(value) if isinstance(value, tuple) else value}
 
     def read(self, arrays: Arrays, description: Description, prefix: str) -> Any:
-        """See Stored."""
         assert self.reader is not None
         return self.reader(description, self.place)
 
@@ -91,7 +90,6 @@ class Weights(Stored):
         return {self.flag: self.says[value is not None]} if self.flag else {}
 
     def read(self, arrays: Arrays, description: Description, prefix: str) -> Any:
-        """See Stored."""
         assert self.reader is not None
         if self.flag:
             absent, present = self.says
@@ -117,7 +115,6 @@ class Part(Stored):
         return {self.place: None if value is None else value.describe()}
 
     def read(self, arrays: Arrays, description: Description, prefix: str) -> Any:
-        """See Stored."""
         assert self.reader is not None
         if self.optional and description.get(self.place) is None:
             return None
