@@ -122,7 +122,7 @@ def _onnx(agent: Agent) -> tuple[dict[str, bytes], dict[str, Any]]:
     for name, graph in graphs_of(agent).items():
         content, file = graph.finished(), f"{name}.onnx"
         contents[file] = content
-        manifest["graphs"][name] = {"file": file, **graph.signature()}
+        manifest["graphs"][name] = {"file": file, **graph.signature}
         manifest["files"][file] = _sha256(content)
     return contents, manifest
 
