@@ -6,10 +6,8 @@ import math
 
 import numpy as np
 
-from simulators.actions import Array, Integers, Mask
-from simulators.compiled import compiled
-from simulators.dynamics import Dynamics, HiddenParameter, as_float32
-from simulators.elementary import sin_cos, wrap
+from simulators.dynamics import Array, Dynamics, HiddenParameter, Integers, Mask, as_float32
+from simulators.elementary import compiled, sin_cos, wrap
 
 TIME_STEP = 0.2  # s, one RK4 step an action
 GRAVITY = 9.8  # m/s^2

@@ -1,4 +1,4 @@
-"""exp, log, sin, cos and angles whose bits are the same on every processor.
+"""Compiled arithmetic: exp, log, sin, cos and angles with the same bits on every processor.
 
 A C library picks its kernels by the processor (with and without fused multiply-add), and their last
 bits differ. These use additions, multiplications and divisions in a fixed order, which IEEE 754
@@ -7,11 +7,14 @@ defines to the bit. Each result is within 2 units in the last place where the do
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from decimal import Decimal, localcontext
+from typing import TypeVar, cast
 
+import numba
 import numpy as np
 
-from simulators.compiled import compiled
+F = TypeVar("F", bound=Callable[..., object])
 
 # ln 2 and pi / 2 as sums of parts: a multiple of a leading part is exact for the small integers
 # that multiply it here, so that the remainder of a range reduction keeps its precision.
@@ -36,6 +39,14 @@ SQRT_HALF = 0.7071067811865476
 EXPONENT_BITS = 52
 EXPONENT_BIAS = 1023
 MANTISSA = (1 << EXPONENT_BITS) - 1
+
+
+def compiled(function: F) -> F:
+    """Compile `function`; a second start of the program loads it from the cache.
+
+    `fastmath` stays off: reordered sums would let a row's result depend on its batch.
+    """
+    return cast(F, numba.njit(cache=True, error_model="numpy")(function))
 
 
 @compiled

@@ -10,8 +10,7 @@ import numpy as np
 from gymnasium.utils import seeding
 from gymnasium.vector.utils import batch_space
 
-from simulators.actions import Array, Integers, Mask
-from simulators.dynamics import Actions, Dynamics, Observations
+from simulators.dynamics import Actions, Array, Dynamics, Integers, Mask, Observations
 
 Hidden = Mapping[str, float]
 # Start states that a row draws at once; the stream does not depend on the number.

@@ -1,23 +1,22 @@
-"""The families that are shipped, one frozen record each."""
+"""The families that are shipped, one frozen record each, with the scenes that draw them."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from sept_offline.family import Family, Hidden
-from simulators import scenes
-from simulators.acrobot import ACROBOT
+from simulators.acrobot import ACROBOT, LENGTH
 from simulators.dynamics import Dynamics
 from simulators.environment import SimulatorEnv, SimulatorVectorEnv
 from simulators.hiv import HIV
 from simulators.locomotion import HOPPER, STEPS, WALKER, LocomotionEnv, Robot
-from simulators.navigation2d import NAVIGATION2D, NAVIGATION2D_SWITCH
+from simulators.navigation2d import BOX, NAVIGATION2D, NAVIGATION2D_SWITCH, SWITCH_STEP
 from simulators.pendulum import PENDULUM
-from simulators.point_robot import POINT_ROBOT_WIND
+from simulators.point_robot import GOAL_X, GOAL_Y, POINT_ROBOT_WIND, STRIDE
 
 _HERE = Path(__file__).parent
 _DRAWN = json.loads((_HERE / "data" / "splits.json").read_text(encoding="utf-8"))
@@ -31,26 +30,74 @@ _PAPER_PATIENTS = (
     (-0.8, -0.8, 0.4, 0.8, 0.8, 0.8, -0.8, -0.8, -0.4, -0.8, -0.8, -0.4),
 )
 
-
+# Steps to solve in the paper's table, by method; it has none for the switch.
 PAPER_NAVIGATION = {"sept": 20, "avg": 49, "oracle": 12, "bnn": 34, "epopt": 49, "maml": 49}
 PAPER_ACROBOT = {"sept": 100, "avg": 114, "oracle": 88, "bnn": 169, "epopt": 91, "maml": 99}
-"""Steps to solve in the paper's table, by method."""
+
+Scene = dict[str, Any]
+Wall = tuple[float, float, float, float]
+
+SOUTH: Wall = (0.0, 0.0, BOX, 0.0)
+"""x, y, x, y: closes the goal's lower side, as mode 1 does."""
+WEST: Wall = (0.0, 0.0, 0.0, BOX)
+DRUGS = {"none": (False, False), "RTI": (True, False), "PI": (False, True), "both": (True, True)}
 
 
-def _environment(dynamics: Dynamics, hidden: Hidden) -> SimulatorEnv:
-    return SimulatorEnv(dynamics, hidden)
+def _navigation_scene(hidden: Hidden) -> Scene:
+    """A point in its box, the goal's quarter, and the wall of the mode."""
+    return _box([{"line": SOUTH if int(hidden["z"]) == 1 else WEST}])
+
+
+def _switch_scene(hidden: Hidden) -> Scene:
+    """The same; the wall moves when the mode does."""
+    before, after = (SOUTH, WEST) if int(hidden["z"]) == 1 else (WEST, SOUTH)
+    return _box([{"line": before, "to": SWITCH_STEP}, {"line": after, "from": SWITCH_STEP}])
+
+
+def _box(walls: list[dict[str, Any]]) -> Scene:
+    return {
+        "kind": "plane",
+        "x": 0,
+        "y": 1,
+        "box": (-BOX, BOX, -BOX, BOX),
+        "goal": (0.0, BOX, 0.0, BOX),
+        "walls": walls,
+    }
+
+
+def _acrobot_scene(hidden: Hidden) -> Scene:
+    """Two links hanging from a pivot, and the height that the tip must reach."""
+    lengths = [LENGTH * (1.0 + hidden[name]) for name in ("l1", "l2")]
+    angles = [ACROBOT.observation_names.index(name) for name in ("theta1", "theta2")]
+    return {"kind": "links", "lengths": lengths, "angles": angles, "goal": lengths[0]}
+
+
+def _hiv_scene(hidden: Hidden) -> Scene:
+    """Six populations over time, and which of two drugs is given at each step."""
+    return {
+        "kind": "doses",
+        "drugs": ("RTI", "PI"),
+        "given": [DRUGS[name] for name in HIV.action_names],
+    }
+
+
+def _robot_scene(hidden: Hidden) -> Scene:
+    """A point that starts at the origin, and a square around the goal, one move wide."""
+    half = STRIDE / 2
+    return {
+        "kind": "plane",
+        "x": 0,
+        "y": 1,
+        "box": (-0.5, 1.5, -1.0, 1.0),
+        "goal": (GOAL_X - half, GOAL_X + half, GOAL_Y - half, GOAL_Y + half),
+        "walls": [],
+    }
 
 
 def _batch(
     dynamics: Dynamics, hiddens: Sequence[Hidden], max_episode_steps: int
 ) -> SimulatorVectorEnv:
     return SimulatorVectorEnv(dynamics, len(hiddens), list(hiddens), max_episode_steps)
-
-
-def _makers(
-    dynamics: Dynamics,
-) -> tuple[Callable[[Hidden], SimulatorEnv], Callable[[Sequence[Hidden], int], SimulatorVectorEnv]]:
-    return partial(_environment, dynamics), partial(_batch, dynamics)
 
 
 def _shipped(path: str) -> Path | None:
@@ -68,113 +115,17 @@ def _files(name: str) -> dict[str, Any]:
     }
 
 
-def _same(delta: float) -> dict[str, float]:
-    return {parameter.name: delta for parameter in ACROBOT.hidden}
-
-
-def _navigation(dynamics: Dynamics) -> Family:
-    make, make_vec = _makers(dynamics)
-    both = ({"z": 1.0}, {"z": 2.0})
+def _family(dynamics: Dynamics, **facts: Any) -> Family:
+    """The family of these dynamics; `facts` are the fields that they do not have."""
     return Family(
         name=dynamics.name,
-        make=make,
-        make_vec=make_vec,
-        splits={"train": both, "validation": both, "test": both * 5},
+        make=partial(SimulatorEnv, dynamics),
+        make_vec=partial(_batch, dynamics),
         train_steps=dynamics.train_steps,
-        test_steps=50,
-        probe_steps=2,
-        latent_dim=2,
-        solved=1000.0,
         observation_names=dynamics.observation_names,
         action_names=dynamics.action_names,
         **_files(dynamics.name),
-        # The paper's table of steps to solve; it has none for the switch.
-        published=PAPER_NAVIGATION if dynamics is NAVIGATION2D else {},
-        scene=scenes.navigation if dynamics is NAVIGATION2D else scenes.navigation_switch,
-    )
-
-
-def _acrobot() -> Family:
-    make, make_vec = _makers(ACROBOT)
-    return Family(
-        name="acrobot",
-        make=make,
-        make_vec=make_vec,
-        splits={
-            "train": [_same(delta) for delta in (-0.3, -0.1, 0.1, 0.3)],
-            "validation": [_same(delta) for delta in (-0.25, 0.0, 0.25)],
-            "test": [_same(delta) for delta in (-0.35, -0.2, 0.2, 0.35)],
-            "test-independent": _DRAWN["acrobot"]["test-independent"],
-        },
-        train_steps=ACROBOT.train_steps,
-        test_steps=200,
-        probe_steps=5,
-        latent_dim=2,
-        solved=10.0,
-        observation_names=ACROBOT.observation_names,
-        action_names=ACROBOT.action_names,
-        **_files("acrobot"),
-        published=PAPER_ACROBOT,
-        scene=scenes.acrobot,
-    )
-
-
-def _hiv() -> Family:
-    make, make_vec = _makers(HIV)
-    names = [parameter.name for parameter in HIV.hidden]
-    paper = [dict(zip(names, patient, strict=True)) for patient in _PAPER_PATIENTS]
-    return Family(
-        name="hiv",
-        make=make,
-        make_vec=make_vec,
-        splits={**_DRAWN["hiv"], "paper": paper},
-        train_steps=HIV.train_steps,
-        test_steps=200,
-        probe_steps=8,
-        latent_dim=6,
-        solved=None,
-        observation_names=HIV.observation_names,
-        action_names=HIV.action_names,
-        **_files("hiv"),
-        scene=scenes.hiv,
-    )
-
-
-def _pendulum() -> Family:
-    make, make_vec = _makers(PENDULUM)
-    return Family(
-        name="pendulum",
-        make=make,
-        make_vec=make_vec,
-        splits=_DRAWN["pendulum"],
-        train_steps=PENDULUM.train_steps,
-        test_steps=200,
-        probe_steps=4,
-        latent_dim=3,
-        observation_names=PENDULUM.observation_names,
-        action_names=PENDULUM.action_names,
-        **_files("pendulum"),
-        benched=False,
-    )
-
-
-def _point_robot_wind() -> Family:
-    make, make_vec = _makers(POINT_ROBOT_WIND)
-    return Family(
-        name="point-robot-wind",
-        make=make,
-        make_vec=make_vec,
-        splits=_DRAWN["point-robot-wind"],
-        train_steps=POINT_ROBOT_WIND.train_steps,
-        test_steps=25,
-        # One step shows the wind, and every step that is not control costs its distance.
-        probe_steps=1,
-        latent_dim=2,
-        observation_names=POINT_ROBOT_WIND.observation_names,
-        action_names=POINT_ROBOT_WIND.action_names,
-        **_files("point-robot-wind"),
-        scene=scenes.point_robot,
-        benched=False,
+        **facts,
     )
 
 
@@ -193,18 +144,74 @@ def _robot(robot: Robot) -> Family:
     )
 
 
-navigation2d = _navigation(NAVIGATION2D)
-navigation2d_switch = _navigation(NAVIGATION2D_SWITCH)
-acrobot = _acrobot()
-hiv = _hiv()
-pendulum = _pendulum()
-point_robot_wind = _point_robot_wind()
+def _equal(*deltas: float) -> list[Hidden]:
+    """Acrobots whose masses and lengths all differ from nominal by the same share."""
+    return [{parameter.name: delta for parameter in ACROBOT.hidden} for delta in deltas]
+
+
+_MODES = ({"z": 1.0}, {"z": 2.0})
+_NAVIGATION: dict[str, Any] = {
+    "splits": {"train": _MODES, "validation": _MODES, "test": _MODES * 5},
+    "test_steps": 50,
+    "probe_steps": 2,
+    "latent_dim": 2,
+    "solved": 1000.0,
+}
+navigation2d = _family(
+    NAVIGATION2D, **_NAVIGATION, published=PAPER_NAVIGATION, scene=_navigation_scene
+)
+navigation2d_switch = _family(NAVIGATION2D_SWITCH, **_NAVIGATION, scene=_switch_scene)
+acrobot = _family(
+    ACROBOT,
+    splits={
+        "train": _equal(-0.3, -0.1, 0.1, 0.3),
+        "validation": _equal(-0.25, 0.0, 0.25),
+        "test": _equal(-0.35, -0.2, 0.2, 0.35),
+        "test-independent": _DRAWN["acrobot"]["test-independent"],
+    },
+    test_steps=200,
+    probe_steps=5,
+    latent_dim=2,
+    solved=10.0,
+    published=PAPER_ACROBOT,
+    scene=_acrobot_scene,
+)
+_HIDDEN_OF_HIV = [parameter.name for parameter in HIV.hidden]
+hiv = _family(
+    HIV,
+    splits={
+        **_DRAWN["hiv"],
+        "paper": [dict(zip(_HIDDEN_OF_HIV, patient, strict=True)) for patient in _PAPER_PATIENTS],
+    },
+    test_steps=200,
+    probe_steps=8,
+    latent_dim=6,
+    scene=_hiv_scene,
+)
+pendulum = _family(
+    PENDULUM,
+    splits=_DRAWN["pendulum"],
+    test_steps=200,
+    probe_steps=4,
+    latent_dim=3,
+    benched=False,
+)
+point_robot_wind = _family(
+    POINT_ROBOT_WIND,
+    splits=_DRAWN["point-robot-wind"],
+    test_steps=25,
+    # One step shows the wind, and every step that is not control costs its distance.
+    probe_steps=1,
+    latent_dim=2,
+    scene=_robot_scene,
+    benched=False,
+)
 hopper_params = _robot(HOPPER)
 walker_params = _robot(WALKER)
 
 FAMILIES = {
-    one.name: one
-    for one in (
+    family.name: family
+    for family in (
         *(navigation2d, navigation2d_switch, acrobot, hiv, pendulum, point_robot_wind),
         *(hopper_params, walker_params),
     )

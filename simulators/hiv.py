@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from simulators.actions import Array, Integers, Mask
-from simulators.compiled import compiled
-from simulators.dynamics import Dynamics, HiddenParameter, Observations
-from simulators.elementary import exp, log, power
+from simulators.dynamics import Array, Dynamics, HiddenParameter, Integers, Mask, Observations
+from simulators.elementary import compiled, exp, log, power
 
 # The model of Adams et al. (2004). Populations are per ml, E and the T's in cells, V in copies.
 LAMBDA_1 = 1e4  # source of type 1 target cells, cells / (ml day)

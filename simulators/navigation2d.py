@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
-from simulators.actions import Array, Integers, Mask
-from simulators.compiled import compiled
-from simulators.dynamics import Dynamics, HiddenParameter, as_float32
+from simulators.dynamics import Array, Dynamics, HiddenParameter, Integers, Mask, as_float32
+from simulators.elementary import compiled
 
 BOX = 2.0  # the box is [-BOX, BOX] squared, length
 STRIDE = 0.3  # length of a move
@@ -94,16 +95,4 @@ NAVIGATION2D = Dynamics(
     train_steps=100,
 )
 
-NAVIGATION2D_SWITCH = Dynamics(
-    name="navigation2d-switch",
-    advance=_advance_switch,
-    observe=as_float32,
-    hidden=NAVIGATION2D.hidden,
-    observation_names=NAVIGATION2D.observation_names,
-    observation_low=NAVIGATION2D.observation_low,
-    observation_high=NAVIGATION2D.observation_high,
-    start_low=NAVIGATION2D.start_low,
-    start_high=NAVIGATION2D.start_high,
-    action_names=NAVIGATION2D.action_names,
-    train_steps=NAVIGATION2D.train_steps,
-)
+NAVIGATION2D_SWITCH = replace(NAVIGATION2D, name="navigation2d-switch", advance=_advance_switch)

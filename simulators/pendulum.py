@@ -6,10 +6,8 @@ import math
 
 import numpy as np
 
-from simulators.actions import Array, Integers, Mask
-from simulators.compiled import compiled
-from simulators.dynamics import Dynamics, HiddenParameter, Observations
-from simulators.elementary import sin_cos, wrap
+from simulators.dynamics import Array, Dynamics, HiddenParameter, Integers, Mask, Observations
+from simulators.elementary import compiled, sin_cos, wrap
 
 TIME_STEP = 0.05  # s
 GRAVITY = 10.0  # m/s^2

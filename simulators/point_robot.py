@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from simulators.actions import Array, Integers, Mask
-from simulators.compiled import compiled
-from simulators.dynamics import Dynamics, HiddenParameter, as_float32
+from simulators.dynamics import Array, Dynamics, HiddenParameter, Integers, Mask, as_float32
+from simulators.elementary import compiled
 
 GOAL_X, GOAL_Y = 1.0, 0.0  # length
 STRIDE = 0.1  # most length of a move, in x and in y

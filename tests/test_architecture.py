@@ -69,7 +69,7 @@ def imported(path: Path) -> set[str]:
 
 
 def test_relative_imports_are_seen() -> None:
-    found = imported(ROOT / "sept_offline" / "agent" / "contexts" / "refined.py")
+    found = imported(ROOT / "sept_offline" / "agent" / "contexts" / "latent.py")
     assert {"sept_offline.limits", "sept_offline.agent.encoders"} <= found
     assert "sept_offline.agent.contexts.base.Tracker" in found
 

@@ -61,12 +61,10 @@ class Box(ActionSpace):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """See ActionSpace."""
         return (self.width,)
 
     @property
     def propensity_shape(self) -> tuple[int, ...]:
-        """See ActionSpace."""
         return ()
 
     @property
@@ -76,12 +74,10 @@ class Box(ActionSpace):
 
     @property
     def log_volume(self) -> float:
-        """See ActionSpace."""
         return float(log(2 * self.half).sum())
 
     @property
     def expected(self) -> str:
-        """See ActionSpace."""
         low, high = ([round(value, 6) for value in bound] for bound in (self.low, self.high))
         if self.width == 1:
             return f"1 number from {low[0]} to {high[0]}"
@@ -124,7 +120,6 @@ class Box(ActionSpace):
 
     @property
     def levels(self) -> int:
-        """See ActionSpace."""
         return 5
 
     def level(self, actions: NDArray[Any]) -> NDArray[np.int64]:
@@ -133,7 +128,6 @@ class Box(ActionSpace):
         return np.asarray(np.clip(place.astype(np.int64), 0, self.levels - 1))
 
     def uniform(self, *rows: int) -> TruncatedNormal:
-        """See ActionSpace."""
         mean = np.broadcast_to(self.centre, (*rows, self.width))
         return TruncatedNormal(self, mean, np.ones(self.width), spread=1.0)
 
@@ -163,7 +157,6 @@ class Box(ActionSpace):
         return TruncatedNormal(self, np.clip(mean, self.low, self.high), deviation)
 
     def certain(self, actions: NDArray[Any]) -> Certain:
-        """See ActionSpace."""
         return Certain(self, np.asarray(actions, dtype=np.float32))
 
     def grid(self) -> NDArray[np.float32]:
@@ -177,11 +170,9 @@ class Box(ActionSpace):
         return self.decode(levels)
 
     def log_propensity(self, propensities: NDArray[Any], actions: NDArray[Any]) -> Floats:
-        """See ActionSpace."""
         return np.asarray(propensities, dtype=np.float64)
 
     def unknown(self, propensities: NDArray[Any]) -> NDArray[np.bool_]:
-        """See ActionSpace."""
         return np.asarray(np.isnan(propensities))
 
     def partly_known(self, propensities: NDArray[Any], actions: NDArray[Any]) -> NDArray[np.bool_]:
@@ -191,7 +182,6 @@ class Box(ActionSpace):
     def propensity_faults(
         self, propensities: NDArray[Any], actions: NDArray[Any]
     ) -> Iterator[PropensityFault]:
-        """See ActionSpace."""
         for kind, bad, message in (
             ("infinite", np.isposinf(propensities), "a log-density is infinite"),
             ("impossible action", np.isneginf(propensities), "the logged action has density 0"),
@@ -199,7 +189,6 @@ class Box(ActionSpace):
             yield PropensityFault(kind, bad, message, "finite log-densities")
 
     def decoded(self, policy: Policy) -> Policy:
-        """See ActionSpace."""
         if not isinstance(policy, TruncatedNormal):
             raise ConfigError("The policy of a box of actions must be a truncated normal.")
         mean, deviation = policy.mean * self.half + self.centre, policy.deviation * self.half
@@ -234,7 +223,6 @@ class Box(ActionSpace):
         return np.stack([low, high], axis=-2)
 
     def describe(self) -> dict[str, Any]:
-        """See ActionSpace."""
         own = {"names": list(self.names), "low": list(self.low), "high": list(self.high)}
         return {"kind": self.kind, **own}
 

@@ -40,31 +40,25 @@ class Finite(ActionSpace):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """See ActionSpace."""
         return ()
 
     @property
     def propensity_shape(self) -> tuple[int, ...]:
-        """See ActionSpace."""
         return (self.width,)
 
     @property
     def draws(self) -> int:
-        """See ActionSpace."""
         return 1
 
     @property
     def log_volume(self) -> float:
-        """See ActionSpace."""
         return math.log(self.width)
 
     @property
     def expected(self) -> str:
-        """See ActionSpace."""
         return f"0 … {self.width - 1}"
 
     def outside(self, actions: NDArray[Any]) -> NDArray[np.bool_]:
-        """See ActionSpace."""
         return np.asarray((actions < 0) | (actions >= self.width))
 
     def encode(self, actions: NDArray[Any] | int) -> NDArray[np.float32]:
@@ -77,7 +71,6 @@ class Finite(ActionSpace):
 
     @property
     def levels(self) -> int:
-        """See ActionSpace."""
         return self.width
 
     def level(self, actions: NDArray[Any]) -> NDArray[np.int64]:
@@ -85,7 +78,6 @@ class Finite(ActionSpace):
         return np.asarray(actions)[..., None]
 
     def uniform(self, *rows: int) -> Categorical:
-        """See ActionSpace."""
         return Categorical(np.full((*rows, self.width), 1.0 / self.width))
 
     def explore(self, outputs: NDArray[Any], epsilon: Floats, noise: float) -> Categorical:
@@ -95,7 +87,6 @@ class Finite(ActionSpace):
         return Categorical(chances)
 
     def policy(self, answer: Any, *rows: int) -> Categorical:
-        """See ActionSpace."""
         expected = (*rows, self.width)
         chances = numbers(answer, f"probabilities of shape {expected}")
         if chances.shape != expected:
@@ -112,24 +103,19 @@ class Finite(ActionSpace):
         return Categorical(chances)
 
     def certain(self, actions: NDArray[Any]) -> Categorical:
-        """See ActionSpace."""
         return Categorical(np.eye(self.width)[actions])
 
     def grid(self) -> NDArray[np.int64]:
-        """See ActionSpace."""
         return np.arange(self.width)
 
     def log_propensity(self, propensities: NDArray[Any], actions: NDArray[Any]) -> Floats:
-        """See ActionSpace."""
         chosen = np.take_along_axis(propensities, np.asarray(actions)[..., None], axis=-1)
         return np.asarray(np.log(np.maximum(chosen[..., 0], SMALLEST)))
 
     def unknown(self, propensities: NDArray[Any]) -> NDArray[np.bool_]:
-        """See ActionSpace."""
         return np.asarray(np.isnan(propensities).all(axis=-1))
 
     def partly_known(self, propensities: NDArray[Any], actions: NDArray[Any]) -> NDArray[np.bool_]:
-        """See ActionSpace."""
         known = ~np.isnan(propensities)
         logged = known[np.arange(len(actions)), actions]
         return np.asarray(logged & (known.sum(axis=1) == 1) & (self.width > 1))
@@ -172,7 +158,6 @@ class Finite(ActionSpace):
     def allowed(
         self, mask: Any, bounds: Any, rows: tuple[int, ...] = (), going: Any = True
     ) -> NDArray[np.bool_] | None:
-        """See ActionSpace."""
         if bounds is not None:
             raise AgentError("The actions are a finite set; restrict them by a mask, not bounds.")
         if mask is None:
@@ -196,5 +181,4 @@ class Finite(ActionSpace):
         return some
 
     def describe(self) -> dict[str, Any]:
-        """See ActionSpace."""
         return {"kind": self.kind, "names": list(self.names)}

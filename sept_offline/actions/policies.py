@@ -61,7 +61,6 @@ class Categorical(Policy):
     """[..., A]"""
 
     def draw(self, uniforms: Floats) -> NDArray[np.int64]:
-        """See Policy."""
         chances = self.probabilities
         action = (chances.cumsum(axis=-1) <= uniforms).sum(axis=-1)
         # Rounding in the sum may leave the last probability a hair below 1; an action that cannot
@@ -70,7 +69,6 @@ class Categorical(Policy):
         return np.asarray(np.minimum(action, last))
 
     def log_probability(self, actions: NDArray[Any]) -> Floats:
-        """See Policy."""
         chosen = np.take_along_axis(self.probabilities, np.asarray(actions)[..., None], axis=-1)
         return np.asarray(np.log(np.maximum(chosen[..., 0], SMALLEST)))
 
@@ -84,7 +82,6 @@ class Categorical(Policy):
         return self.probabilities
 
     def take(self, rows: NDArray[Any]) -> Categorical:
-        """See Policy."""
         return Categorical(self.probabilities[rows])
 
     def within(self, allowed: NDArray[Any]) -> Categorical:
@@ -109,7 +106,6 @@ class TruncatedNormal(Policy):
     """[..., 2, k]: where the distribution is cut off, if not at the bounds of the box"""
 
     def draw(self, uniforms: Floats) -> NDArray[np.float32]:
-        """See Policy."""
         low, high = self._ends()
         actions = low + uniforms[..., 1:] * (high - low)
         if np.any(self._spread < 1):
@@ -121,7 +117,6 @@ class TruncatedNormal(Policy):
         return np.asarray(np.clip(actions, low, high), dtype=np.float32)
 
     def log_probability(self, actions: NDArray[Any]) -> Floats:
-        """See Policy."""
         rows = np.broadcast_shapes(np.shape(actions), self.mean.shape)[:-1]
         spread = np.broadcast_to(self._spread, rows)
         low, high = self._ends()
@@ -145,7 +140,6 @@ class TruncatedNormal(Policy):
 
     @property
     def encoded_mean(self) -> Floats:
-        """See Policy."""
         _, lower, upper = self._edges()
         ends, spread = self._ends(), self._spread[..., None]
         low, high = (np.exp(-(((end - self.mean) / self.deviation) ** 2) / 2) for end in ends)
@@ -155,7 +149,6 @@ class TruncatedNormal(Policy):
         return np.asarray(mean, dtype=np.float64)
 
     def take(self, rows: NDArray[Any]) -> TruncatedNormal:
-        """See Policy."""
         deviation = self.deviation if self.deviation.ndim == 1 else self.deviation[rows]
         spread = self._spread[rows] if self._spread.ndim else self.spread
         ends = self.bounds if self.bounds is None or self.bounds.ndim == 2 else self.bounds[rows]
@@ -202,11 +195,9 @@ class Certain(Policy):
 
     @property
     def encoded_mean(self) -> Floats:
-        """See Policy."""
         return np.asarray(self.space.encode(self.actions), dtype=np.float64)
 
     def draw(self, uniforms: Floats) -> NDArray[np.float32]:
-        """See Policy."""
         return self.actions
 
     def log_probability(self, actions: NDArray[Any]) -> Floats:
@@ -219,7 +210,6 @@ class Certain(Policy):
         return self.log_probability(actions)
 
     def take(self, rows: NDArray[Any]) -> Certain:
-        """See Policy."""
         return Certain(self.space, self.actions[rows])
 
     def within(self, allowed: NDArray[Any]) -> Certain:

@@ -1,4 +1,4 @@
-"""The agent: the result of a fit, which acts in one episode."""
+"""The agent: the result of a fit, which acts in one episode, and its description in files."""
 
 from __future__ import annotations
 
@@ -10,19 +10,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..actions import ActionSpace, Finite
-from ..errors import AgentError
+from ..actions import ActionSpace, Box, Finite, space_from
+from ..errors import AgentError, ConfigError
 from ..limits import LONGEST_STACK
 from ..stacking import Stack
-from .contexts import Context
-from .control import Control
-from .networks import Array
+from . import records
+from .contexts import Context, context_from_arrays
+from .control import Actor, Control
+from .networks import Array, Arrays, Standardiser, network_from_arrays, take
+from .records import strings
 
 if TYPE_CHECKING:
     from ..family import Hidden
     from .episode import AgentEpisode, BatchEpisode
 
 
+LEARNED_FROM = "record.learned_from"
 TOLERANCE = 0.05
 """How far beyond a column's range, as a share of it, an observation still counts as inside."""
 
@@ -165,3 +168,84 @@ class Agent:
         from .episode import BatchEpisode
 
         return BatchEpisode(self, seeds, hidden)
+
+
+def agent_arrays(agent: Agent) -> dict[str, NDArray[Any]]:
+    """All arrays of an agent, by the names they have on disk."""
+    arrays = {
+        "spaces.low": np.asarray(agent.spaces.low, dtype=np.float32),
+        "spaces.high": np.asarray(agent.spaces.high, dtype=np.float32),
+        **agent.context.to_arrays("context"),
+    }
+    for name, control in (("control", agent.control), ("fallback", agent.fallback)):
+        if control is not None:
+            arrays |= control.scaler.to_arrays(f"{name}.scaler")
+            arrays |= control.network.to_arrays(f"{name}.network")
+    return arrays
+
+
+def assemble(description: dict[str, Any], arrays: Arrays) -> Agent:
+    """The agent of a description and the arrays of `agent_arrays`."""
+    space = read_space(description)
+    spaces = Spaces(
+        strings(description, "observation_names"),
+        space,
+        take(arrays, "spaces.low", 1),
+        take(arrays, "spaces.high", 1),
+    )
+    fallback = None
+    if records.field(description, "fallback", bool):
+        fallback = _control(arrays, "fallback", space)
+    agent = Agent(
+        method=records.field(description, "method", str),
+        family=records.field(description, "family", str),
+        spaces=spaces,
+        context=context_from_arrays(arrays, records.field(description, "context", dict), "context"),
+        control=_control(arrays, "control", space),
+        fallback=fallback,
+        record=records.field(description, "record", dict),
+        learned_from=_learned_from(arrays),
+        # agents of earlier versions do not stack
+        stack=records.field({"stack": 1} | description, "stack", int),
+    )
+    if sorted(agent.needs) != list(strings(description, "needs")):
+        raise AgentError(
+            f"`needs` in its description, {description['needs']}, contradicts its context."
+        )
+    # agents of earlier versions never learn, and lack the field
+    if agent.learns != description.get("learns", False):
+        raise AgentError("`learns` in its description contradicts its context.")
+    if agent.probe_steps != records.field(description, "probe_steps", int):
+        raise AgentError("`probe_steps` in its description contradicts its encoder.")
+    return agent
+
+
+def _learned_from(arrays: Arrays) -> NDArray[np.uint64] | None:
+    """The digests of training episodes; None for agents of earlier versions."""
+    digests = arrays.get(LEARNED_FROM)
+    if digests is not None and (digests.dtype != np.uint64 or digests.ndim != 1):
+        raise AgentError(f"Its weights hold {LEARNED_FROM!r} as {digests.dtype}, expected uint64.")
+    return digests
+
+
+def _control(arrays: Arrays, name: str, space: ActionSpace) -> Control:
+    scaler = Standardiser.from_arrays(arrays, f"{name}.scaler")
+    network = network_from_arrays(arrays, f"{name}.network")
+    return Actor(scaler, network, space) if isinstance(space, Box) else Control(scaler, network)
+
+
+def describe_space(space: ActionSpace) -> dict[str, Any]:
+    """The actions in a description; `read_space` reads them. A finite set has names alone."""
+    if isinstance(space, Finite):
+        return {"action_names": list(space.names)}
+    return {"action_space": space.describe()}
+
+
+def read_space(description: dict[str, Any]) -> ActionSpace:
+    """What `describe_space` wrote."""
+    if "action_space" not in description:
+        return Finite(strings(description, "action_names"))
+    try:
+        return space_from(description["action_space"])
+    except ConfigError as error:
+        raise AgentError(str(error)) from error

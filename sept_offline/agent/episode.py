@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -85,7 +86,7 @@ class AgentEpisode:
         spaces = self.agent.spaces
         if self._seen is None:
             return ()
-        return tuple(_named(spaces.observation_names, spaces.outside(np.array(self._seen))))
+        return _named(spaces.observation_names, spaces.outside(np.array(self._seen)))
 
     @property
     def values(self) -> Array | None:
@@ -136,7 +137,9 @@ class AgentEpisode:
     ) -> Any:
         """The action for a checked observation, as an array and as a list."""
         if self._wants_reward or reward is not None:
-            self._check_reward(reward)
+            _check_reward(self.agent, reward is not None, first=self.steps == 0)
+            if reward is not None and not math.isfinite(reward):
+                raise AgentError(f"The reward before step {self.steps} is not finite: {reward}.")
         self._seen = row
         if self._stack is None:
             return self._choose(value, reward, allowed)
@@ -182,14 +185,6 @@ class AgentEpisode:
         self._settled = self._tracker.settled
         return None
 
-    def _check_reward(self, reward: float | None) -> None:
-        if self._wants_reward and self.steps == 0:
-            _check_unpaid(reward is not None)
-            return
-        _check_given(self.agent, "reward", reward is not None)
-        if reward is not None and not math.isfinite(reward):
-            raise AgentError(f"The reward before step {self.steps} is not finite: {reward}.")
-
     def end(self) -> None:
         """End the episode: any further `act` raises."""
         self.ended = True
@@ -213,7 +208,8 @@ class BatchEpisode:
             for index, seed in enumerate(seeds)
         ]
         count = len(self.episodes)
-        self._inputs = np.zeros((count, agent.control.network.input_dim), dtype=np.float32)
+        self._steps = 0
+        self._contexts = np.zeros((count, agent.context.dim), dtype=np.float32)
         self._stacked = agent.stacking.empty(count)
         for episode, row in zip(self.episodes, self._stacked, strict=True):
             # shared memory: an episode may act alone at first and with the others later
@@ -230,13 +226,15 @@ class BatchEpisode:
 
     def _settle(self, index: int, episode: AgentEpisode) -> None:
         """From now on let the episode act with the others, if it still has the shared control."""
-        control, shared = episode._control, (self.agent.control, self.agent.fallback)
-        if not episode._settled or not any(control is one for one in shared):
+        if not episode._settled:
+            return
+        if episode._control is self.agent.control:
+            self._contexts[index] = episode._tracker.vector
+        elif episode._control is self.agent.fallback:
+            self._falling_back[index] = True
+        else:
             return
         self._settled[index] = True
-        self._falling_back[index] = control is not self.agent.control
-        if not self._falling_back[index]:
-            self._inputs[index] = episode._inputs
 
     def act(
         self,
@@ -270,45 +268,43 @@ class BatchEpisode:
         self._seen = np.where(going[:, None], values, np.float32(np.nan))
         actions = space.empty(len(self))
         actions[...] = space.missing
-        settled = going & self._settled
+        together = np.flatnonzero(going & self._settled)
         for index in np.flatnonzero(going & ~self._settled):
             episode = self.episodes[index]
             reward = None if rewards is None else float(rewards[index])
-            own = None if allowed is None else allowed[index]
-            actions[index] = episode._act(values[index], values[index].tolist(), reward, own)
+            among = None if allowed is None else allowed[index]
+            actions[index] = episode._act(values[index], values[index].tolist(), reward, among)
             self._settle(int(index), episode)
-        together = np.flatnonzero(settled)
-        if self.agent.stack > 1 and len(together):
-            values = self._see(values, together)
-        control = np.flatnonzero(settled & ~self._falling_back)
-        if len(control):
-            dim = values.shape[1]
-            rows = self._inputs if len(control) == len(self) else self._inputs[control]
-            rows[:, :dim] = self.agent.control.scaler(values[control])
-            among = None if allowed is None else allowed[control]
-            actions[control] = self.agent.control.greedy(rows, among)
-        fallback = self.agent.fallback
-        behind = np.flatnonzero(settled & self._falling_back)
-        if len(behind) and fallback is not None:
-            among = None if allowed is None else allowed[behind]
-            actions[behind] = fallback.greedy(fallback.scaler(values[behind]), among)
-        for index in together:
-            self.episodes[index].steps += 1
-        if self.agent.stack > 1 and len(together):
-            moved = self._stacked[together]
-            self.agent.stacking.took(moved, space.encode(actions[together]))
-            self._stacked[together] = moved
+        if len(together):
+            self._act_together(together, values, allowed, actions)
+        self._steps += 1
         return actions
 
-    def _see(self, values: Array, together: NDArray[np.int64]) -> Array:
-        """Stacked rows `[n, width]`, with `values[n, d]` seen by those that act `together`."""
-        first = np.array([self.episodes[index].steps == 0 for index in together])
-        for begins in (True, False):
-            own = together[first == begins]
-            rows = self._stacked[own]
-            self.agent.stacking.see(rows, values[own], first=begins)
-            self._stacked[own] = rows
-        return self._stacked
+    def _act_together(
+        self,
+        together: NDArray[np.int64],
+        values: Array,
+        allowed: NDArray[Any] | None,
+        actions: NDArray[Any],
+    ) -> None:
+        """Write the actions of the episodes `together`, whose context is settled."""
+        agent, stacked = self.agent, self._stacked[together]
+        agent.stacking.see(stacked, values[together], first=self._steps == 0)
+        falling_back = self._falling_back[together]
+        for control, mine in ((agent.control, ~falling_back), (agent.fallback, falling_back)):
+            if control is None or not mine.any():
+                continue
+            rows = together[mine]
+            inputs = control.scaler(stacked[mine])
+            if control is agent.control:
+                inputs = np.concatenate([inputs, self._contexts[rows]], axis=1)
+            among = None if allowed is None else allowed[rows]
+            actions[rows] = control.greedy(inputs, among)
+        if agent.stack > 1:
+            agent.stacking.took(stacked, agent.spaces.actions.encode(actions[together]))
+            self._stacked[together] = stacked
+        for index in together:
+            self.episodes[index].steps += 1
 
     @property
     def out_of_range(self) -> list[tuple[str, ...]]:
@@ -320,7 +316,7 @@ class BatchEpisode:
         if self._seen is None:
             return [()] * len(self)
         outside = spaces.outside(self._seen)
-        return [tuple(_named(spaces.observation_names, row)) for row in outside]
+        return [_named(spaces.observation_names, row) for row in outside]
 
     def _check(self, values: Array, going: NDArray[np.bool_], rewards: NDArray[Any] | None) -> None:
         if (going & self._ended).any():
@@ -333,41 +329,38 @@ class BatchEpisode:
                 f"The observation of episode {row} of the batch at step "
                 f"{self.episodes[row].steps} is not finite: {values[row].tolist()}."
             )
-        if all(episode.steps == 0 for episode in self.episodes) and "reward" in self.agent.needs:
-            _check_unpaid(rewards is not None)
-        else:
-            _check_given(self.agent, "reward", rewards is not None)
-        if rewards is not None and np.shape(rewards) != (len(self),):
-            raise AgentError(
-                f"The batch of {len(self)} episodes needs as many rewards, "
-                f"found the shape {list(np.shape(rewards))}."
-            )
+        _check_reward(self.agent, rewards is not None, first=self._steps == 0)
         if rewards is not None:
-            unpaid = np.flatnonzero(going & ~_finite(rewards))
-            if len(unpaid):
-                row = int(unpaid[0])
-                raise AgentError(f"The reward of episode {row} of the batch is not finite.")
+            self._check_rewards(rewards, going)
         # Last: a step that is refused leaves every episode as it was.
         for index in np.flatnonzero(~going & ~self._ended):
             self.episodes[index].end()
         self._ended = ~going
 
+    def _check_rewards(self, rewards: Any, going: NDArray[np.bool_]) -> None:
+        if np.shape(rewards) != (len(self),):
+            raise AgentError(
+                f"The batch of {len(self)} episodes needs as many rewards, "
+                f"found the shape {list(np.shape(rewards))}."
+            )
+        try:
+            finite = np.isfinite(np.asarray(rewards, dtype=np.float64))
+        except (TypeError, ValueError) as error:
+            raise AgentError("The rewards of a batch must be numbers.") from error
+        unpaid = np.flatnonzero(going & ~finite)
+        if len(unpaid):
+            raise AgentError(f"The reward of episode {unpaid[0]} of the batch is not finite.")
 
-def _finite(rewards: Any) -> NDArray[np.bool_]:
-    """Which of `rewards[n]` are finite numbers."""
-    try:
-        return np.isfinite(np.asarray(rewards, dtype=np.float64))
-    except (TypeError, ValueError) as error:
-        raise AgentError("The rewards of a batch must be numbers.") from error
+
+def _named(names: Sequence[str], chosen: NDArray[np.bool_]) -> tuple[str, ...]:
+    return tuple(itertools.compress(names, chosen.tolist()))
 
 
-def _named(names: Sequence[str], chosen: NDArray[np.bool_]) -> list[str]:
-    return [name for name, one in zip(names, chosen.tolist(), strict=True) if one]
-
-
-def _check_unpaid(given: bool) -> None:
-    """Raise if a reward comes with the first observation."""
-    if given:
+def _check_reward(agent: Agent, given: bool, first: bool) -> None:
+    """Raise unless a reward comes with each observation but the `first`, or with none."""
+    if not first or "reward" not in agent.needs:
+        _check_given(agent, "reward", given)
+    elif given:
         raise AgentError(
             "A reward was given with the first observation, before any action; leave it out."
         )

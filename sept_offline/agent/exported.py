@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 from ..errors import AgentError, SeptError
 from ..limits import read_whole
-from .assembly import assemble
+from .agent import assemble
 from .contexts import FORWARD
 from .episode import AgentEpisode
-from .fields import field
 from .networks import plain_networks
+from .records import field
 
 if TYPE_CHECKING:
     from ..family import Hidden

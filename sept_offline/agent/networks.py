@@ -290,12 +290,9 @@ class MLP:
         while f"{prefix}.{len(layers)}.weight" in arrays:
             name = f"{prefix}.{len(layers)}"
             layers.append((take(arrays, f"{name}.weight", 2), take(arrays, f"{name}.bias", 1)))
-            has_norm = f"{name}.gamma" in arrays
-            norms.append(
-                (take(arrays, f"{name}.gamma", 1), take(arrays, f"{name}.beta", 1))
-                if has_norm
-                else None
-            )
+            norms.append(None)
+            if f"{name}.gamma" in arrays:
+                norms[-1] = take(arrays, f"{name}.gamma", 1), take(arrays, f"{name}.beta", 1)
         return cls(layers, norms[:-1], ACTIVATIONS[int(form[0])], *map(bool, form[1:]))
 
 
@@ -332,8 +329,6 @@ class Ensemble:
 
     def __call__(self, x: Array) -> Array:
         """The mean output, `[n, input_dim]` to `[n, output_dim]`, or of a single row."""
-        if x.ndim == 1:
-            return self.row(x)
         total = self.members[0](x)
         for member in self.members[1:]:
             total += member(x)
@@ -342,11 +337,7 @@ class Ensemble:
 
     def row(self, x: Array) -> Array:
         """The same for one row."""
-        total = self.members[0].row(x)
-        for member in self.members[1:]:
-            total += member.row(x)
-        total *= self._share
-        return total
+        return self(x)
 
     def to_arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
         """Each member's weights, under `<prefix>.member<i>`."""

@@ -22,9 +22,8 @@ from numpy.typing import NDArray
 
 from ..actions import Box, Categorical, Finite, Policy, TruncatedNormal
 from ..errors import AgentError
-from .fields import action_count
 from .networks import MLP, Array, Arrays, Standardiser, softmax, take
-from .records import Record, Value, Weights, named
+from .records import Record, Value, Weights, action_count, named
 
 LOG_DEVIATION = (-4.0, 1.0)
 """Least and greatest logarithm of a deviation, relative to half of the range: from nearly fixed to
@@ -82,7 +81,6 @@ class NetworkProbe(Probe):
         self.scaler, self.network, self.action_width = scaler, network, network.output_dim
 
     def policy(self, observation: Array, time: int) -> Policy:
-        """See Probe."""
         return Categorical(softmax(self.network.row(self.scaler(observation))))
 
 
@@ -105,7 +103,6 @@ class NormalProbe(NetworkProbe):
         self._box = scaled_box(self.action_width)
 
     def policy(self, observation: Array, time: int) -> Policy:
-        """See Probe."""
         output = self.network.row(self.scaler(observation)).astype(np.float64)
         mean, log_deviation = np.tanh(output[: self.action_width]), output[self.action_width :]
         return TruncatedNormal(self._box, mean, np.exp(np.clip(log_deviation, *LOG_DEVIATION)))

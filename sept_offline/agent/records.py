@@ -11,11 +11,14 @@ A class that derives from `Record` lists in `stored` what its files contain:
         )
 
 Each entry names an attribute, which is also an argument of the constructor, and the function that
-reads and checks it. The constructor checks that the parts fit together.
+reads and checks it: one of the functions at the end of this module, or the part's own. The
+constructor checks that the parts fit together.
 """
 
 from __future__ import annotations
 
+import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Self, TypeVar
@@ -24,47 +27,61 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import AgentError
-from .fields import field
+from ..limits import LONGEST_SEGMENT, MOST_ACTIONS
 from .networks import Arrays
 
 Description = Mapping[str, Any]
 Kind = TypeVar("Kind")
+Plain = TypeVar("Plain")
 
 
 @dataclass(frozen=True)
-class Value:
-    """A plain value in the description, or a tuple of them.
-
-    `key` is its name in the files where that differs. A value without a reader is computed by the
-    constructor; if the description contradicts it, the file is damaged.
-    """
+class Stored(ABC):
+    """One attribute of a record in its files, under `key` where that differs from its name."""
 
     name: str
-    reader: Callable[[Description, str], Any] | None = None
+    reader: Callable[..., Any] | None = None
     _: KW_ONLY
     key: str = ""
 
+    @property
+    def place(self) -> str:
+        """The name in the files."""
+        return self.key or self.name
+
+    @abstractmethod
     def describe(self, value: Any) -> dict[str, Any]:
         """The entries of `value` in the description."""
-        return {self.key or self.name: list(value) if isinstance(value, tuple) else value}
 
+    @abstractmethod
     def read(self, arrays: Arrays, description: Description, prefix: str) -> Any:
-        """The value that was written, or an error that says what is wrong with it."""
-        assert self.reader is not None
-        return self.reader(description, self.key or self.name)
+        """What was written, or an error that says what is wrong with it."""
 
 
 @dataclass(frozen=True)
-class Weights:
-    """An array, or a part of arrays alone, such as a network.
+class Value(Stored):
+    """A plain value in the description, or a tuple of them: `reader(description, name)`.
+
+    A value without a reader is computed by the constructor; if the description contradicts it, the
+    file is damaged.
+    """
+
+    def describe(self, value: Any) -> dict[str, Any]:
+        """The value under its name."""
+        return {self.place: list(value) if isinstance(value, tuple) else value}
+
+    def read(self, arrays: Arrays, description: Description, prefix: str) -> Any:
+        assert self.reader is not None
+        return self.reader(description, self.place)
+
+
+@dataclass(frozen=True)
+class Weights(Stored):
+    """An array, or a part of arrays alone, such as a network: `reader(arrays, name)`.
 
     If it may be None, the entry `flag` of the description says so, by the first of `says`.
     """
 
-    name: str
-    reader: Callable[[Arrays, str], Any]
-    _: KW_ONLY
-    key: str = ""
     flag: str = ""
     says: tuple[Any, Any] = (False, True)
 
@@ -73,7 +90,7 @@ class Weights:
         return {self.flag: self.says[value is not None]} if self.flag else {}
 
     def read(self, arrays: Arrays, description: Description, prefix: str) -> Any:
-        """The part that was written, or an error that says what is wrong with it."""
+        assert self.reader is not None
         if self.flag:
             absent, present = self.says
             said = field(description, self.flag, type(present))
@@ -84,32 +101,25 @@ class Weights:
                     f"The agent's description has {self.flag!r} as {said!r:.40}, expected "
                     f"{absent!r} or {present!r}."
                 )
-        return self.reader(arrays, f"{prefix}.{self.key or self.name}")
+        return self.reader(arrays, f"{prefix}.{self.place}")
 
 
 @dataclass(frozen=True)
-class Part:
-    """A part with a description; an `optional` one may be None."""
+class Part(Stored):
+    """A part with its own description: `reader(arrays, description, name)`; None if `optional`."""
 
-    name: str
-    reader: Callable[..., Any]
-    _: KW_ONLY
-    key: str = ""
     optional: bool = False
 
     def describe(self, value: Any) -> dict[str, Any]:
-        """The description of the part `value`, under its name."""
-        return {self.key or self.name: None if value is None else value.describe()}
+        """The description of the part under its name."""
+        return {self.place: None if value is None else value.describe()}
 
     def read(self, arrays: Arrays, description: Description, prefix: str) -> Any:
-        """The part that was written, or an error that says what is wrong with it."""
-        name = self.key or self.name
-        if self.optional and description.get(name) is None:
+        assert self.reader is not None
+        if self.optional and description.get(self.place) is None:
             return None
-        return self.reader(arrays, field(description, name, dict), f"{prefix}.{name}")
-
-
-Stored = Value | Weights | Part
+        part = field(description, self.place, dict)
+        return self.reader(arrays, part, f"{prefix}.{self.place}")
 
 
 class Record:
@@ -125,7 +135,7 @@ class Record:
         """All arrays, each under a name that starts with `prefix`."""
         arrays: dict[str, NDArray[Any]] = {}
         for each in self.stored:
-            value, place = getattr(self, each.name), f"{prefix}.{each.key or each.name}"
+            value, place = getattr(self, each.name), f"{prefix}.{each.place}"
             if isinstance(value, np.ndarray):
                 arrays[place] = value
             elif hasattr(value, "to_arrays"):
@@ -146,7 +156,7 @@ class Record:
         given = (each for each in cls.stored if each.reader is not None)
         record = cls(**{each.name: each.read(arrays, whole, prefix) for each in given})
         for each in cls.stored:
-            name, value = each.key or each.name, getattr(record, each.name)
+            name, value = each.place, getattr(record, each.name)
             if each.reader is None and whole.get(name, value) != value:
                 raise AgentError(f"{name!r} in the agent's description contradicts its parts.")
         return record
@@ -160,3 +170,70 @@ def named(kinds: Mapping[str, Kind], description: Description, what: str) -> Kin
             f"There is no {what} {kind!r:.40}; a later version may have written this agent."
         )
     return kinds[kind]
+
+
+def field(record: Any, name: str, kind: type[Plain]) -> Plain:
+    """`record[name]`, which must be of `kind`."""
+    if not isinstance(record, Mapping) or name not in record:
+        raise AgentError(f"The agent's description lacks {name!r}; the agent is damaged.")
+    value = record[name]
+    wrong_flag = isinstance(value, bool) and kind is not bool
+    if wrong_flag or not isinstance(value, kind):
+        raise AgentError(
+            f"The agent's description has {name!r} as {type(value).__name__}, "
+            f"expected {kind.__name__}; the agent is damaged."
+        )
+    return value
+
+
+def count(record: Any, name: str, most: int = LONGEST_SEGMENT) -> int:
+    """`record[name]`, a whole number from 1 to `most`, as memory is allocated by it."""
+    value = field(record, name, int)
+    if not 1 <= value <= most:
+        raise AgentError(
+            f"The agent's description has {name!r} out of range: expected 1 to {most:,}."
+        )
+    return value
+
+
+def action_count(record: Any, name: str) -> int:
+    """`record[name]`, the number of actions, or of the columns of an encoded one."""
+    return count(record, name, MOST_ACTIONS)
+
+
+def number(record: Any, name: str) -> float:
+    """`record[name]`, a finite number."""
+    value = field(record, name, float)
+    if not math.isfinite(value):
+        raise AgentError(f"The agent's {name} is {value}, expected a finite number.")
+    return value
+
+
+def positive(record: Any, name: str) -> float:
+    """`record[name]`, a finite number above 0."""
+    value = number(record, name)
+    if value <= 0:
+        raise AgentError(f"The agent's {name} is {value}, expected a finite number above 0.")
+    return value
+
+
+def number_or_none(record: Mapping[str, Any], name: str) -> float | None:
+    """`record[name]`, a finite number; None if it is null or missing."""
+    return None if record.get(name) is None else number(record, name)
+
+
+def strings(record: Any, name: str) -> tuple[str, ...]:
+    """`record[name]`, which must be a list of strings."""
+    values = field(record, name, list)
+    if not all(isinstance(value, str) for value in values):
+        raise AgentError(f"The agent's description needs a list of strings as {name!r}.")
+    return tuple(values)
+
+
+def pair(record: Any, name: str) -> tuple[float, float]:
+    """`record[name]`, which must be two finite numbers, the smaller one first."""
+    values = field(record, name, list)
+    plain = [value for value in values if isinstance(value, int | float)]
+    if len(values) != 2 or len(plain) != 2 or not -math.inf < plain[0] < plain[1] < math.inf:
+        raise AgentError(f"The agent's description needs two increasing numbers as {name!r}.")
+    return float(plain[0]), float(plain[1])

@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import AgentError
-from .fields import field, number, number_or_none
-from .records import Record, Value
+from .records import Record, Value, field, number, number_or_none
 
 Rewards = NDArray[np.float64]
 

@@ -18,9 +18,8 @@ from ..errors import AgentError
 from ..files import refuse_foreign, replacing
 from ..limits import read_whole
 from ..seals import JSON_BYTES, parse_json, sealed_json, unsealed
-from .agent import Agent
-from .assembly import LEARNED_FROM, agent_arrays, assemble, describe_space
-from .fields import field
+from .agent import LEARNED_FROM, Agent, agent_arrays, assemble, describe_space
+from .records import field
 
 FORMATS = {"finite": 1, "box": 2}
 """The format of an agent by the kind of its actions: earlier versions know no boxes."""

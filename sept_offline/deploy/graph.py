@@ -1,86 +1,146 @@
-"""A builder of ONNX graphs, which adds one operator at a time."""
+"""A builder of ONNX graphs, whose tensors compute like arrays, and the libraries it needs."""
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import numpy as np
 
-from sept_offline.deploy.libraries import onnx
+from sept_offline.errors import ConfigError
 
 OPSET, IR_VERSION = 17, 8
 """The first operator set with LayerNormalization, which older runtimes support too."""
+COMPARISONS = ("Greater", "Less", "LessOrEqual")
+
+
+class Tensor:
+    """A value in a graph under construction: every operation adds an operator to the graph."""
+
+    def __init__(self, graph: Graph, name: str, dtype: Any) -> None:
+        self.graph, self.name, self.dtype = graph, name, dtype
+
+    def op(self, kind: str, *others: Any, dtype: Any = None, **attributes: Any) -> Tensor:
+        """Add the operator `kind` on this tensor and others; returns its first output.
+
+        Numbers among the others become constants of this tensor's type, which the output has too
+        unless `dtype` says otherwise.
+        """
+        if kind in COMPARISONS:
+            dtype = bool
+        inputs = [self, *(self._tensor(other) for other in others)]
+        return self.graph.node(kind, inputs, dtype or self.dtype, **attributes)
+
+    def _tensor(self, value: Any) -> Tensor:
+        return value if isinstance(value, Tensor) else self.graph.constant(value, self.dtype)
+
+    def __add__(self, other: Any) -> Tensor:
+        return self.op("Add", other)
+
+    def __sub__(self, other: Any) -> Tensor:
+        return self.op("Sub", other)
+
+    def __rsub__(self, other: Any) -> Tensor:
+        return self._tensor(other) - self
+
+    def __mul__(self, other: Any) -> Tensor:
+        return self.op("Mul", other)
+
+    def __truediv__(self, other: Any) -> Tensor:
+        return self.op("Div", other)
+
+    def __neg__(self) -> Tensor:
+        return self.op("Neg")
+
+    def exp(self) -> Tensor:
+        """e to the power of each entry."""
+        return self.op("Exp")
+
+    def where(self, chosen: Tensor, other: Any) -> Tensor:
+        """`chosen` where this one is true, else `other`."""
+        tensors = [self, chosen, chosen._tensor(other)]
+        return self.graph.node("Where", tensors, chosen.dtype)
+
+    def cast(self, dtype: Any) -> Tensor:
+        """Converted to another type."""
+        return self.op("Cast", dtype=dtype, to=_type(dtype))
+
+    def reshape(self, *shape: int) -> Tensor:
+        """In another shape; 0 keeps a size, −1 is inferred."""
+        return self.op("Reshape", self.graph.constant(shape, np.int64))
+
+    def unsqueeze(self, *axes: int) -> Tensor:
+        """With new axes of size 1."""
+        return self.op("Unsqueeze", self.graph.constant(axes, np.int64))
+
+    def slice(self, start: int, end: int, axis: int) -> Tensor:
+        """From `start` up to `end` along an axis."""
+        return self.op("Slice", *(self.graph.constant([at], np.int64) for at in (start, end, axis)))
+
+    def sum(self, axis: int, keep: bool = False) -> Tensor:
+        """The sum along an axis."""
+        return self.op("ReduceSum", self.graph.constant([axis], np.int64), keepdims=int(keep))
+
+    def mean(self, axis: int, keep: bool = False) -> Tensor:
+        """The mean along an axis."""
+        return self.op("ReduceMean", axes=[axis], keepdims=int(keep))
+
+    def expand(self, *shape: int) -> Tensor:
+        """Repeated along its axes of size 1; a size of 1 here leaves an axis as it is."""
+        return self.op("Expand", self.graph.constant(shape, np.int64))
+
+
+def concat(*tensors: Tensor, axis: int) -> Tensor:
+    """Tensors side by side along an axis."""
+    return tensors[0].op("Concat", *tensors[1:], axis=axis)
 
 
 class Graph:
-    """A graph under construction: `op` adds an operator and returns the name of its output."""
+    """A graph under construction."""
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self.signature: dict[str, dict[str, Any]] = {"inputs": {}, "outputs": {}}
+        """Inputs and outputs by name, each with its type and shape, JSON-ready."""
         self._nodes: list[Any] = []
         self._constants: list[Any] = []
         self._inputs: list[Any] = []
         self._outputs: list[Any] = []
-        self._signature: dict[str, dict[str, Any]] = {"inputs": {}, "outputs": {}}
 
-    def input(self, name: str, dtype: Any, *shape: int | str) -> str:
+    def input(self, name: str, dtype: Any, *shape: int | str) -> Tensor:
         """Add an input tensor; a size that may vary is given as a name."""
         self._inputs.append(self._declare("inputs", name, dtype, shape))
-        return name
+        return Tensor(self, name, dtype)
 
-    def output(self, name: str, value: str, dtype: Any, *shape: int | str) -> None:
+    def output(self, name: str, value: Tensor, *shape: int | str) -> None:
         """Add `value` as the output `name`."""
-        self._nodes.append(onnx().helper.make_node("Identity", [value], [name]))
-        self._outputs.append(self._declare("outputs", name, dtype, shape))
+        self._nodes.append(_onnx().helper.make_node("Identity", [value.name], [name]))
+        self._outputs.append(self._declare("outputs", name, value.dtype, shape))
 
-    def constant(self, value: Any, dtype: Any = np.float32) -> str:
+    def constant(self, value: Any, dtype: Any = np.float32) -> Tensor:
         """Add a constant array."""
         array = np.ascontiguousarray(value, dtype=dtype).reshape(np.shape(value))
         name = f"constant_{len(self._constants)}"
-        self._constants.append(onnx().numpy_helper.from_array(array, name))
-        return name
+        self._constants.append(_onnx().numpy_helper.from_array(array, name))
+        return Tensor(self, name, dtype)
 
-    def op(self, kind: str, *inputs: str, **attributes: Any) -> str:
-        """Add the operator `kind` on `inputs`; returns its first output."""
+    def double(self, value: Any) -> Tensor:
+        """Add a constant array of float64."""
+        return self.constant(value, np.float64)
+
+    def node(self, kind: str, inputs: list[Tensor], dtype: Any, **attributes: Any) -> Tensor:
+        """Add the operator `kind`; returns its first output, of type `dtype`."""
         name = f"{kind.lower()}_{len(self._nodes)}"
-        self._nodes.append(onnx().helper.make_node(kind, list(inputs), [name], **attributes))
-        return name
-
-    def cast(self, value: str, dtype: Any) -> str:
-        """`value` converted to another type."""
-        return self.op("Cast", value, to=_type(dtype))
-
-    def reshape(self, value: str, *shape: int) -> str:
-        """`value` in another shape; 0 keeps a size, −1 is inferred."""
-        return self.op("Reshape", value, self.constant(shape, np.int64))
-
-    def unsqueeze(self, value: str, *axes: int) -> str:
-        """`value` with new axes of size 1."""
-        return self.op("Unsqueeze", value, self.constant(axes, np.int64))
-
-    def slice(self, value: str, start: int, end: int, axis: int) -> str:
-        """`value` from `start` up to `end` along an axis."""
-        bounds = (self.constant([bound], np.int64) for bound in (start, end, axis))
-        return self.op("Slice", value, *bounds)
-
-    def sum(self, value: str, axis: int, keep: bool = False) -> str:
-        """The sum along an axis."""
-        return self.op("ReduceSum", value, self.constant([axis], np.int64), keepdims=int(keep))
-
-    def mean(self, value: str, axis: int) -> str:
-        """The mean along an axis."""
-        return self.op("ReduceMean", value, axes=[axis], keepdims=0)
-
-    def expand(self, value: str, *shape: int) -> str:
-        """`value` repeated along its axes of size 1; a size of 1 here leaves an axis as it is."""
-        return self.op("Expand", value, self.constant(shape, np.int64))
+        names = [tensor.name for tensor in inputs]
+        self._nodes.append(_onnx().helper.make_node(kind, names, [name], **attributes))
+        return Tensor(self, name, dtype)
 
     def finished(self) -> bytes:
         """The checked model, serialised."""
         from sept_offline import __version__
 
-        library = onnx()
-        helper = library.helper
+        onnx = _onnx()
+        helper = onnx.helper
         graph = helper.make_graph(
             self._nodes, self.name, self._inputs, self._outputs, self._constants
         )
@@ -91,19 +151,34 @@ class Graph:
             opset_imports=[helper.make_opsetid("", OPSET)],
             ir_version=IR_VERSION,
         )
-        library.checker.check_model(model, full_check=True)
+        onnx.checker.check_model(model, full_check=True)
         content: bytes = model.SerializeToString(deterministic=True)
         return content
 
-    def signature(self) -> dict[str, dict[str, Any]]:
-        """Inputs and outputs by name, each with its type and shape, JSON-ready."""
-        return self._signature
-
     def _declare(self, way: str, name: str, dtype: Any, shape: tuple[int | str, ...]) -> Any:
-        self._signature[way][name] = {"type": np.dtype(dtype).name, "shape": list(shape)}
-        return onnx().helper.make_tensor_value_info(name, _type(dtype), list(shape))
+        self.signature[way][name] = {"type": np.dtype(dtype).name, "shape": list(shape)}
+        return _onnx().helper.make_tensor_value_info(name, _type(dtype), list(shape))
 
 
 def _type(dtype: Any) -> int:
-    code: int = onnx().helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    code: int = _onnx().helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
     return code
+
+
+def _onnx() -> Any:
+    """The library that writes graphs."""
+    module = library("onnx")
+    for part in ("helper", "numpy_helper", "checker"):
+        importlib.import_module(f"onnx.{part}")
+    return module
+
+
+def library(name: str) -> Any:
+    """A library of the extra [onnx], or an error that says how to install it."""
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise ConfigError(
+            f"An ONNX export needs the package {name!r}: pip install 'sept-offline[onnx]', "
+            "or export with --numpy."
+        ) from error

@@ -10,10 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sept_offline.actions import Box, Finite
-from sept_offline.agent.assembly import read_space
-from sept_offline.agent.fields import count, field
-from sept_offline.deploy.libraries import onnxruntime
-from sept_offline.deploy.manifest import read_manifest
+from sept_offline.agent.agent import read_space
+from sept_offline.agent.records import count, field
+from sept_offline.deploy.graph import library
 from sept_offline.errors import AgentError
 from sept_offline.family import Hidden
 from sept_offline.limits import (
@@ -34,8 +33,8 @@ GRAPH_BYTES = 1 << 30
 class OnnxAgent:
     """The graphs of an export, each in a single-threaded session."""
 
-    def __init__(self, folder: str | Path, manifest: dict[str, Any] | None = None) -> None:
-        self.manifest = manifest or read_manifest(Path(folder))
+    def __init__(self, folder: Path, manifest: dict[str, Any]) -> None:
+        self.manifest = manifest
         self.space = read_space(self.manifest)
         self.context = field(self.manifest, "context", dict)
         _check_context(self.context)
@@ -46,7 +45,7 @@ class OnnxAgent:
                 f"The number of stacked observations is {self.stack}; expected 1 to "
                 f"{LONGEST_STACK}."
             )
-        runtime = onnxruntime()
+        runtime = library("onnxruntime")
         _limit_memory(runtime)
         options = runtime.SessionOptions()
         options.add_session_config_entry("session.use_env_allocators", "1")
@@ -56,7 +55,7 @@ class OnnxAgent:
         providers = ["CPUExecutionProvider"]
         self._sessions = {}
         for name in self.manifest["graphs"]:
-            path = Path(folder) / f"{name}.onnx"
+            path = folder / f"{name}.onnx"
             try:
                 content = read_whole(path, AgentError)
                 refuse_external(content, path)

@@ -1,13 +1,20 @@
-"""The networks of an agent as ONNX operators, with their weights and scalers."""
+"""The networks of an agent as ONNX operators, with their weights and scalers.
+
+The normal distribution function and its inverse, which ONNX lacks in float64, are Chebyshev
+polynomials, interpolated when a graph is made, of what is left once the growth of the functions is
+taken out. They agree with the library's own to some 1e-13.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 
 from sept_offline.actions import ActionSpace, Box
-from sept_offline.agent.decoder import TransitionDecoder
 from sept_offline.agent.encoders import (
     FlatEncoder,
     LstmEncoder,
@@ -15,207 +22,234 @@ from sept_offline.agent.encoders import (
     TransitionEncoder,
 )
 from sept_offline.agent.networks import MLP, Constrained, Ensemble, Standardiser
-from sept_offline.deploy.graph import Graph
+from sept_offline.agent.novelty import TransitionDecoder
+from sept_offline.deploy.graph import Graph, Tensor, concat
 from sept_offline.errors import AgentError
 
+F32, F64 = np.float32, np.float64
+LEAST = 1e-16
+"""The least mass whose place is asked for; see `normal_quantile`."""
+FARTHEST = 25.0
+"""Beyond this the complementary error function is 0 for all that is done with it."""
+DEGREE = 36
 
-def standardised(graph: Graph, x: str, scaler: Standardiser) -> str:
+
+def standardised(x: Tensor, scaler: Standardiser) -> Tensor:
     """`x[..., k]`, standardised."""
-    centred = graph.op("Sub", x, graph.constant(scaler.mean))
-    return graph.op("Mul", centred, graph.constant(scaler.inverse))
+    return (x - scaler.mean) * scaler.inverse
 
 
-def layers(graph: Graph, x: str, network: MLP) -> str:
+def layers(x: Tensor, network: MLP) -> Tensor:
     """`x[n, inputs]` to `[n, outputs]`; in float64 where the library computes in it."""
 
-    def constant(value: Any) -> str:
-        small = graph.constant(value)
-        return graph.cast(small, np.float64) if network.double else small
+    def constant(value: Any) -> Tensor:
+        small = x.graph.constant(value)
+        return small.cast(F64) if network.double else small
 
-    if network.double:
-        x = graph.cast(x, np.float64)
+    def normalised(value: Tensor, norm: tuple[Any, Any]) -> Tensor:
+        return value.op("LayerNormalization", *map(constant, norm), axis=-1, epsilon=1e-5)
+
+    value = x.cast(F64) if network.double else x
     last = len(network.layers) - 1
     for index, (weight, bias) in enumerate(network.layers):
-        x = graph.op("Gemm", x, constant(weight), constant(bias), transB=1)
+        value = value.op("Gemm", constant(weight), constant(bias), transB=1)
         if index == last:
             break
         norm = network.norms[index]
         if norm is not None and network.norm_first:
-            x = _normalised(graph, x, *map(constant, norm))
-        x = graph.op("Relu" if network.activation == "relu" else "Tanh", x)
+            value = normalised(value, norm)
+        value = value.op("Relu" if network.activation == "relu" else "Tanh")
         if norm is not None and not network.norm_first:
-            x = _normalised(graph, x, *map(constant, norm))
-    return graph.op("Tanh", x) if network.squashed else x
+            value = normalised(value, norm)
+    return value.op("Tanh") if network.squashed else value
 
 
-def _normalised(graph: Graph, x: str, gamma: str, beta: str) -> str:
-    return graph.op("LayerNormalization", x, gamma, beta, axis=-1, epsilon=1e-5)
-
-
-def network(graph: Graph, x: str, whole: object) -> str:
+def network(x: Tensor, whole: object) -> Tensor:
     """The outputs of control's network, of any kind."""
     if isinstance(whole, MLP):
-        return layers(graph, x, whole)
+        return layers(x, whole)
     if isinstance(whole, Ensemble):
-        total = graph.op("Sum", *(layers(graph, x, member) for member in whole.members))
-        kind = np.float64 if whole.squashed else np.float32
-        return graph.op("Mul", total, graph.constant(1 / len(whole.members), kind))
+        first, *others = (layers(x, member) for member in whole.members)
+        return first.op("Sum", *others) * (1 / len(whole.members))
     if isinstance(whole, Constrained):
-        logits, values = network(graph, x, whole.imitator), network(graph, x, whole.values)
-        top = graph.op("ReduceMax", logits, axes=[1], keepdims=1)
-        least = graph.constant(np.log(whole.flexibility))
-        likely = graph.op("Greater", graph.op("Sub", logits, top), least)
-        lowest = graph.op("ReduceMin", values, axes=[1], keepdims=1)
-        shifted = graph.op("Add", graph.op("Sub", values, lowest), graph.constant(1e-5))
-        return graph.op("Mul", shifted, graph.cast(likely, np.float32))
+        logits, values = network(x, whole.imitator), network(x, whole.values)
+        top = logits.op("ReduceMax", axes=[1], keepdims=1)
+        likely = (logits - top).op("Greater", np.log(whole.flexibility))
+        lowest = values.op("ReduceMin", axes=[1], keepdims=1)
+        return (values - lowest + 1e-5) * likely.cast(F32)
     raise AgentError(f"A control of kind {type(whole).__name__} has no ONNX graph.")
 
 
-def taken_actions(graph: Graph, steps: int, space: ActionSpace) -> str:
+def taken_actions(graph: Graph, steps: int, space: ActionSpace) -> Tensor:
     """The input `actions[n, steps, …]`, encoded: `[n, steps, w]`."""
     actions = graph.input("actions", space.dtype, "n", steps, *space.shape)
-    if not isinstance(space, Box):
-        return graph.op("Gather", graph.constant(np.eye(space.width)), actions, axis=0)
-    centred = graph.op("Sub", graph.cast(actions, np.float64), _double(graph, space.centre))
-    return graph.cast(graph.op("Div", centred, _double(graph, space.half)), np.float32)
+    if isinstance(space, Box):
+        return ((actions.cast(F64) - space.centre) / space.half).cast(F32)
+    return graph.constant(np.eye(space.width)).op("Gather", actions, axis=0)
 
 
 class Segment:
     """The inputs of encoder and decoder from `observations[n, T+1, d]`, `actions[n, T, …]`."""
 
-    def __init__(self, graph: Graph, observations: str, steps: int, space: ActionSpace) -> None:
-        self.steps, self.action_width = steps, space.width
-        self.before = graph.slice(observations, 0, steps, 1)
-        after = graph.slice(observations, 1, steps + 1, 1)
-        self.change = graph.op("Sub", after, self.before)
+    def __init__(self, graph: Graph, observations: Tensor, steps: int, space: ActionSpace) -> None:
+        self.graph, self.steps, self.action_width = graph, steps, space.width
+        self.before = observations.slice(0, steps, 1)
+        self.change = observations.slice(1, steps + 1, 1) - self.before
         self.taken = taken_actions(graph, steps, space)
 
 
-def encoded(graph: Graph, segment: Segment, encoder: object) -> tuple[str, str]:
+def encoded(segment: Segment, encoder: object) -> tuple[Tensor, Tensor]:
     """Mean and log-variance, `[n, k]` each."""
     if isinstance(encoder, TransitionEncoder):
-        return posterior(graph, *evidence(graph, segment, encoder))
+        return posterior(*evidence(segment, encoder))
     if isinstance(encoder, PooledEncoder):
-        output = _pooled(graph, segment, encoder)
+        output = _pooled(segment, encoder)
     elif isinstance(encoder, FlatEncoder):
-        output = _flat(graph, segment, encoder)
+        row = _steps(segment, encoder).reshape(0, encoder.network.input_dim)
+        output = layers(row, encoder.network)
     elif isinstance(encoder, LstmEncoder):
-        output = _lstm(graph, segment, encoder)
+        output = _lstm(segment, encoder)
     else:
         raise AgentError(f"An encoder of kind {type(encoder).__name__} has no ONNX graph.")
     size = encoder.latent_dim
-    low, high = (graph.constant(bound) for bound in encoder.log_var_range)
-    log_var = graph.op("Clip", graph.slice(output, size, 2 * size, 1), low, high)
-    return graph.slice(output, 0, size, 1), log_var
+    bounds = list(map(segment.graph.constant, encoder.log_var_range))
+    log_var = output.slice(size, 2 * size, 1).op("Clip", *bounds)
+    return output.slice(0, size, 1), log_var
 
 
-def evidence(graph: Graph, segment: Segment, encoder: TransitionEncoder) -> tuple[str, str]:
+def evidence(segment: Segment, encoder: TransitionEncoder) -> tuple[Tensor, Tensor]:
     """Σλm and Σλ over the segment, `[n, k]` each."""
     dim, actions, size = encoder.observation_dim, segment.action_width, encoder.latent_dim
-    state = standardised(graph, segment.before, encoder.observation_scaler)
-    change = standardised(graph, segment.change, encoder.delta_scaler)
-    known = graph.op("Concat", state, segment.taken, axis=2)
-    expected = layers(graph, graph.reshape(known, -1, dim + actions), encoder.average)
-    rest = graph.op("Sub", graph.cast(graph.reshape(change, -1, dim), np.float64), expected)
+    state = standardised(segment.before, encoder.observation_scaler)
+    change = standardised(segment.change, encoder.delta_scaler)
+    known = concat(state, segment.taken, axis=2)
+    expected = layers(known.reshape(-1, dim + actions), encoder.average)
     limit = encoder.residual_range
-    rest = graph.op("Clip", rest, _double(graph, -limit), _double(graph, limit))
-    rest = graph.reshape(rest, -1, segment.steps, dim)
-    taken, known = (graph.cast(part, np.float64) for part in (segment.taken, known))
-    crossed = graph.op("Mul", graph.unsqueeze(taken, 3), graph.unsqueeze(rest, 2))
-    crossed = graph.reshape(crossed, 0, 0, actions * dim)
-    read = graph.op("Concat", known, rest, crossed, axis=2)
-    output = layers(graph, graph.reshape(read, -1, encoder.network.input_dim), encoder.network)
-    low, high = (_double(graph, bound) for bound in encoder.log_precision_range)
-    precision = graph.op("Exp", graph.op("Clip", graph.slice(output, size, 2 * size, 1), low, high))
-    weighted = graph.op("Mul", precision, graph.slice(output, 0, size, 1))
-    parts = (graph.cast(part, np.float32) for part in (weighted, precision))
-    steps = (graph.reshape(part, -1, segment.steps, size) for part in parts)
-    total, sure = (graph.sum(part, 1) for part in steps)
+    rest = (change.reshape(-1, dim).cast(F64) - expected).op("Clip", -limit, limit)
+    rest = rest.reshape(-1, segment.steps, dim)
+    taken, known = segment.taken.cast(F64), known.cast(F64)
+    read = concat(known, rest, _crossed(taken, rest, actions * dim), axis=2)
+    output = layers(read.reshape(-1, encoder.network.input_dim), encoder.network)
+    bounds = list(map(segment.graph.double, encoder.log_precision_range))
+    precision = output.slice(size, 2 * size, 1).op("Clip", *bounds).exp()
+    weighted = precision * output.slice(0, size, 1)
+    total, sure = (
+        part.cast(F32).reshape(-1, segment.steps, size).sum(1) for part in (weighted, precision)
+    )
     return total, sure
 
 
-def posterior(graph: Graph, weighted: str, precision: str) -> tuple[str, str]:
+def posterior(weighted: Tensor, precision: Tensor) -> tuple[Tensor, Tensor]:
     """Mean and log-variance from summed evidence and the prior N(0, I), `[n, k]` each."""
-    whole = graph.op("Add", precision, graph.constant(1.0))
-    return graph.op("Div", weighted, whole), graph.op("Neg", graph.op("Log", whole))
+    whole = precision + 1.0
+    return weighted / whole, -whole.op("Log")
 
 
-def _steps(graph: Graph, segment: Segment, encoder: PooledEncoder | FlatEncoder) -> str:
+def _crossed(taken: Tensor, other: Tensor, columns: int) -> Tensor:
+    """The product of every column of `taken[n, T, w]` with every one of `other[n, T, d]`."""
+    return (taken.unsqueeze(3) * other.unsqueeze(2)).reshape(0, 0, columns)
+
+
+def _steps(segment: Segment, encoder: PooledEncoder | FlatEncoder) -> Tensor:
     """The features of each step, `[n, T, 2d + w + w·d]`."""
-    state = standardised(graph, segment.before, encoder.observation_scaler)
-    delta = standardised(graph, segment.change, encoder.delta_scaler)
-    crossed = graph.op("Mul", graph.unsqueeze(segment.taken, 3), graph.unsqueeze(delta, 2))
-    crossed = graph.reshape(crossed, 0, 0, segment.action_width * encoder.observation_dim)
-    return graph.op("Concat", state, segment.taken, delta, crossed, axis=2)
+    state = standardised(segment.before, encoder.observation_scaler)
+    delta = standardised(segment.change, encoder.delta_scaler)
+    crossed = _crossed(segment.taken, delta, segment.action_width * encoder.observation_dim)
+    return concat(state, segment.taken, delta, crossed, axis=2)
 
 
-def _pooled(graph: Graph, segment: Segment, encoder: PooledEncoder) -> str:
-    rows = graph.reshape(_steps(graph, segment, encoder), -1, encoder.step_dim)
-    read = graph.op("Relu", layers(graph, rows, encoder.each))
-    by_step = graph.reshape(read, -1, segment.steps, encoder.each.output_dim)
-    return layers(graph, graph.mean(by_step, 1), encoder.head)
+def _pooled(segment: Segment, encoder: PooledEncoder) -> Tensor:
+    rows = _steps(segment, encoder).reshape(-1, encoder.step_dim)
+    read = layers(rows, encoder.each).op("Relu")
+    by_step = read.reshape(-1, segment.steps, encoder.each.output_dim)
+    return layers(by_step.mean(1), encoder.head)
 
 
-def _flat(graph: Graph, segment: Segment, encoder: FlatEncoder) -> str:
-    row = graph.reshape(_steps(graph, segment, encoder), 0, encoder.network.input_dim)
-    return layers(graph, row, encoder.network)
-
-
-def _lstm(graph: Graph, segment: Segment, encoder: LstmEncoder) -> str:
-    parts = [standardised(graph, segment.before, encoder.observation_scaler), segment.taken]
+def _lstm(segment: Segment, encoder: LstmEncoder) -> Tensor:
+    parts = [standardised(segment.before, encoder.observation_scaler), segment.taken]
     if encoder.delta_scaler is not None:
-        parts.append(standardised(graph, segment.change, encoder.delta_scaler))
-    read = graph.op("Concat", *parts, axis=2)
-    read = graph.op("Transpose", read, perm=[1, 0, 2])
-    size = encoder.hidden_dim
+        parts.append(standardised(segment.change, encoder.delta_scaler))
+    size, ways = encoder.hidden_dim, encoder.directions
     # ONNX has the gates in the order i, o, f, g
     order = np.concatenate([np.arange(size) + place * size for place in (0, 3, 1, 2)])
-    ways = encoder.directions
-    states = graph.op(
+    read = concat(*parts, axis=2).op("Transpose", perm=[1, 0, 2])
+    states = read.op(
         "LSTM",
-        read,
-        graph.constant(np.stack([way[0][order] for way in ways])),
-        graph.constant(np.stack([way[1][order] for way in ways])),
-        graph.constant(np.stack([np.concatenate([way[2][order], way[3][order]]) for way in ways])),
+        np.stack([way[0][order] for way in ways]),
+        np.stack([way[1][order] for way in ways]),
+        np.stack([np.concatenate([way[2][order], way[3][order]]) for way in ways]),
         direction="bidirectional",
         hidden_size=size,
     )
-    pooled = graph.op("Transpose", graph.mean(states, 0), perm=[1, 0, 2])
-    return layers(graph, graph.reshape(pooled, 0, 2 * size), encoder.head)
+    pooled = states.mean(0).op("Transpose", perm=[1, 0, 2])
+    return layers(pooled.reshape(0, 2 * size), encoder.head)
 
 
-def log_likelihood(graph: Graph, segment: Segment, points: str, decoder: TransitionDecoder) -> str:
+def log_likelihood(segment: Segment, points: Tensor, decoder: TransitionDecoder) -> Tensor:
     """Σ_t log p(s_{t+1} − s_t | s_t, a_t, z), `[n, p]` float64, at each of `points[n, p, k]`."""
     dim, size, count = decoder.observation_dim, decoder.latent_dim, 2 * decoder.latent_dim
     steps, actions = segment.steps, segment.action_width
 
-    def at_each_point(value: str) -> str:
-        return graph.expand(graph.unsqueeze(value, 1), 1, count, 1, 1)
+    def at_each_point(value: Tensor) -> Tensor:
+        return value.unsqueeze(1).expand(1, count, 1, 1)
 
-    state = at_each_point(standardised(graph, segment.before, decoder.observation_scaler))
-    delta = at_each_point(standardised(graph, segment.change, decoder.delta_scaler))
+    state = at_each_point(standardised(segment.before, decoder.observation_scaler))
+    delta = at_each_point(standardised(segment.change, decoder.delta_scaler))
     taken = at_each_point(segment.taken)
-    latent = graph.unsqueeze(graph.cast(points, np.float32), 2)
-    latent = graph.expand(latent, 1, 1, steps, 1)
-    crossed = graph.op("Mul", graph.unsqueeze(taken, 4), graph.unsqueeze(latent, 3))
-    crossed = graph.reshape(crossed, 0, 0, 0, actions * size)
-    read = graph.op("Concat", state, taken, latent, crossed, axis=3)
-    rows = graph.reshape(read, -1, decoder.network.input_dim)
-    output = graph.cast(layers(graph, rows, decoder.network), np.float64)
-    mean = graph.slice(output, 0, dim, 1)
+    latent = points.cast(F32).unsqueeze(2).expand(1, 1, steps, 1)
+    crossed = (taken.unsqueeze(4) * latent.unsqueeze(3)).reshape(0, 0, 0, actions * size)
+    read = concat(state, taken, latent, crossed, axis=3)
+    output = layers(read.reshape(-1, decoder.network.input_dim), decoder.network).cast(F64)
+    mean = output.slice(0, dim, 1)
     if decoder.average is not None:
-        known = graph.reshape(graph.op("Concat", state, taken, axis=3), -1, dim + actions)
-        expected = graph.cast(layers(graph, known, decoder.average), np.float64)
-        mean = graph.op("Add", mean, expected)
-    low, high = (graph.constant(bound, np.float64) for bound in decoder.log_var_range)
-    log_var = graph.op("Clip", graph.slice(output, dim, 2 * dim, 1), low, high)
-    wrong = graph.op("Sub", graph.cast(graph.reshape(delta, -1, dim), np.float64), mean)
-    precision = graph.op("Exp", graph.op("Neg", log_var))
-    terms = graph.op("Mul", graph.op("Mul", wrong, wrong), precision)
-    terms = graph.op("Add", graph.op("Add", terms, log_var), _double(graph, np.log(2 * np.pi)))
-    total = graph.sum(graph.reshape(graph.sum(terms, 1), -1, count, steps), 2)
-    return graph.op("Mul", total, _double(graph, -0.5))
+        known = concat(state, taken, axis=3).reshape(-1, dim + actions)
+        mean = mean + layers(known, decoder.average).cast(F64)
+    bounds = list(map(segment.graph.double, decoder.log_var_range))
+    log_var = output.slice(dim, 2 * dim, 1).op("Clip", *bounds)
+    wrong = delta.reshape(-1, dim).cast(F64) - mean
+    precision = (-log_var).exp()
+    terms = wrong * wrong * precision + log_var + np.log(2 * np.pi)
+    return terms.sum(1).reshape(-1, count, steps).sum(2) * -0.5
 
 
-def _double(graph: Graph, value: Any) -> str:
-    return graph.constant(value, np.float64)
+def normal_mass(x: Tensor) -> Tensor:
+    """Φ(x), elementwise: with y = |x|/√2 and t = 2/(2 + y), erfc(y) = t·exp(P(t) − y²)."""
+
+    def rest(t: float) -> float:
+        y = 2 / t - 2
+        return math.log(math.erfc(y) / t) + y * y
+
+    y = (x.op("Abs") * math.sqrt(0.5)).op("Min", FARTHEST)
+    t = x.graph.double(2) / (y + 2)
+    power = _polynomial(t, rest, 2 / (2 + FARTHEST), 1) - y * y
+    tail = t * power.exp() * 0.5
+    return x.op("Greater", 0).where(1 - tail, tail)
+
+
+def normal_quantile(places: Tensor) -> Tensor:
+    """Φ⁻¹(p), elementwise: for p ≤ ½ a polynomial in log √(−2·log p), mirrored above."""
+    inverse = NormalDist().inv_cdf
+
+    def rest(s: float) -> float:
+        return inverse(min(0.5, math.exp(-0.5 * math.exp(2 * s))))
+
+    first, last = (math.log(math.sqrt(-2 * math.log(p))) for p in (0.5, LEAST))
+    inside = places.op("Max", LEAST).op("Min", 1 - LEAST)
+    above = inside.op("Greater", 0.5)
+    mirrored = above.where(1 - inside, inside)
+    root = (mirrored.op("Log") * -2).op("Sqrt")
+    below = _polynomial(root.op("Log"), rest, first, last)
+    return above.where(-below, below)
+
+
+def _polynomial(x: Tensor, function: Callable[[float], float], low: float, high: float) -> Tensor:
+    """A polynomial that interpolates `function` from `low` to `high`, by Clenshaw's recurrence."""
+    places = np.polynomial.Chebyshev.interpolate(
+        np.vectorize(function), DEGREE, domain=[low, high]
+    ).coef
+    t = (x - low) * (2 / (high - low)) - 1
+    twice = t * 2
+    newer, older = x.graph.double(places[-1]), x.graph.double(0)
+    for coefficient in places[-2:0:-1]:
+        newer, older = twice * newer - older + coefficient, newer
+    return t * newer - older + places[0]

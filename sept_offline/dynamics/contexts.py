@@ -10,9 +10,8 @@ import numpy as np
 
 from sept_offline.agent import Control
 from sept_offline.agent.contexts.base import EMPTY, Context, Tracker, check_sizes
-from sept_offline.agent.fields import field
 from sept_offline.agent.networks import Array, Arrays, Standardiser
-from sept_offline.agent.records import Part, Value, Weights
+from sept_offline.agent.records import Part, Value, Weights, field
 from sept_offline.dynamics.belief import Belief
 from sept_offline.dynamics.model import Fiction, Model
 from sept_offline.dynamics.planner import Planner

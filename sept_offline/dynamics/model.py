@@ -11,8 +11,8 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from sept_offline.agent.fields import count, field
 from sept_offline.agent.networks import Arrays, take
+from sept_offline.agent.records import count, field
 from sept_offline.dynamics.columns import Columns, Reader
 from sept_offline.dynamics.network import Dynamics, Outcome
 from sept_offline.errors import AgentError

@@ -2,8 +2,13 @@
 
 from sept_offline.evaluation.handle import SingleEpisode
 from sept_offline.evaluation.harness import evaluate
-from sept_offline.evaluation.reference_policies import ReferencePolicies, play_references
-from sept_offline.evaluation.references import Reference, load_references, normalise
+from sept_offline.evaluation.references import (
+    Reference,
+    ReferencePolicies,
+    load_references,
+    normalise,
+    play_references,
+)
 from sept_offline.evaluation.results import EpisodeResult, Results, load_results
 
 __all__ = [

@@ -11,8 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sept_offline.errors import HarnessError
+from sept_offline.seeding import integer
 
 Observation = NDArray[Any]
+
+
+def environment_seed(seed: int, instance: str, number: int) -> int:
+    """The reset seed of a test episode's environment."""
+    return integer(seed, "evaluate", instance, number, "environment")
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""One episode an instance and no second: an agent against a family."""
+"""The harness: exactly one episode per test instance, an agent against a family."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from sept_offline.actions import ActionSpace
 from sept_offline.agent import Agent, AgentEpisode
 from sept_offline.environments import check_spaces, open_environment
 from sept_offline.errors import ConfigError, FamilyError, HarnessError
-from sept_offline.evaluation.handle import Ledger, SingleEpisode, ledger_of
-from sept_offline.evaluation.references import References, load_references, normalise
-from sept_offline.evaluation.results import EpisodeResult, Results, cumulate, plain_actions
+from sept_offline.evaluation.handle import SingleEpisode, environment_seed, ledger_of
+from sept_offline.evaluation.references import References, references_at, scores
+from sept_offline.evaluation.results import EpisodeResult, Results, plain_actions
 from sept_offline.family import Family, Hidden, known_family, load_family
 from sept_offline.progress import Progress, Silent
 from sept_offline.seeding import integer
@@ -123,7 +123,8 @@ def _run(
             seed=integer(seed, "evaluate", instance, number, "agent"),
             hidden=dict(hidden) if "hidden" in agent.needs else None,
         )
-        channel = _reward_channel(ledger) if "reward" in agent.needs else None
+        # the one way by which a reward reaches an agent
+        channel = (lambda: ledger.rewards[-1]) if "reward" in agent.needs else None
         driven = drive(episode, handle, channel)
     finally:
         env.close()  # type: ignore[no-untyped-call]
@@ -134,9 +135,6 @@ def _run(
                 f"Family {family.name!r}, instance {instance}: step {step} gave reward {reward}; "
                 "rewards must be finite."
             )
-    solved = solved_at(family, ledger.rewards)
-    total = cumulate(ledger.rewards)[-1]
-    known = references.of(hidden) if references is not None else None
     latent = episode.latent
     return EpisodeResult(
         instance=instance,
@@ -145,9 +143,7 @@ def _run(
         phases=tuple(driven.phases),
         rewards=tuple(ledger.rewards),
         terminated=ledger.terminated,
-        solved=None if family.solved is None else solved is not None,
-        steps_to_solve=None if family.solved is None else solved or limit,
-        normalised=None if known is None else normalise(total, known.random, known.reference),
+        **scores(family, references, hidden, ledger.rewards, limit),
         latent=None if latent is None else tuple(float(value) for value in latent),
         uncertainty=_plain(episode.uncertainty),
         novelty=_plain(episode.novelty),
@@ -156,17 +152,6 @@ def _run(
         seconds=seconds,
         observations=tuple(driven.observations),
     )
-
-
-def references_at(family: Family, limit: int) -> References | None:
-    """The references that the family ships, if they were made with this limit."""
-    references = load_references(family)
-    return references if references is not None and references.steps == limit else None
-
-
-def environment_seed(seed: int, instance: str, number: int) -> int:
-    """The reset seed of a test episode's environment."""
-    return integer(seed, "evaluate", instance, number, "environment")
 
 
 def drive(
@@ -202,18 +187,6 @@ def _warm_up(agent: Agent) -> None:
     for control in (agent.control, agent.fallback):
         if control is not None:
             control.network.row(np.zeros(control.network.input_dim, dtype=np.float32))
-
-
-def _reward_channel(ledger: Ledger) -> Callable[[], float]:
-    """The one way by which a reward reaches an agent."""
-    return lambda: ledger.rewards[-1]
-
-
-def solved_at(family: Family, rewards: list[float]) -> int | None:
-    """The number of steps after which the episode was solved, if it was."""
-    if family.solved is None:
-        return None
-    return next((t for t, reward in enumerate(rewards, 1) if reward >= family.solved), None)
 
 
 def _plain(value: float | None) -> float | None:

@@ -24,6 +24,29 @@ Action = int | tuple[float, ...]
 """A numbered action, or the components `[k]` of one of a box."""
 FORMAT = 1
 METADATA = b"sept_offline.results"
+HEADER = (
+    *("method", "family", "needs", "learns"),
+    *("instances", "seed", "limit", "behaviour_estimated"),
+)
+"""Fields of `Results` in the file's metadata."""
+COLUMNS = {
+    "instance": "string",
+    "episode": "int64",
+    "return": "float64",
+    "steps": "int64",
+    "solved": "bool",
+    "steps_to_solve": "int64",
+    "terminated": "bool",
+    "normalised": "float64",
+    "latent": "list",
+    "uncertainty": "float64",
+    "novelty": "float64",
+    "flagged": "bool",
+    "act_microseconds": "float64",
+    "seconds": "float64",
+}
+"""Columns of one value per episode: fields of `EpisodeResult`, or computed from them."""
+COMPUTED = {"return": "total", "steps": "steps"}
 
 
 @dataclass(frozen=True)
@@ -173,17 +196,8 @@ class Results:
             )
 
     def _header(self) -> dict[str, Any]:
-        return {
-            "format": FORMAT,
-            "method": self.method,
-            "family": self.family,
-            "needs": list(self.needs),
-            "learns": self.learns,
-            "instances": self.instances,
-            "seed": self.seed,
-            "limit": self.limit,
-            "behaviour_estimated": self.behaviour_estimated,
-        }
+        fields = {name: getattr(self, name) for name in HEADER}
+        return {"format": FORMAT, **fields, "needs": list(self.needs)}
 
 
 def plain_actions(actions: NDArray[Any]) -> tuple[Action, ...]:
@@ -234,17 +248,10 @@ def load_results(path: str | Path) -> Results:
                 f"{source} contains results of format {header['format']}, but this version reads "
                 f"{FORMAT}."
             )
-        return Results(
-            method=header["method"],
-            family=header["family"],
-            needs=tuple(header["needs"]),
-            instances=header["instances"],
-            seed=header["seed"],
-            limit=header["limit"],
-            episodes=tuple(_episode(row) for row in rows),
-            learns=header.get("learns", False),
-            behaviour_estimated=header["behaviour_estimated"],
-        )
+        # results of earlier versions do not say whether the agent learned
+        fields = {name: ({"learns": False} | header)[name] for name in HEADER}
+        fields["needs"] = tuple(fields["needs"])
+        return Results(**fields, episodes=tuple(_episode(row) for row in rows))
     except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as problem:
         words = " ".join(str(problem).split())
         raise DataError(
@@ -255,50 +262,27 @@ def load_results(path: str | Path) -> Results:
 def _schema(width: int | None) -> pa.Schema:
     import pyarrow as pa
 
+    numbers = pa.list_(pa.float64())
     action = pa.int64() if width is None else pa.list_(pa.float64(), width)
     return pa.schema(
         [
-            ("instance", pa.string()),
-            ("episode", pa.int64()),
-            ("return", pa.float64()),
-            ("steps", pa.int64()),
-            ("solved", pa.bool_()),
-            ("steps_to_solve", pa.int64()),
-            ("terminated", pa.bool_()),
-            ("normalised", pa.float64()),
-            ("latent", pa.list_(pa.float64())),
-            ("uncertainty", pa.float64()),
-            ("novelty", pa.float64()),
-            ("flagged", pa.bool_()),
-            ("act_microseconds", pa.float64()),
-            ("seconds", pa.float64()),
+            *(
+                (name, numbers if kind == "list" else pa.type_for_alias(kind))
+                for name, kind in COLUMNS.items()
+            ),
             ("action", pa.list_(action)),
             ("phase", pa.list_(pa.string())),
-            ("reward", pa.list_(pa.float64())),
-            ("cumulative_reward", pa.list_(pa.float64())),
-            ("observation", pa.list_(pa.list_(pa.float64()))),
+            ("reward", numbers),
+            ("cumulative_reward", numbers),
+            ("observation", pa.list_(numbers)),
         ]
     )
 
 
 def episode_row(episode: EpisodeResult) -> dict[str, Any]:
     """The summary of one episode, as a table row."""
-    return {
-        "instance": episode.instance,
-        "episode": episode.episode,
-        "return": episode.total,
-        "steps": episode.steps,
-        "solved": episode.solved,
-        "steps_to_solve": episode.steps_to_solve,
-        "terminated": episode.terminated,
-        "normalised": episode.normalised,
-        "latent": None if episode.latent is None else list(episode.latent),
-        "uncertainty": episode.uncertainty,
-        "novelty": episode.novelty,
-        "flagged": episode.flagged,
-        "act_microseconds": episode.act_microseconds,
-        "seconds": episode.seconds,
-    }
+    row = {name: getattr(episode, COMPUTED.get(name, name)) for name in COLUMNS}
+    return row | {"latent": None if episode.latent is None else list(episode.latent)}
 
 
 def _row(episode: EpisodeResult) -> dict[str, Any]:
@@ -324,23 +308,14 @@ def _episode(row: dict[str, Any]) -> EpisodeResult:
         raise ValueError("an episode needs one action, phase and reward for each step")
     if seen is not None and (len(seen) != steps + 1 or len({len(one) for one in seen}) > 1):
         raise ValueError("an episode needs one observation more than steps, of equal width")
+    fields = {name: row[name] for name in COLUMNS if name not in COMPUTED}
+    fields["latent"] = None if row["latent"] is None else tuple(row["latent"])
+    if seen is not None:
+        seen = tuple(tuple(math.nan if v is None else v for v in values) for values in seen)
     return EpisodeResult(
-        instance=row["instance"],
-        episode=row["episode"],
+        **fields,
         actions=tuple(_plain(action) for action in row["action"]),
         phases=tuple(row["phase"]),
         rewards=tuple(float(reward) for reward in row["reward"]),
-        terminated=row["terminated"],
-        solved=row["solved"],
-        steps_to_solve=row["steps_to_solve"],
-        normalised=row["normalised"],
-        latent=None if row["latent"] is None else tuple(row["latent"]),
-        uncertainty=row["uncertainty"],
-        novelty=row["novelty"],
-        flagged=row["flagged"],
-        act_microseconds=row["act_microseconds"],
-        seconds=row["seconds"],
-        observations=None
-        if seen is None
-        else tuple(tuple(math.nan if v is None else v for v in one) for one in seen),
+        observations=seen,
     )

@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from sept_offline.agent.decoder import TransitionDecoder
 from sept_offline.agent.encoders import LstmEncoder, LstmWeights, PooledEncoder, TransitionEncoder
 from sept_offline.agent.networks import MLP, Standardiser
+from sept_offline.agent.novelty import TransitionDecoder
 from sept_offline.latent.networks import (
     LOG_PRECISION,
     LOG_VARIANCE,

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from sept_offline.actions import ActionSpace
-from sept_offline.agent.decoder import TransitionDecoder
 from sept_offline.agent.encoders import AnyEncoder
+from sept_offline.agent.novelty import TransitionDecoder
 from sept_offline.latent.export import (
     lstm_encoder,
     pooled_encoder,

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sept_offline.agent import Agent, WindowContext
-from sept_offline.agent.contexts.window import UNKNOWN, doubt
+from sept_offline.agent.contexts.latent import UNKNOWN, doubt
 from sept_offline.agent.networks import Array, Standardiser
 from sept_offline.control import prepare_rewards
 from sept_offline.control.rewards import shift_by_goal

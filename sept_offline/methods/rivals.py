@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from sept_offline.agent import Agent, RefinedContext
-from sept_offline.agent.contexts.rewarded import RewardedContext
+from sept_offline.agent.contexts import RewardedContext
 from sept_offline.agent.networks import Standardiser
 from sept_offline.agent.probes import Probe
 from sept_offline.data import Dataset

@@ -25,7 +25,6 @@ from sept_offline.agent import (
     segment_elbo,
 )
 from sept_offline.agent.contexts import Context
-from sept_offline.agent.decoder import TransitionDecoder
 from sept_offline.agent.encoders import (
     AnyEncoder,
     FlatEncoder,
@@ -35,6 +34,7 @@ from sept_offline.agent.encoders import (
     TransitionEncoder,
 )
 from sept_offline.agent.networks import MLP, Ensemble, Standardiser
+from sept_offline.agent.novelty import TransitionDecoder
 from sept_offline.stacking import Stack
 
 DIM, ACTIONS, LATENT, STEPS = 4, 3, 2, 3

@@ -9,8 +9,8 @@ import pytest
 
 from sept_offline.agent import AdaptedContext, Novelty
 from sept_offline.agent.contexts import FORWARD, context_from_arrays
-from sept_offline.agent.decoder import TransitionDecoder
 from sept_offline.agent.encoders import ENCODERS
+from sept_offline.agent.novelty import TransitionDecoder
 from sept_offline.agent.probes import PROBES
 from sept_offline.agent.records import Record
 from sept_offline.agent.rewards import RewardForm

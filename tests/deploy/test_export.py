@@ -33,7 +33,7 @@ from sept_offline.agent import (
 from sept_offline.agent.networks import MLP, Constrained
 from sept_offline.agent.rewards import RewardForm
 from sept_offline.deploy import export, load_export
-from sept_offline.deploy.manifest import SHIPPED
+from sept_offline.deploy.exports import SHIPPED
 from sept_offline.deploy.verification import made_up, recorded, verify
 from sept_offline.errors import AgentError, ConfigError, DataError, SeptError
 from sept_offline.seals import read_sealed, sealed_json

@@ -13,7 +13,7 @@ from torch import nn
 
 import sept_offline as so
 from sept_offline.agent import AdaptedContext, Agent
-from sept_offline.agent.gradient import td_step
+from sept_offline.agent.contexts.adapted import td_step
 from sept_offline.agent.networks import MLP
 from sept_offline.agent.rewards import RewardForm
 from sept_offline.control import Batch

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from sept_offline.agent import RefinedContext
-from sept_offline.agent.contexts.rewarded import RewardedContext
+from sept_offline.agent.contexts import RewardedContext
 from sept_offline.agent.control import Control
 from sept_offline.agent.networks import MLP, Standardiser
 from sept_offline.data.records import Steps

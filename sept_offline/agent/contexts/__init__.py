@@ -3,9 +3,9 @@
 A context makes one tracker per episode. A tracker is shown each observation. It either returns an
 action, as a probe does, or leaves the step to control, which then reads the tracker's vector. It
 may also replace control by one that it has learned in the episode.
-A method with a new kind of context adds one file here, and its class to `FORWARD` if the context is
-a forward pass, else to `ELSEWHERE`. A context that needs more than NumPy (torch, a model) is in
-another package.
+A method with a new kind of context adds its class here, to `FORWARD` if the context is a forward
+pass, else to `ELSEWHERE`. A context that needs more than NumPy (torch, a model) is in another
+package.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import Any
 
 from ..networks import Arrays
 from ..records import named
-from .base import Context, Tracker
-from .hidden import HiddenContext
-from .history import HistoryContext
-from .none import NoContext
-from .refined import RefinedContext
-from .segment import SegmentContext
-from .unprobed import UnprobedContext
-from .window import WindowContext
+from .base import Context, HiddenContext, HistoryContext, NoContext, Tracker
+from .latent import (
+    RefinedContext,
+    RewardedContext,
+    SegmentContext,
+    UnprobedContext,
+    WindowContext,
+)
 
 FORWARD: dict[str, type[Context]] = {
     each.kind: each
@@ -41,7 +41,7 @@ ELSEWHERE = {
     "adapted": ("sept_offline.agent.contexts.adapted", "AdaptedContext"),
     "planning": ("sept_offline.dynamics.contexts", "PlanningContext"),
     "inferred": ("sept_offline.dynamics.contexts", "InferredContext"),
-    "rewarded": ("sept_offline.agent.contexts.rewarded", "RewardedContext"),
+    "rewarded": ("sept_offline.agent.contexts.latent", "RewardedContext"),
 }
 """Module and class of the others, which learn in their episode or need rewards: never exported."""
 
@@ -54,8 +54,8 @@ def context_from_arrays(arrays: Arrays, description: Any, prefix: str) -> Contex
         # imported only now: two of them need torch, which acting does not
         module, name = kind
         kind = getattr(importlib.import_module(module), name)
-    found: Context = kind.from_arrays(arrays, description, prefix)
-    return found
+    context: Context = kind.from_arrays(arrays, description, prefix)
+    return context
 
 
 __all__ = [
@@ -65,6 +65,7 @@ __all__ = [
     "HistoryContext",
     "NoContext",
     "RefinedContext",
+    "RewardedContext",
     "SegmentContext",
     "Tracker",
     "UnprobedContext",

@@ -1,16 +1,18 @@
-"""The interface of contexts, and of the trackers they make for an episode."""
+"""The interface of contexts and trackers, and the contexts that infer nothing."""
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...actions import Policy
 from ...errors import AgentError
-from ..networks import Array
-from ..records import Record
+from ..networks import Array, Standardiser
+from ..records import Record, Value, Weights, action_count, count, number_or_none, strings
 
 if TYPE_CHECKING:
     from ...family import Hidden
@@ -79,3 +81,128 @@ def check_sizes(name: str, sizes: tuple[int, int], expected: tuple[int, int]) ->
             f"The agent's {name} is for {sizes[0]} columns and {sizes[1]} of actions, "
             f"its spaces have {expected[0]} and {expected[1]}."
         )
+
+
+class NoContext(Context):
+    """The state alone: the robust policy `avg`.
+
+    `uncertainty` is reported by its episodes: 1 if a latent was tried and carried no
+    information, None if no latent was tried.
+    """
+
+    kind = "none"
+    stored = (Value("uncertainty", number_or_none),)
+    dim = 0
+
+    def __init__(self, uncertainty: float | None = None) -> None:
+        self.uncertainty = uncertainty
+
+    def begin(self, seed: int, hidden: Hidden | None, control: Control) -> Tracker:
+        """A tracker with an empty vector."""
+        tracker = Tracker(EMPTY)
+        tracker.uncertainty = self.uncertainty
+        return tracker
+
+    def describe(self) -> dict[str, Any]:
+        """Its kind, and the uncertainty if there is one."""
+        return {name: value for name, value in super().describe().items() if value is not None}
+
+
+class HiddenContext(Context):
+    """The true hidden parameters, standardised: the privileged `oracle`."""
+
+    kind = "hidden"
+    stored = (Value("names", strings), Weights("scaler", Standardiser.from_arrays))
+    needs = frozenset({"hidden"})
+
+    def __init__(self, names: tuple[str, ...], scaler: Standardiser) -> None:
+        if len(names) != scaler.dim:
+            raise AgentError(f"{len(names)} hidden parameters, but a scaler of {scaler.dim}.")
+        self.names, self.scaler, self.dim = tuple(names), scaler, scaler.dim
+
+    def begin(self, seed: int, hidden: Hidden | None, control: Control) -> Tracker:
+        """A tracker that holds them."""
+        given: Hidden = {} if hidden is None else hidden
+        if set(given) != set(self.names):
+            raise AgentError(
+                f"The agent needs the hidden parameters {', '.join(self.names)}, "
+                f"found {', '.join(map(str, given)) or 'none'}."
+            )
+        try:
+            values = [float(given[name]) for name in self.names]
+        except (TypeError, ValueError) as error:
+            raise AgentError(
+                f"Hidden parameters must be numbers, found {dict(given)!r:.80}."
+            ) from error
+        if not all(map(math.isfinite, values)):
+            raise AgentError(f"Hidden parameters must be finite, found {dict(given)}.")
+        return Tracker(self.scaler(np.array(values, dtype=np.float32)))
+
+
+class HistoryContext(Context):
+    """The last `steps` observations and actions before the present one: `history`.
+
+    From the newest to the oldest, each is the standardised observation, the encoded action taken in
+    it and a 1; all zeros where the episode had not begun. `dim` is steps · (d + w + 1).
+    """
+
+    kind = "history"
+    stored = (
+        Value("steps", count),
+        Value("action_width", action_count, key="num_actions"),
+        Weights("scaler", Standardiser.from_arrays),
+    )
+
+    def __init__(self, steps: int, action_width: int, scaler: Standardiser) -> None:
+        if steps < 1:
+            raise AgentError(f"A history needs at least 1 step, found {steps}.")
+        self.steps, self.action_width, self.scaler = steps, action_width, scaler
+        self.dim = steps * (scaler.dim + action_width + 1)
+
+    def features(
+        self, observations: NDArray[Any], taken: NDArray[Any], seen: NDArray[np.bool_]
+    ) -> Array:
+        """`[n, dim]` of `observations[n, steps, d]`, `taken[n, steps, w]`, newest first.
+
+        `seen[n, steps]` says which of them there were; the others may hold anything.
+        """
+        there = seen[..., None]
+        columns = np.concatenate([self.scaler(observations), taken, there], axis=2)
+        whole = np.where(there, columns, np.float32(0)).astype(np.float32)
+        return whole.reshape(len(whole), self.dim)
+
+    def begin(self, seed: int, hidden: Hidden | None, control: Control) -> Tracker:
+        """A tracker with an empty history."""
+        return _Remembering(self)
+
+    def check(self, observation_dim: int, action_width: int) -> None:
+        """Raise unless the history fits these spaces."""
+        check_sizes(
+            "history", (self.scaler.dim, self.action_width), (observation_dim, action_width)
+        )
+
+
+class _Remembering(Tracker):
+    """Keeps the last steps; control acts at every one."""
+
+    def __init__(self, context: HistoryContext) -> None:
+        super().__init__(np.zeros(context.dim, dtype=np.float32), settled=False)
+        self._context = context
+        self._observations = np.zeros((1, context.steps, context.scaler.dim), dtype=np.float32)
+        self._taken = np.zeros((1, context.steps, context.action_width), dtype=np.float32)
+        self._seen = np.zeros((1, context.steps), dtype=bool)
+        self._present: Array = EMPTY
+
+    def step(self, observation: Array, reward: float | None = None) -> Policy | None:
+        """Control acts, with the steps before `observation[d]` as context."""
+        self._present = observation
+        features = self._context.features(self._observations, self._taken, self._seen)
+        self.vector = features[0]
+        return None
+
+    def took(self, taken: Array) -> None:
+        """Add the current step to the history and drop the oldest."""
+        newest = ((self._observations, self._present), (self._taken, taken), (self._seen, True))
+        for past, value in newest:
+            past[0, 1:] = past[0, :-1].copy()
+            past[0, 0] = value
