@@ -33,13 +33,13 @@ SURE = 0.95
 class GroupDecoder:
     """p(Δs | s, a, S) for any set S of groups, learned from episodes whose groups are given.
 
-    S is told as shares that add up to 1. In training an episode is told its own group alone, or
+    S enters as shares that add up to 1. In training an episode comes with its own group alone, or
     with one other, or with all: so one network also says how well two groups, taken for one,
     would be explained, with the same capacity and on the same data. Every third episode of a group
-    is kept out (`kept_out`): a small group learned by heart would seem to be one of its own.
+    is kept out (`kept_out`): a small group that is overfit would seem to be a group.
 
-    Beside it learns a classifier of the group by state and action alone, to say where two groups
-    have been alike and so can be compared: behaviours lead to places, and are no dynamics.
+    A classifier learns the group from state and action alone, to say where both groups have been
+    and can be compared: behaviours lead to places, which says nothing about dynamics.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class GroupDecoder:
         self.kept_out = _every_third(groups, count)
         learned = np.where(self.kept_out, -1, groups)
         members = [torch.from_numpy(np.flatnonzero(learned == group)) for group in range(count)]
-        sizes = torch.tensor([len(own) for own in members])
+        sizes = torch.tensor([len(episodes) for episodes in members])
         together = torch.cat(members)
         starts = torch.cumsum(sizes, 0) - sizes
         # Between what each group needs and what each episode needs.
@@ -73,24 +73,24 @@ class GroupDecoder:
             place = torch.rand(config.episodes, generator=rng, dtype=torch.float64)
             chosen = together[starts[group] + (place * sizes[group]).long()]
             rows = data.draw(chosen, config.window, rng)
-            told = self._told(group, rng).unsqueeze(1).expand(-1, config.window, -1)
+            sets = self._draw_sets(group, rng).unsqueeze(1).expand(-1, config.window, -1)
             named = torch.nn.functional.cross_entropy(
                 self._present(data, rows).flatten(0, 1), group.repeat_interleave(config.window)
             )
-            loss = named - self._decoder.likelihood(data, rows, told).mean()
+            loss = named - self._decoder.likelihood(data, rows, sets).mean()
             rates = config.learning_rate, config.learning_rate_end
             descend(optimiser, loss, annealed(*rates, update, updates))
             if update % 100 == 99 or update + 1 == updates:
                 check_finite({"loss": float(loss.detach())}, "demarcation", update + 1)
 
-    def _told(self, group: Tensor, rng: torch.Generator) -> Tensor:
-        """The sets an update is told, [n, K]: own groups, pairs or all of them."""
+    def _draw_sets(self, group: Tensor, rng: torch.Generator) -> Tensor:
+        """Sets that an update learns from, [n, K]: the own group, a pair with it, or all."""
         own = torch.nn.functional.one_hot(group, self.count).float()
         other = torch.randint(self.count, group.shape, generator=rng)
         pair = torch.maximum(own, torch.nn.functional.one_hot(other, self.count).float())
         kind = torch.rand(group.shape, generator=rng).unsqueeze(1)
-        told = torch.where(kind < 0.5, own, torch.where(kind < 0.75, pair, torch.ones_like(own)))
-        return told / told.sum(1, keepdim=True)
+        sets = torch.where(kind < 0.5, own, torch.where(kind < 0.75, pair, torch.ones_like(own)))
+        return sets / sets.sum(1, keepdim=True)
 
     def _present(self, data: Transitions, rows: Tensor) -> Tensor:
         """Unscaled log-probabilities of the groups by where the steps were, [..., K]."""
@@ -102,39 +102,36 @@ class GroupDecoder:
 
         sets[M, K]: ones where a group is in the set.
         """
-        told = sets / sets.sum(1, keepdim=True)
-        rows, episode = data.rows()
-        half = halves_of(data, rows, episode)
+        shares = sets / sets.sum(1, keepdim=True)
+        rows, half, _ = _halves(data)
         totals = torch.zeros(len(sets), 2 * data.episodes, dtype=torch.float64)
         with torch.no_grad():
             for part in range(0, len(rows), BLOCK):
                 block, owner = rows[part : part + BLOCK], half[part : part + BLOCK]
-                for total, one in zip(totals, told, strict=True):
-                    found = self._decoder.likelihood(data, block, one.expand(len(block), -1))
-                    total.index_add_(0, owner, found.double())
+                for total, share in zip(totals, shares, strict=True):
+                    steps = self._decoder.likelihood(data, block, share.expand(len(block), -1))
+                    total.index_add_(0, owner, steps.double())
         return totals.reshape(len(sets), data.episodes, 2).numpy()
 
     def compared(
         self, data: Transitions, pair: tuple[int, int], second: Tensor
     ) -> tuple[Doubles, Doubles]:
-        """Nats that the told of two groups gains over both taken for one, and weights, [E] both.
+        """Nats that the named of two groups gains over both taken for one, and weights, [E] both.
 
-        second[E, 2]: whether the second group is told to the even, and to the odd, steps. Each step
-        counts by how alike the groups have been there: 4·p·(1 − p), p the share of the second among
-        the two by state and action alone. The weights of an episode are the sums of these.
+        second[E, 2]: whether the second group is named for the even, and for the odd, steps. Each
+        step counts by how similarly the groups visit it: 4·p·(1 − p), p the share of the second
+        among the two by state and action alone. An episode's weight is the sum of these.
         """
-        rows, episode = data.rows()
-        half = halves_of(data, rows, episode)
+        rows, half, episode = _halves(data)
         own = torch.nn.functional.one_hot(torch.tensor(pair), self.count).float()
         both = own.mean(0, keepdim=True)
         gains, weights = torch.zeros(2, data.episodes, dtype=torch.float64)
         with torch.no_grad():
             for part in range(0, len(rows), BLOCK):
                 block, owner = rows[part : part + BLOCK], episode[part : part + BLOCK]
-                told = own[second.flatten()[half[part : part + BLOCK]].long()]
-                gained = self._decoder.likelihood(data, block, told) - self._decoder.likelihood(
-                    data, block, both.expand(len(block), -1)
-                )
+                named = own[second.flatten()[half[part : part + BLOCK]].long()]
+                gained = self._decoder.likelihood(data, block, named)
+                gained -= self._decoder.likelihood(data, block, both.expand(len(block), -1))
                 share = torch.softmax(self._present(data, block)[:, list(pair)], 1)
                 weight = 4 * share.prod(1)
                 gains.index_add_(0, owner, (weight * gained).double())
@@ -142,9 +139,10 @@ class GroupDecoder:
         return gains.numpy(), weights.numpy()
 
 
-def halves_of(data: Transitions, rows: Tensor, episode: Tensor) -> Tensor:
-    """Twice the episode's position, plus 1 at its odd steps, [n]."""
-    return 2 * episode + (rows - data.first[episode]) % 2
+def _halves(data: Transitions) -> tuple[Tensor, Tensor, Tensor]:
+    """Every row, its half (twice its episode's position, plus 1 at odd steps), its episode, [n]."""
+    rows, episode = data.rows()
+    return rows, 2 * episode + (rows - data.first[episode]) % 2, episode
 
 
 def _every_third(groups: Integers, count: int) -> NDArray[np.bool_]:
@@ -214,7 +212,7 @@ def refine(
     config: DemarcateConfig,
     seed: int,
     name: str,
-    tick: Callable[[int], None] = lambda _: None,
+    tick: Callable[[int], None],
 ) -> Grouping:
     """Groups from clusters (−1: in none), by turns of a decoder's fit and a new assignment.
 
@@ -230,14 +228,13 @@ def refine(
             break
         decoder = GroupDecoder(data, groups, count, config, seed, name, turn)
         single = decoder.halves(data, torch.eye(count))
-        found = _large_enough(single.sum(axis=2), smallest)
+        assigned = _large_enough(single.sum(axis=2), smallest)
         tick(turn + 1)
-        kept = len(np.unique(found))
-        if kept < count:
-            groups = _numbered(found)
+        if len(np.unique(assigned)) < count:
+            groups = _numbered(assigned)
             continue
-        pairs = _compare(decoder, data, single, found)
-        joined = _join(found, pairs, config)
+        pairs = _compare(decoder, data, single, assigned)
+        joined = _join(assigned, pairs, config)
         if len(np.unique(joined)) == count and turn + 1 >= config.rounds:
             return Grouping(count, decoder, pairs)
         groups = _numbered(joined)
@@ -256,12 +253,12 @@ def _large_enough(likelihood: Doubles, smallest: int) -> Integers:
     """The likeliest group of each episode, after groups of too few episodes are given up, [E]."""
     scores = likelihood.copy()
     while True:
-        found = scores.argmax(axis=0)
+        likeliest = scores.argmax(axis=0)
         alive = np.isfinite(scores[:, 0])
-        sizes = np.where(alive, np.bincount(found, minlength=len(scores)), np.inf)
+        sizes = np.where(alive, np.bincount(likeliest, minlength=len(scores)), np.inf)
         least = int(sizes.argmin())
         if sizes[least] >= smallest or alive.sum() == 1:
-            return np.asarray(found, dtype=np.int64)
+            return np.asarray(likeliest, dtype=np.int64)
         scores[least] = -np.inf
 
 
@@ -271,13 +268,13 @@ def _compare(
     """The gain from separating each pair of groups, [K·(K−1)/2]."""
     lengths = data.length.numpy()
     fit = decoder.kept_out & (lengths > 1)
-    found = []
+    pairs = []
     for first, second in itertools.combinations(range(decoder.count), 2):
         chosen = np.concatenate(
-            [_some(np.flatnonzero((groups == own) & fit)) for own in (first, second)]
+            [_some(np.flatnonzero((groups == group) & fit)) for group in (first, second)]
         )
         if not len(chosen):
-            found.append(Pair(first, second, 0.0, 0.0, 0.0, 0.0))
+            pairs.append(Pair(first, second, 0.0, 0.0, 0.0, 0.0))
             continue
         named = single[first][chosen] < single[second][chosen]
         gains, weights = decoder.compared(
@@ -286,7 +283,7 @@ def _compare(
         whole = max(float(weights.sum()), 1e-9)
         gain = float(gains.sum()) / whole
         error = float(np.sqrt(((gains - gain * weights) ** 2).sum())) / whole
-        found.append(
+        pairs.append(
             Pair(
                 first,
                 second,
@@ -296,7 +293,7 @@ def _compare(
                 agreement=float((named[:, 0] == named[:, 1]).mean()),
             )
         )
-    return tuple(found)
+    return tuple(pairs)
 
 
 def _some(episodes: Integers) -> Integers:
