@@ -25,11 +25,18 @@ sys.path[:] = [entry for entry in sys.path if Path(entry).resolve() != Path(__fi
 import matplotlib  # noqa: E402
 import numpy as np  # noqa: E402
 
-from sept_offline.tools.bench.figures.catalogue import COLUMNS, Picture, catalogue  # noqa: E402
-from sept_offline.tools.bench.figures.figure import Figure, Intervals, Panel, Scale  # noqa: E402
-from sept_offline.tools.bench.figures.paper import save, style  # noqa: E402
+from sept_offline.tools.bench.figures.axes import COLUMNS  # noqa: E402
+from sept_offline.tools.bench.figures.catalogue import catalogue  # noqa: E402
+from sept_offline.tools.bench.figures.figure import (  # noqa: E402
+    Figure,
+    Intervals,
+    Panel,
+    Picture,
+    Scale,
+    style_of,
+)
+from sept_offline.tools.bench.figures.paper import draw, save, style  # noqa: E402
 from sept_offline.tools.bench.figures.rows import Bench, read_bench  # noqa: E402
-from sept_offline.tools.bench.figures.styles import style_of  # noqa: E402
 from sept_offline.tools.bench.statistics import complete, crossed_interval, grid  # noqa: E402
 from sept_offline.tools.bench.summary import summarise_bench, unlike  # noqa: E402
 from sept_offline.tools.bench.tables import make_tables, markdown  # noqa: E402
@@ -240,7 +247,7 @@ def main() -> None:
     with style():
         matplotlib.rcParams["savefig.dpi"] = DOTS
         for picture in shown:
-            save(picture.draw(), IMAGES / picture.name)
+            save(draw(picture.figure), IMAGES / picture.name)
     for spare in IMAGES.glob("*.svg"):
         spare.unlink()
 

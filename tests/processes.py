@@ -49,7 +49,7 @@ LOADED = (
     "sept_offline.tools.bench.figures",
     "sept_offline.cli.main",
     "sept_offline.collect",
-    "sept_offline.tools.demarcate.clusters",
+    "sept_offline.tools.demarcate.latents",
     "sept_offline.deploy.graphs",
     "sept_offline.methods",
     "sept_offline.tools.ope",

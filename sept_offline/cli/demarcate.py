@@ -90,7 +90,7 @@ def demarcate(
 
 
 def _print(dataset: str, found: Demarcation) -> None:
-    from sept_offline.tools.demarcate.labels import FATE
+    from sept_offline.tools.demarcate.demarcation import FATE
 
     record = found.record
     print_table(

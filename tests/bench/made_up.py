@@ -6,8 +6,8 @@ import itertools
 import json
 from typing import Any
 
+from sept_offline.tools.bench.figures.figure import STYLES
 from sept_offline.tools.bench.figures.rows import Bench
-from sept_offline.tools.bench.figures.styles import STYLES
 from sept_offline.tools.bench.store import TABLES
 
 VARIED = {

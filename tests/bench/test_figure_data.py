@@ -8,13 +8,14 @@ import pytest
 from sept_offline.tools.bench.figures.axes import UNKNOWN, base_value, make_axis, varied
 from sept_offline.tools.bench.figures.curves import (
     cumulative_reward,
+    metric_curves,
     percent_solved,
     step_curve,
     step_paths,
+    watched_curves,
 )
 from sept_offline.tools.bench.figures.plane import Plane, beta_planes, explained, principal
 from sept_offline.tools.bench.figures.rows import Bench, Row, studies
-from sept_offline.tools.bench.figures.training import metric_curves, watched_curves
 from sept_offline.tools.bench.statistics import crossed_band, crossed_interval
 from sept_offline.tools.bench.store import TABLES
 from tests.bench.made_up import VARIED, episode, made_up

@@ -18,10 +18,17 @@ import pytest
 from sept_offline.methods import METHODS
 from sept_offline.tools.bench import make_plan, run_bench
 from sept_offline.tools.bench.figures import INSTALL, can_draw, draw_figures
-from sept_offline.tools.bench.figures.catalogue import Missing, Picture, catalogue
-from sept_offline.tools.bench.figures.paper import save, style
+from sept_offline.tools.bench.figures.catalogue import catalogue
+from sept_offline.tools.bench.figures.figure import (
+    ABLATIONS,
+    BASELINES,
+    STYLES,
+    Missing,
+    Picture,
+    style_of,
+)
+from sept_offline.tools.bench.figures.paper import draw, save, style
 from sept_offline.tools.bench.figures.rows import Bench, Row, read_bench
-from sept_offline.tools.bench.figures.styles import ABLATIONS, BASELINES, STYLES, style_of
 from sept_offline.tools.bench.store import TABLES, read_table
 from tests.bench.coins import COIN, SMALL
 from tests.bench.made_up import VARIED, joined, made_up
@@ -124,7 +131,7 @@ def test_figures_are_8_cm_wide_and_indexed(drawn: Path) -> None:
 def test_the_curves_drawn_end_at_the_returns_of_the_tables(drawn: Path) -> None:
     pictures = {p.name: p for p in catalogue(read_bench(drawn)) if isinstance(p, Picture)}
     with style():
-        (axes,) = pictures["reward-baselines-coin"].draw().axes
+        (axes,) = draw(pictures["reward-baselines-coin"].figure).axes
     lines = {line.get_label(): line.get_ydata() for line in axes.lines}
     base = [row for row in read_table(drawn, "results") if "beta" not in row["variant"]]
     own = [row for row in base if "instances" not in row["variant"]]
@@ -142,7 +149,7 @@ def test_the_same_tables_give_the_same_bytes_whatever_the_users_style(
     with matplotlib.rc_context({"font.size": 20, "axes.grid": True}):
         for name in ("training-coin", "latent-beta-coin"):
             with style():
-                save(pictures[name].draw(), tmp_path / name)
+                save(draw(pictures[name].figure), tmp_path / name)
         assert matplotlib.rcParams["font.size"] == 20
     again = sorted(tmp_path.iterdir())
     assert len(again) == 4
@@ -175,13 +182,13 @@ def test_every_figure_is_drawn_where_all_data_are_there(full: Bench) -> None:
     assert expected <= set(pictures)
     with style():
         for name in expected:
-            figure = pictures[name].draw()
+            figure = draw(pictures[name].figure)
             figure.draw_without_rendering()
             assert figure.axes and all(axes.has_data() for axes in figure.axes), name
             assert "seed" in pictures[name].caption.lower()
         lines = {
             line.get_label()
-            for line in pictures["reward-switch-navigation2d-switch"].draw().axes[0].lines
+            for line in draw(pictures["reward-switch-navigation2d-switch"].figure).axes[0].lines
         }
     assert lines == {"DynaSEPT", "SEPT", "Avg", "Oracle"}
     assert "Budgets: BNN reduced." in pictures["reward-baselines-acrobot"].caption
@@ -207,7 +214,7 @@ def test_missing_data_leave_figures_out_and_nothing_breaks(
     assert len(pictures) < len(whole) and any(isinstance(one, Missing) for one in found)
     with style():
         for picture in pictures[:2] + pictures[-1:]:
-            picture.draw().draw_without_rendering()
+            draw(picture.figure).draw_without_rendering()
 
 
 def test_unsolvable_families_have_no_figure_of_it_and_miss_none() -> None:
@@ -243,7 +250,7 @@ def test_one_instance_more_and_one_dimension_less_are_drawn_too() -> None:
     names = {one.name: one for one in found if isinstance(one, Picture)}
     assert "latent-hidden-acrobot" not in names
     with style():
-        names["latent-acrobot"].draw().draw_without_rendering()
+        draw(names["latent-acrobot"].figure).draw_without_rendering()
 
 
 # The command.

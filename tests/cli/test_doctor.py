@@ -13,7 +13,8 @@ import pytest
 from commands import ROOT, environment, run, run_json, run_on_terminal
 
 import sept_offline as so
-from sept_offline.tools.doctor import finding, installation, requirements, self_tests
+from sept_offline.tools.doctor import checks as doctor_checks
+from sept_offline.tools.doctor import requirements
 from sept_offline.tools.doctor.requirements import Requirement, Requirements
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -95,15 +96,15 @@ def test_versions_are_compared() -> None:
         (Requirement("numpy", ">=99"), Requirement("not-there"), Requirement("click", ">=8.1")),
         {"more": (Requirement("not-there"), Requirement("numpy", ">=99")), "none": ()},
     )
-    old, missing, fine = installation.check_needed(asked)
+    old, missing, fine = doctor_checks.check_needed(asked)
     assert (old.status, missing.status, fine.status) == ("broken", "broken", "fine")
     assert "needs >=99" in old.found and "'numpy>=99'" in old.advice
-    more, none = installation.check_extras(asked)
+    more, none = doctor_checks.check_extras(asked)
     assert more.status == "absent" and none.status == "fine"
     assert more.found.startswith("no not-there, numpy is ")
     assert more.advice == "to use it: pip install 'sept-offline[more]'"
-    assert installation.check_python(PYTHON).status == "fine"
-    assert installation.check_python(Requirement("Python", ">=4")).status == "broken"
+    assert doctor_checks.check_python(PYTHON).status == "fine"
+    assert doctor_checks.check_python(Requirement("Python", ">=4")).status == "broken"
 
 
 def test_an_installation_says_what_it_needs(
@@ -131,7 +132,7 @@ def test_a_family_that_cannot_step_is_named(
     (folder / "entry_points.txt").write_text("[sept_offline.families]\npumps = pumps:family\n")
     (tmp_path / "pumps.py").write_text("raise ValueError('no pressure')\n")
     monkeypatch.syspath_prepend(tmp_path)
-    (broken,) = [one for one in self_tests.check_families() if one.status == "broken"]
+    (broken,) = [one for one in doctor_checks.check_families() if one.status == "broken"]
     assert broken.name == "family pumps"
     assert broken.found == "ValueError: no pressure"
     assert broken.advice == "fix or update their-pumps"
@@ -139,22 +140,23 @@ def test_a_family_that_cannot_step_is_named(
 
 def test_a_folder_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", "/nowhere/at/all")
-    found = [self_tests.check_temporary(), *self_tests.check_formats()]
-    assert [one.status for one in found] == ["broken"] * 3
-    assert "TMPDIR" in found[0].advice
+    found = {finding.name: finding for finding in doctor_checks.check_parts()}
+    broken = [name for name, finding in found.items() if finding.status == "broken"]
+    assert broken == ["temporary files", "HDF5 datasets", "Parquet datasets"]
+    assert "TMPDIR" in found["temporary files"].advice
 
 
 def test_names_and_homes_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/jane")
     monkeypatch.setattr(getpass, "getuser", lambda: "jane")
     text = "/home/jane/x, /scratch/jane/y, /home/janet and /scratch/janet"
-    assert finding.private(text) == "~/x, /scratch/user/y, /home/janet and /scratch/janet"
+    assert doctor_checks.private(text) == "~/x, /scratch/user/y, /home/janet and /scratch/janet"
 
 
 def test_extras_are_looked_at_and_not_loaded(tmp_path: Path) -> None:
     code = (
         "import sys\n"
-        "from sept_offline.tools.doctor.installation import check_extras\n"
+        "from sept_offline.tools.doctor.checks import check_extras\n"
         "from sept_offline.tools.doctor.requirements import requirements\n"
         "print(len(list(check_extras(requirements()))))\n"
         "print(*{'ray', 'matplotlib', 'onnx', 'minari', 'torch', 'numpy'} & set(sys.modules))\n"

@@ -23,11 +23,9 @@ from sept_offline.errors import ConfigError, DataError
 from sept_offline.progress import Silent
 from sept_offline.settings import DemarcateConfig
 from sept_offline.tools.demarcate import demarcate_dataset
-from sept_offline.tools.demarcate.groups import GroupDecoder
-from sept_offline.tools.demarcate.labels import name_labels, write_labelled
-from sept_offline.tools.demarcate.networks import Decoder
-from sept_offline.tools.demarcate.refinement import Pair, _join, _large_enough
-from sept_offline.tools.demarcate.transitions import transitions_of
+from sept_offline.tools.demarcate.demarcation import name_labels, write_labelled
+from sept_offline.tools.demarcate.groups import GroupDecoder, Pair, _join, _large_enough
+from sept_offline.tools.demarcate.latents import Decoder, transitions_of
 from tests.margins import Margins
 
 

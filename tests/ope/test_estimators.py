@@ -14,21 +14,21 @@ from hypothesis import strategies as st
 
 from sept_offline.data.records import Steps
 from sept_offline.tools.ope.estimators import (
+    Table,
+    bootstrap_shares,
+    common_horizon,
     direct,
     doubly_robust,
     effective_size,
-    per_decision,
-    self_normalised,
-    weighted_doubly_robust,
-)
-from sept_offline.tools.ope.resampling import (
-    bootstrap_shares,
     equal_shares,
     halves,
+    per_decision,
     resampled_over,
+    self_normalised,
+    tabulate,
+    weighted_doubly_robust,
     with_enough,
 )
-from sept_offline.tools.ope.table import Table, common_horizon, tabulate
 
 
 @st.composite

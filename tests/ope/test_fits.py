@@ -13,10 +13,9 @@ from test_transitions import some_transitions
 from sept_offline.actions import Finite
 from sept_offline.data.records import Steps
 from sept_offline.settings import OpeConfig
-from sept_offline.tools.ope.estimators import effective_size
-from sept_offline.tools.ope.fqe import FittedQ, _places
+from sept_offline.tools.ope.estimators import Table, effective_size, tabulate
+from sept_offline.tools.ope.fitted_q import FittedQ, _places
 from sept_offline.tools.ope.judgement import WIDENED, Estimate, Values, estimate_all
-from sept_offline.tools.ope.table import Table, tabulate
 from sept_offline.tools.ope.verdict import Overlap
 
 CONFIG = OpeConfig(hidden=(4,), updates=4, batch_size=8)

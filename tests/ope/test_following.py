@@ -14,8 +14,7 @@ from sept_offline.actions import Categorical
 from sept_offline.agent import Agent, SegmentContext
 from sept_offline.data import Dataset, DatasetWriter
 from sept_offline.errors import AgentError
-from sept_offline.tools.ope.choices import FiniteChoices
-from sept_offline.tools.ope.following import Followed, follow
+from sept_offline.tools.ope.following import FiniteChoices, Followed, follow
 
 KINDS = ["avg", "oracle", "history", "sept", "paper", "sept-np"]
 HIDDEN = {"a": {"mass": 0.3, "length": -1.0}, "b": {"mass": -0.5, "length": 2.0}}

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from sept_offline.tools.ope.choices import FiniteChoices
-from sept_offline.tools.ope.transitions import Transitions
+from sept_offline.tools.ope.fitted_q import Transitions
+from sept_offline.tools.ope.following import FiniteChoices
 
 
 def some_transitions(seed: int) -> Transitions:

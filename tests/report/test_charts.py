@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sept_offline.tools.bench.figures.catalogue import Picture, catalogue
-from sept_offline.tools.bench.figures.figure import BLACK, Figure, Line, Panel, Scale
-from sept_offline.tools.bench.figures.paper import style
+from sept_offline.tools.bench.figures.catalogue import catalogue
+from sept_offline.tools.bench.figures.figure import BLACK, Figure, Line, Panel, Picture, Scale
+from sept_offline.tools.bench.figures.paper import draw, style
 from sept_offline.tools.report.charts import INK, POINTS, plot
 from tests.bench.made_up import VARIED, joined, made_up
 
@@ -30,7 +30,7 @@ def traces(chart: dict[str, Any], place: int) -> list[dict[str, Any]]:
 def test_both_media_show_the_same(picture: Picture) -> None:
     figure, chart = picture.figure, plot(picture.figure)
     with style():
-        sheet = picture.draw()
+        sheet = draw(picture.figure)
     panels = sheet.axes[: len(figure.panels)]
     legend = [text.get_text() for own in sheet.legends for text in own.get_texts()]
     shown = sorted(

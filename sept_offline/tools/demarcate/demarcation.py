@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -9,20 +11,29 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sept_offline.data import Dataset, opened
+from sept_offline.data import Dataset, DatasetWriter, opened
 from sept_offline.data.filesystems import kind_of
 from sept_offline.errors import DataError
-from sept_offline.files import real_path
+from sept_offline.files import real_path, write_text
 from sept_offline.progress import Progress, Silent
+from sept_offline.seeding import generator, integer
 from sept_offline.settings import DemarcateConfig
-from sept_offline.tools.demarcate.clusters import check_sklearn
-from sept_offline.tools.demarcate.labels import name_labels, write_card, write_labelled
-from sept_offline.tools.demarcate.search import Found, find_groups, separation
-from sept_offline.tools.demarcate.transitions import transitions_of
+from sept_offline.threads import one_thread
+from sept_offline.tools.demarcate.groups import Grouping, refine
+from sept_offline.tools.demarcate.latents import (
+    Latents,
+    Transitions,
+    check_sklearn,
+    cluster,
+    fit_latents,
+    transitions_of,
+)
 from sept_offline.training.inputs import Floats, Integers
 
 FEWEST = 20
 """Episodes below which halves of them could agree by chance alone."""
+FATE = {"nearest": "given to the likeliest group", "drop": "left out"}
+"""What happened to unsure episodes."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +109,7 @@ def demarcate_dataset(
             "sizes": dict(zip(names, sizes.tolist(), strict=True)),
             "stability": found.stability,
             "half_groups": list(found.counts),
-            "separation": separation(found),
+            "separation": min((pair.gain for pair in found.grouping.pairs), default=None),
             "unsure": int(found.unsure.sum()),
             "supported": not reasons,
             "within": within,
@@ -147,3 +158,168 @@ def _reasons(found: Found, config: DemarcateConfig, smallest: int) -> tuple[str,
             f"{config.most_unsure:.0%}."
         )
     return tuple(reasons)
+
+
+@dataclass(frozen=True)
+class Found:
+    """Groups of E episodes, and how far they are to be believed."""
+
+    groups: Integers
+    """[E], 0 … K−1 by first appearance"""
+    unsure: NDArray[np.bool_]
+    """[E]"""
+    grouping: Grouping
+    latents: Latents
+    stability: float
+    """Mean adjusted Rand of three pairs of groupings: of all episodes, and of two halves"""
+    counts: tuple[int, int]
+    """Groups found in each half alone"""
+
+
+def find_groups(data: Transitions, config: DemarcateConfig, seed: int, progress: Progress) -> Found:
+    """Fit all episodes, then two random halves of them; each fit names the groups of all."""
+    from sklearn.metrics import adjusted_rand_score
+
+    order = generator(seed, "demarcate", "halves").permutation(data.episodes)
+    middle = data.episodes // 2
+    parts = {
+        "all": np.arange(data.episodes),
+        "first half": np.sort(order[:middle]),
+        "second half": np.sort(order[middle:]),
+    }
+    labels: list[Integers] = []
+    counts: list[int] = []
+    with one_thread():
+        for name, episodes in parts.items():
+            latents, grouping = _fit(data.take(episodes), config, seed, name, progress)
+            groups, unsure = grouping.assign(data)
+            labels.append(groups)
+            counts.append(grouping.count)
+            if name == "all":
+                whole = latents, grouping, unsure
+    scores = [adjusted_rand_score(*pair) for pair in itertools.combinations(labels, 2)]
+    latents, grouping, unsure = whole
+    return Found(
+        groups=_by_appearance(labels[0]),
+        unsure=unsure,
+        grouping=grouping,
+        latents=latents,
+        stability=float(np.mean(scores)),
+        counts=(counts[1], counts[2]),
+    )
+
+
+def _fit(
+    data: Transitions, config: DemarcateConfig, seed: int, name: str, progress: Progress
+) -> tuple[Latents, Grouping]:
+    progress.start(f"latents, {name}", config.updates, "updates")
+    seed = integer(seed, "demarcate", name)
+    latents = fit_latents(data, config, seed, progress.update)
+    progress.finish()
+    clusters = cluster(latents, config.smallest_of(data.episodes), seed)
+    progress.start(f"groups, {name}", config.rounds, "rounds")
+    grouping = refine(
+        data, clusters, config, seed, name, lambda done: progress.update(min(done, config.rounds))
+    )
+    progress.finish()
+    return latents, grouping
+
+
+def _by_appearance(groups: Integers) -> Integers:
+    """The same groups, numbered in the order of their first episodes."""
+    _, first, number = np.unique(groups, return_index=True, return_inverse=True)
+    return np.argsort(np.argsort(first))[number].astype(np.int64)
+
+
+def name_labels(
+    data: Dataset, groups: Integers, within: bool, smallest: int
+) -> tuple[list[str], Integers]:
+    """The proposed instances, and the one of each episode, [E].
+
+    With `within`, an instance of the file is divided and never joined with another; a group of too
+    few of its episodes is not worth an instance and goes to the largest group of the same.
+    """
+    if not within:
+        count = int(groups.max()) + 1
+        return [f"group-{group}" for group in range(count)], groups
+    names: list[str] = []
+    labels = np.empty_like(groups)
+    owner = data.episode_index.instance
+    for code in np.unique(owner):
+        own = np.flatnonzero(owner == code)
+        sizes = np.bincount(groups[own])
+        kept = np.flatnonzero(sizes >= min(smallest, int(sizes.max())))
+        theirs = np.where(np.isin(groups[own], kept), groups[own], int(sizes.argmax()))
+        for group in np.unique(theirs):
+            labels[own[theirs == group]] = len(names)
+            names.append(f"{data.instances[code]}/group-{group}")
+    return names, labels
+
+
+def write_labelled(
+    data: Dataset,
+    out: Path,
+    names: Sequence[str],
+    labels: Integers,
+    kept: NDArray[np.bool_],
+    record: dict[str, Any],
+    progress: Progress,
+) -> None:
+    """The kept episodes under their proposed instances; hidden parameters stay behind."""
+    meta = data.metadata
+    progress.start("writing", float(kept.sum()), "episodes")
+    with DatasetWriter(
+        out,
+        action_space=data.action_space,
+        observation_dim=data.observation_dim,
+        family=meta.family,
+        family_arguments=meta.family_arguments,
+        observation_names=meta.observation_names,
+        action_names=meta.action_names,
+        root_seed=meta.root_seed,
+        instances=names,
+        probe_steps=meta.probe_steps,
+        extra={**meta.extra, "demarcation": record},
+    ) as writer:
+        episodes = data.episodes()
+        for done, position in enumerate(np.flatnonzero(kept).tolist()):
+            writer.copy(episodes[position], instance=names[labels[position]])
+            if done % 500 == 499:
+                progress.update(done + 1)
+    progress.finish()
+
+
+def write_card(out: Path, record: dict[str, Any], reasons: Sequence[str]) -> Path:
+    """Write `<stem>.card.md` next to the dataset: how its labels were found."""
+    path = out.with_name(f"{out.stem}.card.md")
+    separation = record["separation"]
+    rows = {
+        "from": f"content {record['source'][:16]}, {record['episodes']:,} episodes",
+        "groups": f"{record['groups']} found, not given",
+        "episodes of each instance": ", ".join(
+            f"{name} {size:,}" for name, size in record["sizes"].items()
+        ),
+        "stability": f"{record['stability']:.3f} (adjusted Rand of independent halves; "
+        f"{record['half_groups'][0]} and {record['half_groups'][1]} groups in them)",
+        "separation": "–"
+        if separation is None
+        else f"{separation:.3f} nats per step between the two most similar groups",
+        "unsure episodes": f"{record['unsure']:,}, {FATE[record['settings']['unsure']]}",
+        "known borders": "kept" if record["within"] else "none known",
+        "seed": record["seed"],
+    }
+    lines = [
+        f"# {out.name}",
+        "",
+        "The instances of this dataset are proposals by `sept-offline demarcate`, from the "
+        "dynamics",
+        "of the episodes, with one instance per episode. They have not been confirmed.",
+        *(["", "**The logs do not support them:** " + " ".join(reasons)] if reasons else []),
+        "",
+        "| | |",
+        "|---|---|",
+        *(f"| {name} | {value} |" for name, value in rows.items()),
+        "",
+    ]
+    write_text(path, "\n".join(lines))
+    return path

@@ -4,7 +4,7 @@ Only the standard library is imported until a check needs more, so a broken libr
 its own check.
 """
 
+from sept_offline.tools.doctor.checks import Finding
 from sept_offline.tools.doctor.examination import Examination, examine
-from sept_offline.tools.doctor.finding import Finding
 
 __all__ = ["Examination", "Finding", "examine"]

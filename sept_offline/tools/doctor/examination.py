@@ -1,27 +1,29 @@
-"""All checks in order of dependency."""
+"""All checks in order of dependency, and the facts about this machine that a bug report needs."""
 
 from __future__ import annotations
 
+import locale
+import os
+import platform
+import sys
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
-from sept_offline.tools.doctor.finding import Finding, private
-from sept_offline.tools.doctor.installation import (
+from sept_offline.tools.doctor.checks import (
+    Finding,
     check_entry_points,
     check_extras,
-    check_needed,
-    check_python,
-)
-from sept_offline.tools.doctor.machine import machine
-from sept_offline.tools.doctor.requirements import NAME, Requirements, requirements
-from sept_offline.tools.doctor.self_tests import (
     check_families,
-    check_formats,
-    check_kernel,
-    check_temporary,
-    check_torch,
+    check_needed,
+    check_parts,
+    check_python,
+    private,
 )
+from sept_offline.tools.doctor.requirements import NAME, Requirements, requirements
 from sept_offline.versions import versions
+
+UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True)
@@ -67,29 +69,80 @@ def examine() -> Examination:
         findings += [check_python(asked.python), *check_needed(asked)]
     # a damaged installation may lack the very file that says what it needs
     except Exception as error:
-        said = private(f"{type(error).__name__}: {error}")
+        text = private(f"{type(error).__name__}: {error}")
         advice = f"pip install --force-reinstall {NAME}"
-        findings.append(Finding("installation", "broken", said, advice))
-    findings += [
-        check_torch(),
-        check_kernel(),
-        check_temporary(),
-        *check_formats(),
-        check_entry_points(),
-        *check_families(),
-    ]
+        findings.append(Finding("installation", "broken", text, advice))
+    findings += [*check_parts(), check_entry_points(), *check_families()]
     if asked is not None:
         findings += check_extras(asked)
     findings.append(Finding("browser", "fine", "none is needed: figures and pages are files"))
-    return Examination(tuple(findings), {**_versions(asked), **machine()})
+    return Examination(tuple(findings), {**_versions(asked), **_machine()})
 
 
 def _versions(asked: Requirements | None) -> dict[str, str]:
     """This library, and every package that it may use and that is there, in one line."""
-    found = versions()
+    known = versions()
     if asked is None:
-        return found
-    optional = [one for extra in asked.extras.values() for one in extra]
-    there = {one.name: one.installed() for one in (*asked.needed, *optional)}
-    listed = ", ".join(f"{name} {version}" for name, version in there.items() if version)
-    return {NAME: found[NAME], "packages": listed}
+        return known
+    optional = [package for extra in asked.extras.values() for package in extra]
+    installed = {package.name: package.installed() for package in (*asked.needed, *optional)}
+    listed = ", ".join(f"{name} {version}" for name, version in installed.items() if version)
+    return {NAME: known[NAME], "packages": listed}
+
+
+def _machine() -> dict[str, str]:
+    """Platform, cores, memory, Python, locale: short texts, and nothing that names the user."""
+    return {
+        "platform": f"{platform.system()} {platform.release()}, {platform.machine()}",
+        "system": _system(),
+        "cores": _cores(),
+        "memory": _memory(),
+        "python": f"{platform.python_version()} ({platform.python_implementation()})",
+        "locale": _locale(),
+    }
+
+
+def _system() -> str:
+    """The distribution's name if there is one; the kernel's name does not show it."""
+    try:
+        return platform.freedesktop_os_release().get("PRETTY_NAME", UNKNOWN)
+    except OSError:
+        return platform.version() or UNKNOWN
+
+
+def _cores() -> str:
+    whole = os.cpu_count()
+    if whole is None:
+        return UNKNOWN
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else whole
+    return str(whole) if usable == whole else f"{whole}, {usable} of them for this process"
+
+
+def _memory() -> str:
+    try:
+        whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    except (AttributeError, ValueError, OSError):
+        return UNKNOWN
+    free = _available()
+    return f"{whole:.1f} GiB" + ("" if free is None else f", {free:.1f} GiB of it available")
+
+
+def _available() -> float | None:
+    """Memory available without swapping on Linux, in GiB."""
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        kilobytes = next(line.split()[1] for line in lines if line.startswith("MemAvailable:"))
+    except (OSError, ValueError, StopIteration, IndexError):
+        return None
+    return int(kilobytes) / 2**20
+
+
+def _locale() -> str:
+    try:
+        language, encoding = locale.getlocale()
+    except ValueError:
+        language = encoding = None
+    return (
+        f"{language or 'C'}, {encoding or locale.getpreferredencoding(False)}; "
+        f"files {sys.getfilesystemencoding()}, output {getattr(sys.stdout, 'encoding', UNKNOWN)}"
+    )

@@ -70,19 +70,15 @@ def requirements() -> Requirements:
             _parse(project["dependencies"]),
             {extra: _expand(extra, extras) for extra in extras},
         )
-    asked = importlib.metadata.metadata(NAME)
-    lines = asked.get_all("Requires-Dist") or []
-    named: dict[str, list[str]] = {extra: [] for extra in asked.get_all("Provides-Extra") or []}
-    needed = []
-    for line in lines:
-        found = FORM.match(line)
-        extra = found["extra"] if found else None
-        if extra is None:
-            needed.append(line)
-        else:
-            named.setdefault(extra, []).append(line)
+    installed = importlib.metadata.metadata(NAME)
+    named: dict[str, list[str]] = {extra: [] for extra in installed.get_all("Provides-Extra") or []}
+    needed: list[str] = []
+    for line in installed.get_all("Requires-Dist") or []:
+        form = FORM.match(line)
+        extra = form["extra"] if form else None
+        (needed if extra is None else named.setdefault(extra, [])).append(line)
     return Requirements(
-        Requirement("Python", "".join(asked.get_all("Requires-Python") or [])),
+        Requirement("Python", "".join(installed.get_all("Requires-Python") or [])),
         _parse(needed),
         {extra: _expand(extra, named) for extra in named},
     )
@@ -104,9 +100,9 @@ def _expand(
     """An extra's requirements; where it names other extras of ours, theirs too."""
     whole: list[Requirement] = []
     for line in extras.get(extra, []):
-        found = FORM.match(line)
-        if found and found["name"] == NAME:
-            for other in (found["extras"] or "").split(","):
+        form = FORM.match(line)
+        if form and form["name"] == NAME:
+            for other in (form["extras"] or "").split(","):
                 # an extra may name itself in a circle, and pip does not mind
                 if other.strip() not in (*within, extra):
                     whole.extend(_expand(other.strip(), extras, (*within, extra)))
@@ -116,5 +112,5 @@ def _expand(
 
 
 def _parse(lines: Iterable[str]) -> tuple[Requirement, ...]:
-    found = (FORM.match(line) for line in lines)
-    return tuple(Requirement(one["name"], one["range"].strip()) for one in found if one)
+    forms = (FORM.match(line) for line in lines)
+    return tuple(Requirement(form["name"], form["range"].strip()) for form in forms if form)

@@ -1,17 +1,142 @@
-"""The estimators, as functions of rectangles: each is a sum over steps of weighted means.
+"""Estimators of an agent's return, as functions of logged episodes laid out as rectangles.
 
-Every function takes `shares[B, E]`, how much each episode counts, a row a replicate, and returns
-`[B]`. With γ = 1 and a horizon of H steps they estimate what `evaluate` reports: the plain sum of
-rewards of an episode of at most H steps, instances counting alike. An episode that was cut before
-the horizon counts at the steps it has and in no mean after them; those that were not cut stand for
-it, which is right where cuts have nothing to do with what happens.
+A rectangle `[E, H]` has a row per episode and a column per step up to the horizon. An estimator is
+a sum over steps of weighted means: it takes `shares[B, E]`, how much each episode counts, a row per
+replicate, and returns `[B]`. With γ = 1 and a horizon of H steps they estimate what `evaluate`
+reports: the plain sum of rewards of an episode of at most H steps, with equal weight per instance.
+An episode that was cut before the horizon counts at the steps it has and in no mean after them;
+those that were not cut stand for it, which is right where cuts do not depend on what happens.
 """
 
 from __future__ import annotations
 
-import numpy as np
+from dataclasses import dataclass, replace
 
-from sept_offline.tools.ope.table import Doubles, Table
+import numpy as np
+from numpy.typing import NDArray
+
+from sept_offline.data.records import Steps
+from sept_offline.methods.hold_out import FEW_INSTANCES
+
+Doubles = NDArray[np.float64]
+LARGEST_LOG = 600.0
+"""Maximum log of a product of ratios: larger ones could overflow when summed in doubles."""
+ENOUGH = 4
+"""Minimum episodes of an instance for its own value and for a spread."""
+MOST_KNOWN = 256
+"""Maximum number of instances with their own value."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """E episodes over H steps.
+
+    rewards `[E, H]`, 0 after an end; seen `[E, H]`: 0 from where an episode was cut, else 1 over
+    the chance of not having been cut until then (1 where no episode is cut before the horizon);
+    ratio `[E, H]`: ρ_{0:t}, the product of π/μ up to and with step t, as it was at the end after an
+    end; before `[E, H]`: the same without step t; instance `[E]`; place `[N]`: where each step that
+    counts stands in the flattened rectangle; counted `[N']` bool over all logged steps: those
+    before the horizon.
+    """
+
+    rewards: Doubles
+    seen: Doubles
+    ratio: Doubles
+    before: Doubles
+    instance: NDArray[np.int64]
+    place: NDArray[np.int64]
+    counted: NDArray[np.bool_]
+
+    def spread(self, values: Doubles) -> Doubles:
+        """`values[N']` of all logged steps as a rectangle `[E, H]`, 0 where there is no step."""
+        rectangle = np.zeros(self.rewards.shape)
+        rectangle.reshape(-1)[self.place] = values[self.counted]
+        return rectangle
+
+    @property
+    def returns(self) -> Doubles:
+        """Logged returns up to the horizon, of episodes that were not truncated before it."""
+        total: Doubles = self.rewards.sum(axis=1)
+        whole = self.seen[:, -1] > 0
+        return total[whole] if whole.any() else total
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The lowest and the highest of them."""
+        return float(self.returns.min()), float(self.returns.max())
+
+    def unweighted(self) -> Table:
+        """The same episodes with all ratios 1."""
+        ones = np.ones_like(self.ratio)
+        return replace(self, ratio=ones, before=ones)
+
+
+def common_horizon(steps: Steps) -> int:
+    """The longest horizon that at least half of the episodes reach; ended ones reach any.
+
+    Beyond it more is guessed of episodes that were cut than was seen of the others. The longest one
+    in a hundred does not count: a fitted Q would need updates for it alone.
+    """
+    starts, length = _episodes(steps)
+    ended = steps.terminations[starts + length - 1]
+    longest = int(np.percentile(length, 99, method="higher"))
+    reached = np.sort(np.where(ended, longest, length))[::-1]
+    return min(longest, int(reached[(len(reached) + 1) // 2 - 1]))
+
+
+def _episodes(steps: Steps) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """`[E]` each: the first step of every episode, and its length."""
+    starts = np.flatnonzero(steps.time == 0)
+    return starts, np.diff(np.append(starts, len(steps.time)))
+
+
+def tabulate(
+    steps: Steps, target: Doubles, behaviour: Doubles, horizon: int, shares: Doubles | None = None
+) -> Table:
+    """From `target[N']` and `behaviour[N']`, the two policies' probabilities of what was done.
+
+    `shares[E]` say how much each episode counts where the chance of being cut is reckoned.
+    """
+    starts, length = _episodes(steps)
+    count = len(starts)
+    episode = np.repeat(np.arange(count), length)
+    counted = steps.time < horizon
+    place = (episode * horizon + steps.time)[counted]
+    kept = np.minimum(length, horizon)
+    terminated = steps.terminations[starts + length - 1] & (length <= horizon)
+    time = np.arange(horizon)
+    rewards, log_ratio = np.zeros((2, count, horizon))
+    rewards.reshape(-1)[place] = steps.rewards[counted]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        single = np.where(target > 0, np.log(target) - np.log(behaviour), -np.inf)
+    log_ratio.reshape(-1)[place] = single[counted]
+    ratio = np.exp(np.minimum(np.cumsum(log_ratio, axis=1), LARGEST_LOG))
+    before = np.concatenate([np.ones((count, 1)), ratio[:, :-1]], axis=1)
+    there = (time < kept[:, None]) | terminated[:, None]
+    lasting = _lasting(kept, terminated, horizon, np.ones(count) if shares is None else shares)
+    at = np.minimum(time, kept[:, None] - 1)
+    seen = np.where(there, 1 / lasting[at], 0.0)
+    return Table(rewards, seen, ratio, before, steps.instance[starts], place, counted)
+
+
+def _lasting(
+    length: NDArray[np.int64], terminated: NDArray[np.bool_], horizon: int, shares: Doubles
+) -> Doubles:
+    """`[H]`: the chance that an episode which goes on has not been cut before step t.
+
+    As Kaplan and Meier reckon it, from those that could have been cut after each step. Without it
+    episodes that ended early, which nothing can cut, would stand for too many.
+    """
+    last = length - 1
+    cut = ~terminated & (length < horizon)
+    cut_at = np.bincount(last[cut], shares[cut], minlength=horizon)
+    ended_at = np.bincount(last[terminated], shares[terminated], minlength=horizon)
+    going = shares.sum() - np.concatenate([[0.0], np.cumsum(cut_at + ended_at)[:-1]]) - ended_at
+    hazard = cut_at / np.maximum(np.maximum(going, cut_at), np.finfo(float).tiny)
+    after: Doubles = np.cumprod(1 - hazard)
+    # if all remaining episodes are truncated there is nothing to weight: any number but 0 works
+    chance = np.concatenate([[1.0], after[:-1]])
+    return np.where(chance > 1e-12, chance, 1.0)
 
 
 def per_decision(table: Table, shares: Doubles) -> Doubles:
@@ -64,3 +189,68 @@ def _mean(values: Doubles, weights: Doubles, shares: Doubles) -> Doubles:
     below = shares @ weights
     result: Doubles = np.where(below > 0, above / np.where(below > 0, below, 1.0), 0.0).sum(axis=1)
     return result
+
+
+def equal_shares(instance: NDArray[np.int64]) -> Doubles:
+    """`[E]`, summing to 1: equal weight per instance, and per episode within an instance."""
+    _, code, counts = np.unique(instance, return_inverse=True, return_counts=True)
+    shares: Doubles = 1 / counts[code] / len(counts)
+    return shares
+
+
+def resampled_over(instance: NDArray[np.int64]) -> str:
+    """ "instances", or "episodes" within instances where there are fewer than ten.
+
+    If most instances have only a few episodes, too few to estimate their variance, instances are
+    drawn all the same.
+    """
+    counts = np.unique(instance, return_counts=True)[1]
+    return "episodes" if len(counts) < FEW_INSTANCES and not _scarce(counts) else "instances"
+
+
+def bootstrap_shares(
+    instance: NDArray[np.int64], replicates: int, rng: np.random.Generator
+) -> Doubles:
+    """`[replicates, E]`: the shares of episodes in data drawn again, with replacement."""
+    names, code, counts = np.unique(instance, return_inverse=True, return_counts=True)
+    if resampled_over(instance) == "instances":
+        drawn = rng.multinomial(len(names), np.full(len(names), 1 / len(names)), size=replicates)
+        return np.asarray(drawn[:, code] / counts[code] / len(names), dtype=np.float64)
+    shares = np.zeros((replicates, len(instance)))
+    for number, count in enumerate(counts):
+        times = rng.multinomial(count, np.full(count, 1 / count), size=replicates)
+        shares[:, code == number] = times / count / len(names)
+    return shares
+
+
+def halves(instance: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.bool_]:
+    """`[E]`: which half each episode is in; each instance is split, those of one episode dealt out.
+
+    Where most instances have but a few, which Q cannot know, those are dealt out whole: the halves
+    then differ as other instances would. Only of a single episode is one half empty.
+    """
+    _, code, counts = np.unique(instance, return_inverse=True, return_counts=True)
+    second = np.zeros(len(instance), dtype=bool)
+    small = np.flatnonzero(counts < (ENOUGH if _scarce(counts) and len(counts) > 1 else 2))
+    for number, count in enumerate(counts):
+        if number not in small:
+            # odd numbers are rounded by turns, so that the halves stay equal
+            second[code == number] = rng.permutation(count) < (count + number % 2) // 2
+    dealt = np.zeros(len(counts), dtype=bool)
+    dealt[small] = rng.permutation(len(small)) % 2 == 0
+    return second | dealt[code]
+
+
+def _scarce(counts: NDArray[np.int64]) -> bool:
+    return bool(np.median(counts) < ENOUGH)
+
+
+def with_enough(instance: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The instances of `instance[E]` with enough episodes for their own value.
+
+    Those with the most where they are many: each is a column that Q reads.
+    """
+    names, counts = np.unique(instance, return_counts=True)
+    most = np.argsort(-counts, kind="stable")[:MOST_KNOWN]
+    enough: NDArray[np.int64] = np.sort(names[most[counts[most] >= ENOUGH]])
+    return enough

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,25 +21,24 @@ from sept_offline.probe import Behaviour, logged_or_estimated
 from sept_offline.progress import Progress, Silent
 from sept_offline.seeding import generator, integer
 from sept_offline.settings import OpeConfig
-from sept_offline.tools.ope.choices import Choices
 from sept_offline.tools.ope.estimators import (
+    Doubles,
+    Table,
+    bootstrap_shares,
+    common_horizon,
     direct,
     doubly_robust,
     effective_size,
-    per_decision,
-    self_normalised,
-    weighted_doubly_robust,
-)
-from sept_offline.tools.ope.following import check_spaces, follow
-from sept_offline.tools.ope.resampling import (
-    bootstrap_shares,
     equal_shares,
     halves,
+    per_decision,
     resampled_over,
+    self_normalised,
+    tabulate,
+    weighted_doubly_robust,
     with_enough,
 )
-from sept_offline.tools.ope.table import Doubles, Table, common_horizon, tabulate
-from sept_offline.tools.ope.transitions import Transitions, transitions
+from sept_offline.tools.ope.following import Choices, check_spaces, follow
 from sept_offline.tools.ope.verdict import (
     LITTLE,
     RARE,
@@ -51,6 +50,9 @@ from sept_offline.tools.ope.verdict import (
     verdict,
 )
 from sept_offline.training.inputs import SegmentsLike
+
+if TYPE_CHECKING:
+    from sept_offline.tools.ope.fitted_q import Transitions
 
 TITLES = {
     "fqe": "fitted Q evaluation",
@@ -135,6 +137,8 @@ def judge(
 
     It is evaluated on the held-out episodes of `data`; on training episodes only if `in_sample`.
     """
+    from sept_offline.tools.ope.fitted_q import transitions
+
     agent = agent if isinstance(agent, Agent) else load_agent(agent)
     config, progress = config or OpeConfig(), progress or Silent()
     with opened(data, check=True) as logs:
@@ -159,7 +163,8 @@ def judge(
         shares = equal_shares(steps.instance[steps.time == 0])
         table = tabulate(steps, target, behaviour.chance, horizon, shares)
         # Errors of at most 1: there d3rlpy's Huber loss is quadratic, and Q a mean, not a median.
-        scale = float(np.abs(_returns_to_go(table)).max()) or 1.0
+        returns_to_go = np.cumsum(table.rewards[:, ::-1], axis=1)
+        scale = float(np.abs(returns_to_go).max()) or 1.0
         moves = transitions(steps, followed, horizon, with_enough(table.instance), scale)
         values = fitted_values(moves, table, judged.action_space, horizon, config, seed, progress)
         states = Standardiser.fit(steps.observations)(steps.observations[steps.row])
@@ -168,10 +173,10 @@ def judge(
         estimators = estimate_all(table, values, found, config, seed, choices.weighted)
         # the verdict does not depend on which intervals are asked for
         usual = replace(config, confidence=OpeConfig.confidence)
-        same = config.confidence == usual.confidence
         proof = estimators
-        if not same:
+        if config.confidence != usual.confidence:
             proof = estimate_all(table, values, found, usual, seed, choices.weighted)
+        lowest, highest = table.bounds
         best, fitted = proof["dr" if choices.weighted else "dm"], proof["fqe"]
         evidence = Evidence(
             weighted=choices.weighted,
@@ -181,10 +186,10 @@ def judge(
             in_sample=judged_on == "in sample",
             agree=best.low <= fitted.high and fitted.low <= best.high,
             travelled=config.travels(horizon),
-            within=bool(fitted.low <= table.highest and table.lowest <= fitted.high),
-            narrow=bool(fitted.high - fitted.low <= table.highest - table.lowest),
+            within=fitted.low <= highest and lowest <= fitted.high,
+            narrow=fitted.high - fitted.low <= highest - lowest,
         )
-        said, reasons = verdict(found, evidence)
+        conclusion, reasons = verdict(found, evidence)
         return Judgement(
             method=agent.method,
             content_hash=logs.content_hash,
@@ -196,11 +201,11 @@ def judge(
             steps=judged.num_steps,
             resampled=resampled_over(table.instance),
             behaviour_estimated=behaviour.estimated,
-            logged_return=float(per_decision(_unweighted(table), shares[None])[0]),
+            logged_return=float(per_decision(table.unweighted(), shares[None])[0]),
             estimators=estimators,
             overlap=found,
             headline="dr" if found.ess >= LITTLE else "fqe",
-            verdict=said,
+            verdict=conclusion,
             reasons=tuple(reasons),
         )
 
@@ -343,7 +348,7 @@ def fitted_values(
     progress: Progress,
 ) -> Values:
     """Three fits: to all episodes, and to each half for the use of the other."""
-    from sept_offline.tools.ope.fqe import Along, FittedQ
+    from sept_offline.tools.ope.fitted_q import Along, FittedQ
 
     half = halves(table.instance, generator(seed, "halves"))
     shares = equal_shares(table.instance)
@@ -398,7 +403,7 @@ def estimate_all(
     }
     if not weighted:
         answers = {name: answers[name] for name in ("fqe", "dm")}
-    plain = float(effective_size(_unweighted(table), equal).min())
+    plain = float(effective_size(table.unweighted(), equal).min())
     tail = (1 - config.confidence) / 2
     # an episode may end at any step, so no reward at all is among what can be earned
     horizon = table.rewards.shape[1]
@@ -410,22 +415,13 @@ def estimate_all(
         if name in ("fqe", "dm", "dr", "wdr") and found.ess < LITTLE:
             low, high = mean + WIDENED * (np.array([low, high]) - mean)
         low, high = np.clip([low, high], *bounds)
-        if name in ("pdis", "wpdis") and found.covered_steps < table.rewards.shape[1]:
+        if name in ("pdis", "wpdis") and found.covered_steps < horizon:
             # Hardly anybody followed the agent to the end: any logged return may be its own.
-            low, high = min(low, table.lowest), max(high, table.highest)
+            lowest, highest = table.bounds
+            low, high = min(low, lowest), max(high, highest)
         ess = plain if name in ("fqe", "dm") else found.ess
         result[name] = Estimate(mean, min(float(low), mean), max(float(high), mean), ess)
     return result
-
-
-def _unweighted(table: Table) -> Table:
-    ones = np.ones_like(table.ratio)
-    return Table(table.rewards, table.seen, ones, ones, table.instance, table.place, table.counted)
-
-
-def _returns_to_go(table: Table) -> Doubles:
-    rest: Doubles = np.cumsum(table.rewards[:, ::-1], axis=1)
-    return rest
 
 
 def _check_finite(data: Dataset, steps: Steps) -> None:

@@ -7,8 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from sept_offline.tools.ope.estimators import effective_size
-from sept_offline.tools.ope.table import Doubles, Table
+from sept_offline.tools.ope.estimators import Doubles, Table, effective_size
 
 Verdict = Literal["trust", "caution", "uncovered"]
 

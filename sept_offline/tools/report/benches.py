@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sept_offline.tools.bench.figures.catalogue import Missing, Picture, catalogue
+from sept_offline.tools.bench.figures.catalogue import catalogue
+from sept_offline.tools.bench.figures.figure import Missing, Picture
 from sept_offline.tools.bench.summary import unlike
 from sept_offline.tools.bench.tables import NOTE, make_tables
 from sept_offline.tools.report.blocks import Block, Chart, Heading, Note, Table

@@ -12,9 +12,8 @@ from sept_offline.evaluation import Results
 from sept_offline.evaluation.results import EpisodeResult
 from sept_offline.tools.bench.cell import episode_rows
 from sept_offline.tools.bench.figures.curves import cumulative_reward, percent_solved, step_paths
-from sept_offline.tools.bench.figures.figure import Array, Line
+from sept_offline.tools.bench.figures.figure import Array, Line, style_of
 from sept_offline.tools.bench.figures.rows import Row
-from sept_offline.tools.bench.figures.styles import style_of
 from sept_offline.tools.report.blocks import Block, Chart, Note, Player, Section, Table
 from sept_offline.tools.report.charts import bars_plot, lines_plot
 from sept_offline.tools.report.scenes import playable

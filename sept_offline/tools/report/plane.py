@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sept_offline.tools.bench.figures.figure import Array, Dots
+from sept_offline.tools.bench.figures.figure import INSTANCES, Array, Dots
 from sept_offline.tools.bench.figures.plane import directions
-from sept_offline.tools.bench.figures.styles import INSTANCES
 from sept_offline.tools.report.blocks import Chart
 from sept_offline.tools.report.charts import (
     GRID,

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from sept_offline.progress import Progress, Silent
-from sept_offline.tools.bench.figures.styles import ordered, style_of
+from sept_offline.tools.bench.figures.figure import ordered, style_of
 from sept_offline.tools.report.answer import answer
 from sept_offline.tools.report.benches import bench_blocks
 from sept_offline.tools.report.blocks import Block, Note, Page, Section

@@ -1,9 +1,9 @@
-"""Settings that a bench varied: the score at each value, the base among them."""
+"""Figures of settings that a bench varied: the score at each value, the base among them."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,12 +12,36 @@ import numpy as np
 from sept_offline.collect import load_recipe
 from sept_offline.errors import SeptError
 from sept_offline.family import known_family
-from sept_offline.tools.bench.figures.figure import Figure, Intervals, Panel, Scale
+from sept_offline.tools.bench.figures.figure import (
+    RESAMPLED,
+    Figure,
+    Intervals,
+    Missing,
+    Panel,
+    Picture,
+    Scale,
+    ordered,
+    seeds_caption,
+    short,
+    style_of,
+)
 from sept_offline.tools.bench.figures.rows import Bench, Study, by_method, settings_of
-from sept_offline.tools.bench.figures.styles import ordered, style_of
 from sept_offline.tools.bench.statistics import complete, crossed_interval, grid
 from sept_offline.tools.bench.variants import quick_variant
 
+AXES = {
+    "probe_steps": "Tₚ, steps of the probe",
+    "latent.dim": "dim(z)",
+    "behaviour": "behaviour that was logged",
+    "episodes": "episodes of each instance",
+    "instances": "training instances",
+    "propensities": "propensities",
+}
+"""Axes that every bench should vary, and their labels; others are drawn if varied."""
+OTHERS = {"latent.beta": "β"}
+RETURNS = ("probe_steps", "latent.dim")
+"""Axes along which the paper shows the cumulative reward."""
+COLUMNS = {"return": "cumulative reward", "normalised": "share of the achievable"}
 UNKNOWN = "the recipe's"
 WIDE = 25.0
 """Ratio of the largest value to the smallest above which an axis is logarithmic."""
@@ -61,6 +85,30 @@ class Axis:
     def methods(self) -> list[str]:
         """The methods that were varied."""
         return ordered(point.method for point in self.points)
+
+
+def axis_pictures(study: Study) -> Iterator[Picture | Missing]:
+    """A figure per axis: those that every bench should vary, then the others that were."""
+    variants = varied(study)
+    for name in [*AXES, *sorted(set(variants) - set(AXES))]:
+        column = "return" if name in RETURNS else score_of(study)
+        axis = make_axis(study, name, column) if name in variants else None
+        kind = f"against-{name.replace('_', '-').replace('.', '-')}"
+        if axis is None:
+            yield Missing(kind, study.family, f"variants {name}=…")
+            continue
+        highest = []
+        for method in axis.methods:
+            top = max(axis.of(method), key=lambda point: point.mean)
+            highest.append(f"{style_of(method).title} at {top.value} ({short(top.mean)})")
+        seeds = seeds_caption((point.method, point.seeds) for point in axis.points)
+        across, label = (AXES | OTHERS).get(name, name), COLUMNS[column]
+        yield Picture(
+            f"{kind}-{study.name}",
+            f"{study.title}: {label} against {across}. Highest: {', '.join(highest)}. The hollow "
+            f"points are the base, at {axis.base}; bars are {RESAMPLED}. {seeds}",
+            axis_figure(study.title, axis, label, across),
+        )
 
 
 def varied(study: Study) -> dict[str, dict[str, str]]:

@@ -1,16 +1,40 @@
-"""Test episodes as curves over their steps: means, and bands that resample seeds and instances."""
+"""Figures of curves: reward and percent solved over the steps of test episodes, and training.
+
+Bands of test episodes resample seeds and instances; those of training show how far seeds spread.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from sept_offline.tools.bench.figures.figure import Array, Figure, Line, Panel, Scale
-from sept_offline.tools.bench.figures.rows import Row
-from sept_offline.tools.bench.figures.styles import ordered, style_of
+from sept_offline.methods import METHODS
+from sept_offline.tools.bench.figures.figure import (
+    ABLATIONS,
+    BASELINES,
+    RESAMPLED,
+    STYLES,
+    Array,
+    Figure,
+    Line,
+    Missing,
+    Panel,
+    Picture,
+    Scale,
+    ordered,
+    seeds_caption,
+    short,
+    style_of,
+)
+from sept_offline.tools.bench.figures.rows import Row, Study, by_method
 from sept_offline.tools.bench.statistics import crossed_band
+
+SWITCH = "navigation2d-switch"
+SWITCHED = ("dynasept", "sept", "avg", "oracle")
+STEP = "step of the test episode"
+SPREAD = "Lines are means over seeds, bands go from the lowest seed to the highest."
 
 
 @dataclass(frozen=True)
@@ -23,6 +47,161 @@ class Curve:
     low: Array | None
     high: Array | None
     seeds: int
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A metric of a stage and its label on an axis."""
+
+    stage: str
+    name: str
+    label: str
+
+
+WATCHED = (
+    Metric("latent", "elbo", "ELBO"),
+    Metric("latent", "log_likelihood", "log-likelihood"),
+    Metric("latent", "identification", "identified"),
+    Metric("probe", "ess_share", "ESS / segments"),
+    Metric("dynamics", "unexplained", "unexplained"),
+    Metric("control", "max_q", "mean max Q"),
+)
+"""Metrics that show whether a stage has learned; log-likelihood if there is no ELBO."""
+PROBED = tuple(name for name in STYLES if METHODS[name].probe_reward)
+
+
+def metric_curves(
+    rows: Iterable[Row], stages: Sequence[str], metric: str, methods: Sequence[str] | None = None
+) -> list[Curve]:
+    """A curve per method at the updates that all seeds have; the band is their range."""
+    logged = [row for row in rows if row["metric"] == metric and row["stage"] in stages]
+    curves = []
+    for method, points in by_method(logged).items():
+        if methods is not None and method not in methods:
+            continue
+        seeds = sorted({row["seed"] for row in points})
+        values = {(row["seed"], row["update"]): float(row["value"]) for row in points}
+        updates = sorted({update for _, update in values})
+        shared = [update for update in updates if all((seed, update) in values for seed in seeds)]
+        if not shared:
+            continue
+        table = np.array([[values[seed, update] for update in shared] for seed in seeds])
+        x = np.array(shared, dtype=np.float64)
+        least, most = table.min(axis=0), table.max(axis=0)
+        curves.append(Curve(method, x, table.mean(axis=0), least, most, len(seeds)))
+    return curves
+
+
+def watched_curves(rows: Sequence[Row]) -> list[tuple[Metric, list[Curve]]]:
+    """The watched metrics that were recorded."""
+    watched = [(metric, metric_curves(rows, [metric.stage], metric.name)) for metric in WATCHED]
+    bounded = {c.method for metric, curves in watched if metric.name == "elbo" for c in curves}
+    shown = []
+    for metric, curves in watched:
+        if metric.name == "log_likelihood":
+            curves = [curve for curve in curves if curve.method not in bounded]
+        if curves:
+            shown.append((metric, curves))
+    return shown
+
+
+def episode_pictures(study: Study) -> Iterator[Picture | Missing]:
+    """Baselines, ablations, and the methods of the switch in its family."""
+    yield from _step_pictures(study, "baselines", BASELINES, BASELINES)
+    ablations = [method for method in ABLATIONS if method != "sept"]
+    yield from _step_pictures(study, "ablations", ABLATIONS, ablations)
+    if study.family == SWITCH:
+        yield from _step_pictures(study, "switch", SWITCHED, ("dynasept",))
+
+
+def _step_pictures(
+    study: Study, group: str, methods: Sequence[str], needed: Sequence[str]
+) -> Iterator[Picture | Missing]:
+    """Cumulative reward and percent solved against the step, if one of `needed` is there."""
+    rows = study.at(study.base)
+    limit = max((cell["limit"] for cell in rows.cells), default=0)
+    episodes = {m: played for m, played in by_method(rows.results).items() if m in methods}
+    if not set(episodes) & set(needed):
+        yield Missing(f"reward-{group}", study.family, f"cells of {', '.join(needed)}")
+        return
+    budgets = {cell["method"]: cell["budget"] for cell in rows.cells if cell["budget"]}
+    words = [f"{style_of(m).title} {budgets[m]}" for m in ordered(set(budgets) & set(episodes))]
+    beside = f" Budgets: {', '.join(words)}." if words else ""
+    beside += _absent(methods, episodes)
+    kinds: list[tuple[str, Callable[[Row, int], Array], str, str, str]] = [
+        (
+            *("reward", cumulative_reward, "cumulative reward", ""),
+            "cumulative reward against the step of the test episode; one that has ended keeps its "
+            "last value",
+        )
+    ]
+    if any(row["solved"] is not None for played in episodes.values() for row in played):
+        about = "percent of test episodes solved by each step"
+        kinds.append(("solved", percent_solved, "solved, %", " %", about))
+    for kind, value, label, unit, about in kinds:
+        found = [step_curve(method, rows, limit, value) for method, rows in episodes.items()]
+        curves = in_order(curve for curve in found if curve is not None)
+        last = sorted(curves, key=lambda curve: -curve.mean[-1])
+        ends = [f"{style_of(c.method).title} {short(c.mean[-1])}{unit}" for c in last]
+        yield Picture(
+            f"{kind}-{group}-{study.name}",
+            f"{study.title}: {about}. At step {limit}: {', '.join(ends)}. Lines are means, bands "
+            f"are {RESAMPLED}. {_seeds(curves)}{beside}",
+            curves_figure(study.title, [(label, curves)], STEP),
+        )
+
+
+def training_pictures(study: Study) -> Iterator[Picture | Missing]:
+    """The metrics that show whether stages have learned, and the reward of each probe."""
+    rows = study.at(study.base).training
+    watched = watched_curves(rows)
+    if watched:
+        labels = "; ".join(f"{metric.label} ({metric.stage} stage)" for metric, _ in watched)
+        yield Picture(
+            f"training-{study.name}",
+            f"{study.title}: training, from top to bottom {labels}. {SPREAD} "
+            f"{_seeds(curve for _, curves in watched for curve in curves)}",
+            curves_figure(
+                study.title,
+                [(metric.label, curves) for metric, curves in watched],
+                "update of the stage",
+                panel_height=3.2,
+            ),
+        )
+    else:
+        yield Missing("training", study.family, "metrics of training")
+    # The paper's loop trains the probe in the stage of its latent.
+    rewards = in_order(metric_curves(rows, ["probe", "latent"], "reward", PROBED))
+    if not rewards:
+        yield Missing("probe", study.family, f"cells of {', '.join(PROBED)}")
+        return
+    titles = [style_of(curve.method).title for curve in rewards]
+    rises = ", ".join(
+        f"{title} from {short(curve.mean[0])} to {short(curve.mean[-1])}"
+        for title, curve in zip(titles, rewards, strict=True)
+    )
+    yield Picture(
+        f"probe-{study.name}",
+        f"{study.title}: the probe's reward while it is trained, each in its own unit; {rises}. "
+        f"{SPREAD} {_seeds(rewards)}{_absent(PROBED, [curve.method for curve in rewards])}",
+        curves_figure(
+            study.title,
+            [(f"{title}'s reward", [curve]) for title, curve in zip(titles, rewards, strict=True)],
+            "update of the probe",
+            legend=False,
+            panel_height=3.2,
+        ),
+    )
+
+
+def _seeds(curves: Iterable[Curve]) -> str:
+    return seeds_caption((curve.method, curve.seeds) for curve in curves)
+
+
+def _absent(wanted: Iterable[str], shown: Iterable[str]) -> str:
+    """Methods that belong in the figure and have no cells."""
+    missing = [style_of(method).title for method in ordered(set(wanted) - set(shown))]
+    return f" Without {', '.join(missing)}: no cells." if missing else ""
 
 
 def in_order(curves: Iterable[Curve]) -> list[Curve]:

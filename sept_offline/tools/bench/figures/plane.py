@@ -1,9 +1,9 @@
-"""The latent plane: where training segments lie in latent space."""
+"""Figures of the latent plane: where training segments lie in latent space."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,12 +11,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sept_offline.tools.bench.figures.axes import base_value, number, varied
-from sept_offline.tools.bench.figures.figure import Array, Dots, Figure, Panel, Scale
+from sept_offline.tools.bench.figures.figure import (
+    INSTANCES,
+    SYMBOLS,
+    Array,
+    Dots,
+    Figure,
+    Missing,
+    Panel,
+    Picture,
+    Scale,
+)
 from sept_offline.tools.bench.figures.rows import Row, Study
-from sept_offline.tools.bench.figures.styles import INSTANCES, SYMBOLS
 
 METHOD = "sept"
 BETA = "latent.beta"
+BETA_FAMILY = "acrobot"
+PANELS = 4
+"""Most hidden parameters shown: those that a line in z predicts best."""
+HIDDEN_LEAST = 3
+"""Fewest values of a hidden parameter for which it gets its own panel."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +45,42 @@ class Plane:
     hidden: dict[str, Array]
     """Hidden parameter → `[N]`; empty where they are not known."""
     latent: Array
+
+
+def plane_pictures(study: Study) -> Iterator[Picture | Missing]:
+    """Latents by instance, for several β where they were varied, and by hidden parameter."""
+    base = base_plane(study)
+    if base is None:
+        yield Missing("latent", study.family, "cells of sept")
+        return
+    planes = beta_planes(study)
+    count = len(set(base.instance.tolist()))
+    how = "its first two principal components" if base.latent.shape[1] > 2 else "as it is"
+    values = ", ".join(plane.title for plane in planes)
+    several = len(planes) > 1
+    name = f"latent-beta-{study.name}" if several else f"latent-{study.name}"
+    yield Picture(
+        name,
+        f"{study.title}: SEPT's latent ({how}) of training segments, coloured by instance "
+        f"({count} of them); {values}. Seed {base.seed} only: every seed learns its own plane.",
+        instances_figure(study.title, planes),
+    )
+    if study.family == BETA_FAMILY and not several:
+        yield Missing("latent-beta", study.family, "variants latent.beta=…")
+    predicted = {
+        names: share
+        for names, share in explained(base).items()
+        if len(np.unique(base.hidden[names[0]])) >= HIDDEN_LEAST
+    }
+    shown = dict(list(predicted.items())[:PANELS])
+    if shown:
+        best = ", ".join(f"{' and '.join(names)} {share:.2f}" for names, share in shown.items())
+        yield Picture(
+            f"latent-hidden-{study.name}",
+            f"{study.title}: the same latents coloured by hidden parameters, which training never "
+            f"saw; R² of a line in z: {best}, the best of {len(predicted)}. Seed {base.seed} only.",
+            hidden_figure(study.title, base, shown),
+        )
 
 
 def base_plane(study: Study) -> Plane | None:
@@ -106,9 +156,7 @@ def explained(plane: Plane) -> dict[tuple[str, ...], float]:
     return dict(sorted(shares.items(), key=lambda item: (-round(item[1], 9), item[0])))
 
 
-def _distinct(
-    hidden: dict[str, Array],
-) -> dict[tuple[str, ...], Array]:
+def _distinct(hidden: dict[str, Array]) -> dict[tuple[str, ...], Array]:
     """Standardised values `[N]` of the parameters that vary, by the names that share them."""
     standardised: dict[tuple[str, ...], Array] = {}
     for name, values in hidden.items():

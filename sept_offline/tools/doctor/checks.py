@@ -1,0 +1,261 @@
+"""The checks of an installation: what is installed, and whether it does small pieces of real work.
+
+An error in a check becomes its result.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import importlib
+import importlib.metadata
+import io
+import platform
+import re
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+from sept_offline.tools.doctor.requirements import NAME, Requirement, Requirements, checkout
+
+LONGEST = 200
+"""Characters of an error that are shown; some libraries send pages."""
+FAMILIES = "sept_offline.families"
+FORMATS = {"HDF5": (".h5", "h5py"), "Parquet": (".parquet", "pyarrow")}
+"""Format of datasets → its ending and its library."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the doctor's table."""
+
+    name: str
+    status: Literal["fine", "absent", "broken"]
+    """`absent`: an extra that is not installed, which only its own commands miss."""
+    found: str
+    advice: str = ""
+    """Advice; empty if nothing needs to be done."""
+
+
+class AbsentError(Exception):
+    """A check needs an extra that is not installed; the message is what to install."""
+
+
+def check(name: str, look: Callable[[], str], advice: str) -> Finding:
+    """Run `look` and report its result; if it raises, the check is broken and `advice` fixes it.
+
+    After `AbsentError` an extra is absent. What libraries print while they are imported is hidden.
+    """
+    try:
+        with (
+            warnings.catch_warnings(),
+            contextlib.redirect_stdout(io.StringIO()),
+            contextlib.redirect_stderr(io.StringIO()),
+        ):
+            warnings.simplefilter("ignore")
+            return Finding(name, "fine", private(look()))
+    except AbsentError as absent:
+        return Finding(name, "absent", f"needs {absent}", f'pip install "{absent}"')
+    # A broken library raises what it likes: OSError for a missing .so, SystemExit, anything.
+    except (Exception, SystemExit) as error:
+        text = private(" ".join(f"{type(error).__name__}: {error}".split()))
+        short = text if len(text) <= LONGEST else text[:LONGEST] + "…"
+        return Finding(name, "broken", short, advice)
+
+
+def private(text: str) -> str:
+    """`text` without the user's home and name: it is made to be shown to strangers."""
+    home = user = ""
+    # Without a home, or with a user that no password entry names, there is nothing to hide.
+    with contextlib.suppress(RuntimeError):
+        home = str(Path.home())
+    with contextlib.suppress(ImportError, KeyError, OSError):
+        user = getpass.getuser()
+    if len(home) > 1:
+        text = re.sub(rf"{re.escape(home)}(?![\w.-])", "~", text)
+    if user:
+        text = re.sub(rf"(?<=[/\\]){re.escape(user)}(?![\w.-])", "user", text)
+    return text
+
+
+def check_python(asked: Requirement) -> Finding:
+    """Whether the library is made for this Python."""
+
+    def look() -> str:
+        version = platform.python_version()
+        if not asked.accepts(version):
+            raise RuntimeError(f"{version}, but {NAME} needs {asked.range}")
+        return f"{version}, {platform.python_implementation()}"
+
+    return check("Python", look, f"install a Python {asked.range}")
+
+
+def check_needed(asked: Requirements) -> Iterator[Finding]:
+    """Each library that is always needed: imported, and its version compared."""
+    for requirement in asked.needed:
+        advice = f"pip install --force-reinstall '{requirement}'"
+        yield check(requirement.name, partial(_import, requirement), advice)
+
+
+def _import(requirement: Requirement) -> str:
+    importlib.import_module(requirement.module)
+    version = requirement.installed()
+    if version is None:
+        raise RuntimeError("importable, but not installed as a package")
+    if not requirement.accepts(version):
+        raise RuntimeError(f"{version}, but {NAME} needs {requirement.range}")
+    return f"{version} (needs {requirement.range})" if requirement.range else version
+
+
+def check_extras(asked: Requirements) -> Iterator[Finding]:
+    """Each extra, not imported: they are large, and most commands do without."""
+    for extra, needed in asked.extras.items():
+        versions = {requirement: requirement.installed() for requirement in needed}
+        lacking = []
+        for requirement, version in versions.items():
+            if version is None:
+                lacking.append(f"no {requirement.name}")
+            elif not requirement.accepts(version):
+                lacking.append(f"{requirement.name} is {version}, needed is {requirement.range}")
+        if lacking:
+            advice = f"to use it: pip install '{NAME}[{extra}]'"
+            yield Finding(f"extra [{extra}]", "absent", ", ".join(lacking), advice)
+        else:
+            installed = ", ".join(f"{asked.name} {found}" for asked, found in versions.items())
+            yield Finding(f"extra [{extra}]", "fine", installed)
+
+
+def check_entry_points() -> Finding:
+    """Whether the command and the families are registered; a separate check loads the families."""
+
+    def look() -> str:
+        registered = importlib.metadata.entry_points()
+        scripts = registered.select(group="console_scripts", name=NAME)
+        if not scripts:
+            raise RuntimeError(f"the command {NAME} is not registered")
+        for point in scripts:
+            point.load()
+        families = registered.select(group=FAMILIES)
+        known = {(point.group, point.name) for point in families}
+        for group, points in (checkout() or {}).get("entry-points", {}).items():
+            for name in points:
+                if (group, name) not in known:
+                    raise RuntimeError(f"{name} of {group} is in pyproject.toml only")
+        return f"the command, {len(families)} families"
+
+    where = "-e ." if checkout() else f"--force-reinstall {NAME}"
+    return check("entry points", look, f"pip install {where}")
+
+
+def check_parts() -> Iterator[Finding]:
+    """A gradient, a compiled network, a temporary file, and a dataset in each format."""
+    again = "pip install --force-reinstall"
+    yield check("torch learns", _gradient, f"{again} torch")
+    yield check("agent's kernel", _compiled_network, f"{again} numba llvmlite")
+    room = "set TMPDIR to a folder with room that you may write"
+    yield check("temporary files", _temporary_file, room)
+    for kind, (ending, library) in FORMATS.items():
+        yield check(f"{kind} datasets", partial(_round_trip, ending), f"{again} {library} numpy")
+
+
+def check_families() -> Iterator[Finding]:
+    """Each registered family: loaded, one instance reset and stepped once."""
+    points = importlib.metadata.entry_points(group=FAMILIES)
+    for point in sorted(points, key=lambda point: point.name):
+        owner = point.dist.name if point.dist else point.value
+        yield check(f"family {point.name}", partial(_step, point.name), f"fix or update {owner}")
+
+
+def _gradient() -> str:
+    import torch
+
+    weights = torch.ones(3, requires_grad=True)
+    (weights**2).sum().backward()  # type: ignore[no-untyped-call]
+    if weights.grad is None or weights.grad.tolist() != [2.0, 2.0, 2.0]:
+        raise RuntimeError(f"the gradient of Σw² at 1 is {weights.grad}, expected 2")
+    threads = torch.get_num_threads()
+    unused = "; CUDA is there and not used" if torch.cuda.is_available() else ""
+    return f"on the CPU with {threads} thread{'' if threads == 1 else 's'}{unused}"
+
+
+def _compiled_network() -> str:
+    import numpy as np
+
+    from sept_offline.agent.kernels import forward, pack
+
+    rng = np.random.default_rng(0)
+    layers = [
+        (rng.normal(size=shape).astype("f4"), rng.normal(size=shape[0]).astype("f4"))
+        for shape in ((40, 3), (2, 40))
+    ]
+    x = rng.normal(size=3).astype("f4")
+    (first, bias), (second, offset) = layers
+    expected = second @ np.maximum(first @ x + bias, 0) + offset
+    weights, plan = pack(layers, [None], False)
+    values = forward(x, weights, plan, True, False)
+    if not np.allclose(values, expected, atol=1e-4):
+        raise RuntimeError(f"the compiled network gives {values}, NumPy {expected}")
+    return "compiled, and as NumPy computes"
+
+
+def _temporary_file() -> str:
+    with tempfile.TemporaryDirectory(prefix="sept-offline-") as folder:
+        path = Path(folder) / "file"
+        path.write_bytes(b"written")
+        if path.read_bytes() != b"written":
+            raise RuntimeError(f"{path} does not hold what was written to it")
+    return f"{tempfile.gettempdir()} can be written"
+
+
+def _step(name: str) -> str:
+    from sept_offline.family import load_family
+
+    family = load_family(name)
+    split, hiddens = next(iter(family.splits.items()))
+    try:
+        environment = family.make(hiddens[0])
+    except ModuleNotFoundError as error:
+        if family.extra is None:
+            raise
+        raise AbsentError(f"sept-offline[{family.extra}]") from error
+    try:
+        environment.reset(seed=0)
+        environment.action_space.seed(0)
+        environment.step(environment.action_space.sample())
+        actions = getattr(environment.action_space, "n", None) or "continuous"
+        shape = environment.observation_space.shape or ()
+    finally:
+        environment.close()  # type: ignore[no-untyped-call]
+    sizes = "×".join(map(str, shape))
+    return f"{split}-0 steps: {sizes} observed columns, {actions} actions"
+
+
+def _round_trip(ending: str) -> str:
+    import numpy as np
+
+    from sept_offline.data import DatasetWriter, load_dataset, validate
+
+    rewards = np.array([0.5, -1.0], dtype="f4")
+    with tempfile.TemporaryDirectory(prefix="sept-offline-") as folder:
+        path = Path(folder) / f"tiny{ending}"
+        with DatasetWriter(path, num_actions=2) as writer:
+            for instance in ("a", "b"):
+                writer.append(
+                    instance=instance,
+                    observations=np.arange(6.0).reshape(3, 2),
+                    actions=[0, 1],
+                    rewards=rewards,
+                    terminated=False,
+                    truncated=True,
+                )
+        validate(path).raise_if_bad()
+        with load_dataset(path) as data:
+            read = [np.asarray(episode.rewards) for episode in data.episodes()]
+            content = data.content_hash
+    if len(read) != 2 or not all(np.array_equal(values, rewards) for values in read):
+        raise RuntimeError(f"two episodes were written with rewards {rewards}, read was {read}")
+    return f"written, validated and read back; content {content[:16]}"
