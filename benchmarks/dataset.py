@@ -22,7 +22,7 @@ import numpy as np
 from sept_offline.data import DatasetWriter, load_dataset
 from sept_offline.data.dataset import open_source
 from sept_offline.data.hdf5 import write_hdf5
-from sept_offline.data.parquet_writer import write_parquet
+from sept_offline.data.parquet import write_parquet
 
 EPISODE_STEPS = 200
 DIM, NUM_ACTIONS = 4, 3

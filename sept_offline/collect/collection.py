@@ -17,8 +17,7 @@ from sept_offline.collect.recipe import Recipe
 from sept_offline.data import Dataset, load_dataset
 from sept_offline.data.checks import hidden_table
 from sept_offline.data.filesystems import Place, Remote, locate
-from sept_offline.data.manifest import Manifest
-from sept_offline.data.partitions import WrittenPart, join_parts
+from sept_offline.data.partitions import Manifest, WrittenPart, join_parts
 from sept_offline.engines import check_engine, run_tasks
 from sept_offline.errors import ConfigError, DataError
 from sept_offline.family import Family

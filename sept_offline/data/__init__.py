@@ -1,10 +1,8 @@
 """Logged episodes on disk: safe writing, lazy reading, validation, conversion."""
 
-from sept_offline.data.conversion import convert
 from sept_offline.data.dataset import Dataset, Episodes, load_dataset, opened
-from sept_offline.data.exchange import from_minari
+from sept_offline.data.exchange import convert, from_minari, merge
 from sept_offline.data.importing import Imported, ImportMapping, import_logs
-from sept_offline.data.merging import merge
 from sept_offline.data.records import (
     Episode,
     EpisodeIndex,

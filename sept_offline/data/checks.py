@@ -1,32 +1,19 @@
-"""Checks of what a writer receives and of the structure that a reader finds."""
+"""Checks of what a writer receives: episodes, hidden parameters, metadata."""
 
 from __future__ import annotations
 
 import json
+import operator
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from operator import index
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sept_offline.actions import ActionSpace
-from sept_offline.data.records import EpisodeIndex, HiddenTable, Problem
-from sept_offline.data.source import Header, Source, canonical_json
+from sept_offline.data.records import HiddenTable
+from sept_offline.data.source import canonical_json
 from sept_offline.errors import DataError
-
-MOST_STEPS = 1 << 40
-
-
-@dataclass(frozen=True)
-class CheckedEpisode:
-    """An episode's columns in canonical types."""
-
-    columns: Mapping[str, NDArray[Any]]
-    """observations [T+1, d], actions [T, *shape], rewards and both end flags [T], propensities
-    [T, *propensity_shape]"""
-    knows_propensities: bool
 
 
 def check_episode(
@@ -41,8 +28,12 @@ def check_episode(
     truncated: bool,
     propensities: ArrayLike | None,
     seed: int,
-) -> CheckedEpisode:
-    """The episode in canonical types, or a DataError that names the field and the step."""
+) -> dict[str, NDArray[Any]]:
+    """The columns of an episode in canonical types, or a DataError that names field and step.
+
+    observations [T+1, d], actions [T, *shape], rewards and both end flags [T], propensities
+    [T, *propensity_shape].
+    """
     act = _actions(actions, space, place)
     steps = len(act)
     obs = _numbers(observations, "observations", place, np.float32)
@@ -68,19 +59,15 @@ def check_episode(
         )
     if not 0 <= whole(seed, f"seed of {place}") < 1 << 63:
         raise DataError(f"seed of {place}: expected 0 ≤ seed < 2**63, found {seed}.")
-    logged = _propensities(propensities, act, space, place)
     last = np.arange(steps) == steps - 1
-    return CheckedEpisode(
-        columns={
-            "observations": obs,
-            "actions": act,
-            "rewards": reward,
-            "terminations": last & bool(terminated),
-            "truncations": last & (bool(truncated) and not terminated),
-            "propensities": logged,
-        },
-        knows_propensities=not bool(np.isnan(logged).all()),
-    )
+    return {
+        "observations": obs,
+        "actions": act,
+        "rewards": reward,
+        "terminations": last & bool(terminated),
+        "truncations": last & (bool(truncated) and not terminated),
+        "propensities": _propensities(propensities, act, space, place),
+    }
 
 
 def _actions(values: ArrayLike, space: ActionSpace, place: str) -> NDArray[Any]:
@@ -118,10 +105,11 @@ def _numbers(values: ArrayLike, name: str, place: str, dtype: type[np.floating[A
         raise DataError(f"{name} of {place}: expected an array of numbers; {error}.") from error
     bad = ~np.isfinite(array)
     if bad.any():
-        where = tuple(int(i) for i in np.argwhere(bad)[0])
-        step = where[0] if where else 0
-        found = array[where]
-        raise DataError(f"{name} of {place}, step {step}: expected finite numbers, found {found}.")
+        where = tuple(np.argwhere(bad)[0].tolist())
+        raise DataError(
+            f"{name} of {place}, step {where[0] if where else 0}: expected finite numbers, found "
+            f"{array[where]}."
+        )
     return array
 
 
@@ -177,7 +165,7 @@ def hidden_table(
 def whole(value: Any, name: str) -> int:
     """A whole number of any kind as an int."""
     try:
-        return index(value)
+        return operator.index(value)
     except TypeError as error:
         raise DataError(f"{name}: expected a whole number, found {value!r:.60}.") from error
 
@@ -189,101 +177,3 @@ def json_ready(value: Mapping[str, Any], name: str) -> dict[str, Any]:
     except (TypeError, ValueError) as error:
         raise DataError(f"{name} must contain JSON-serialisable values: {error}.") from error
     return loaded
-
-
-def structural_problems(source: Source) -> list[Problem]:
-    """All that would make reads wrong; cheap: it looks at shapes, types and the index only."""
-    header, index = source.header, source.index
-    steps = int(index.length.sum())
-    found: list[Problem] = list(source.defects)
-    for name, (dtype, shape) in header.columns_of(index).items():
-        if name not in source.columns:
-            if name != "propensities":
-                found.append(Problem("missing column", name, 1, f"the column {name!r} is missing"))
-            continue
-        stored_dtype, stored = source.columns[name]
-        if name == "observations" and stored == (steps, header.observation_dim):
-            message = f"{steps} observations for {steps} steps; each episode needs T+1, its final"
-            found.append(Problem("final observation", name, len(index), f"{message} one included"))
-        elif stored != shape:
-            message = f"{name!r} has shape {stored}, expected {shape}"
-            found.append(Problem("shape", name, 1, message))
-        if stored_dtype != dtype:
-            message = f"{name!r} holds {stored_dtype}, expected {dtype}; cast it before writing"
-            found.append(Problem("dtype", name, 1, message))
-    found.extend(_index_problems(header, index))
-    return found
-
-
-def _index_problems(header: Header, index: EpisodeIndex) -> list[Problem]:
-    found: list[Problem] = []
-
-    def report(kind: str, where: str, bad: NDArray[np.bool_], message: str) -> None:
-        if bad.any():
-            first = int(np.argmax(bad))
-            found.append(Problem(kind, f"{where}, episode {first}", int(bad.sum()), message))
-
-    count = len(index)
-    if not count:
-        return [Problem("empty", "episodes", 1, "the dataset holds no episode")]
-    report("length", "episodes/length", index.length < 1, "an episode has no step")
-    # Before they are added up: a sum that wraps around may look plausible.
-    huge = index.length >= MOST_STEPS
-    report("length", "episodes/length", huge, "an episode claims more steps than any file holds")
-    end = np.concatenate([[0], (index.offset + index.length)[:-1]])
-    report("gap", "episodes/offset", index.offset > end, "steps between episodes belong to none")
-    report("overlap", "episodes/offset", index.offset < end, "steps belong to two episodes")
-    found.extend(number_problems(index.number))
-    for name, values, known in (
-        ("instance", index.instance, len(header.instances)),
-        ("behaviour", index.behaviour, len(header.metadata.behaviours)),
-    ):
-        bad = (values < 0) | (values >= known)
-        report("unknown id", f"episodes/{name}", bad, f"an episode names an unknown {name}")
-    changes = np.flatnonzero(np.diff(index.instance, prepend=-1) != 0)
-    starts = index.instance[changes]
-    again = np.zeros(count, dtype=np.bool_)
-    again[changes] = np.concatenate([[False], np.diff(starts) < 0])
-    report(
-        "disorder",
-        "episodes/instance",
-        again,
-        "the episodes of an instance do not lie together in the order of the instances",
-    )
-    return found
-
-
-def number_problems(number: NDArray[np.int64]) -> list[Problem]:
-    """Gaps, duplicates and disorder in what should be 0, 1, 2, …"""
-    found: list[Problem] = []
-    distinct = np.unique(number)
-    where = "episodes/number"
-    if len(distinct) < len(number):
-        count = len(number) - len(distinct)
-        values, counts = np.unique(number, return_counts=True)
-        first = int(values[counts > 1][0])
-        message = f"an episode number occurs twice, first {first}"
-        found.append(Problem("duplicate", f"{where}, episode {first}", count, message))
-    missing = int(distinct[-1]) + 1 - len(distinct) if len(distinct) else 0
-    if missing or (len(distinct) and distinct[0] < 0):
-        wrong = np.flatnonzero(distinct != np.arange(len(distinct)))
-        first = int(wrong[0]) if len(wrong) else 0
-        message = f"the episodes are not numbered 0, 1, 2, …: {first} is missing"
-        found.append(Problem("gap", f"{where}, episode {first}", abs(missing), message))
-    backwards = np.diff(number) < 0
-    if backwards.any():
-        first = int(np.argmax(backwards)) + 1
-        message = "the episode numbers do not ascend"
-        found.append(
-            Problem("disorder", f"{where}, episode {first}", int(backwards.sum()), message)
-        )
-    return found
-
-
-def check_structure(source: Source) -> None:
-    """Raise on the first structural problem."""
-    for problem in structural_problems(source):
-        raise DataError(
-            f"{source.path}: {problem.message} ({problem.where}); run `sept-offline validate` "
-            "for the full list, then restore the file or write it again."
-        )

@@ -13,7 +13,6 @@ import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
 from sept_offline.actions import ActionSpace
-from sept_offline.data.checks import check_structure
 from sept_offline.data.filesystems import (
     HDF5_SUFFIXES,
     Folder,
@@ -22,10 +21,11 @@ from sept_offline.data.filesystems import (
     check_place,
     place_kind,
 )
-from sept_offline.data.hashing import content_hash
 from sept_offline.data.hdf5 import Hdf5Source, hdf5_bytes_intact, read_hdf5_hidden
-from sept_offline.data.manifest import read_manifest
-from sept_offline.data.parquet import ParquetSource, parquet_bytes_intact, read_parquet_hidden
+from sept_offline.data.parquet import parquet_bytes_intact
+from sept_offline.data.parquet_source import ParquetSource, read_parquet_hidden
+from sept_offline.data.partitions import read_manifest
+from sept_offline.data.problems import check_structure
 from sept_offline.data.records import (
     Episode,
     EpisodeIndex,
@@ -35,7 +35,13 @@ from sept_offline.data.records import (
     Segments,
     Steps,
 )
-from sept_offline.data.source import Source, StackedSource, unlike_checksum
+from sept_offline.data.source import (
+    Source,
+    StackedSource,
+    content_hash,
+    take_any,
+    unlike_checksum,
+)
 from sept_offline.errors import DataError
 from sept_offline.limits import LONGEST_STACK, read_whole
 
@@ -107,9 +113,11 @@ def open_source(
     """
     place = check_place(path)
     source: Source
-    if place.suffix.lower() not in HDF5_SUFFIXES or place_kind(place) == "directory":
-        source = ParquetSource(place, scan=scan, check=check)
-        return source, read_parquet_hidden(place, len(source.header.instances))
+    folder = Folder(place) if place_kind(place) == "directory" else None
+    if folder is not None or place.suffix.lower() not in HDF5_SUFFIXES:
+        manifest = None if folder is None else read_manifest(folder)
+        source = ParquetSource(place, manifest=manifest, scan=scan, check=check)
+        return source, read_parquet_hidden(place, manifest, len(source.header.instances))
     if isinstance(place, Remote):
         raise DataError(f"{place} is HDF5, which can only be read from local files; copy it first.")
     content = read_whole(place, DataError) if check else None
@@ -230,24 +238,16 @@ class Dataset:
             raise DataError(f"segments(n) needs at least one step, found n = {n}.")
         long_enough = self.episode_index.length >= n
         index = self.episode_index.take(np.flatnonzero(long_enough))
-        # Rows are asked for in file order; only a shuffled view needs a copy to come back from it.
-        sorted_already = bool((np.diff(index.offset) > 0).all())
-        order = np.argsort(index.offset, kind="stable")
-        back = slice(None) if sorted_already else np.argsort(order, kind="stable")
-        first = index.offset[order]
-        shape = (len(index), n)
         # Where no episode is that long there is nothing to number, however long that is.
         times = np.arange(n + 1 if len(index) else 1)
-        steps = (first[:, None] + times[:-1]).reshape(-1)
-        rows = ((first + index.number[order])[:, None] + times).reshape(-1)
 
         def stacked(name: str) -> NDArray[Any]:
-            values = self._read(name, steps)
-            return values.reshape(*shape, *values.shape[1:])[back]
+            first, count = (index.offset, n) if name != "observations" else (index.first_row, n + 1)
+            values = self._read(name, (first[:, None] + times[:count]).reshape(-1))
+            return values.reshape(len(index), count, *values.shape[1:])
 
-        observations = self._read("observations", rows)
         return Segments(
-            observations=observations.reshape(len(index), n + 1, self.observation_dim)[back],
+            observations=stacked("observations"),
             actions=stacked("actions"),
             rewards=stacked("rewards"),
             propensities=stacked("propensities") if self.has_propensities else None,
@@ -266,11 +266,10 @@ class Dataset:
         return self._read_steps()
 
     def _read_steps(self) -> Steps:
-        index = self.episode_index
+        index, read = self.episode_index, self._read
         steps = _ranges(index.offset, index.length)
         position = np.repeat(np.arange(len(index)), index.length)
-        rows = _ranges(index.offset + index.number, index.length + 1)
-        read = self._read
+        rows = _ranges(index.first_row, index.length + 1)
         return Steps(
             observations=read("observations", rows),
             actions=read("actions", steps),
@@ -296,10 +295,7 @@ class Dataset:
 
     def _read(self, name: str, rows: Int64) -> NDArray[Any]:
         """Rows of a column in any order."""
-        if len(rows) < 2 or bool((np.diff(rows) > 0).all()):
-            return self._source.take(name, rows)
-        ordered, back = np.unique(rows, return_inverse=True)
-        return self._source.take(name, ordered)[back]
+        return take_any(self._source, name, rows)
 
     def in_memory(self) -> Dataset:
         """The same view with all columns in memory; the file is not read again."""

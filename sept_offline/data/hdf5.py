@@ -1,10 +1,16 @@
-"""Datasets as HDF5: one array a column, chunked and compressed, its digest in the user block."""
+"""Datasets as HDF5: one array per column, chunked and compressed, its digest in the user block.
+
+With the guards that HDF5 lacks: against links that leave a file, and against failed writes.
+"""
 
 from __future__ import annotations
 
+import io
 import itertools
 import json
-from collections.abc import Callable, Iterator, Sequence
+import math
+import os
+from collections.abc import Callable, Iterator
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -13,22 +19,15 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from sept_offline.data.hdf5_objects import (
-    PatientFile,
-    array_bytes,
-    has,
-    open_hdf5,
-    stored_array,
-)
-from sept_offline.data.records import EpisodeIndex, HiddenTable, Problem
+from sept_offline.data.records import INDEX_FIELDS, EpisodeIndex, HiddenTable, Int64
 from sept_offline.data.source import (
     DTYPES,
-    INDEX_FIELDS,
     Header,
     MemorySource,
     Source,
     blocks,
     damaged,
+    one_line,
     parse_header,
 )
 from sept_offline.errors import DataError
@@ -42,18 +41,18 @@ SLAB_ROWS = 1 << 14
 USER_BLOCK = 512
 """HDF5 reserves these first bytes for the application; they contain the digest of the rest."""
 _MAGIC = b"sept-offline dataset, HDF5 from byte 512 on, sha256 of the rest:\n"
+FILTERS = frozenset((1, 2, 3, 4, 5, 6, 32000))
+"""gzip, shuffle, fletcher32, szip, nbit, scaleoffset and h5py's lzf; any other would be looked for
+among the system's plugins."""
+UNREADABLE = (OSError, RuntimeError, TypeError, ValueError)
+"""Errors that h5py raises for damaged values."""
 
 
-class Hdf5Source:
+class Hdf5Source(Source):
     """An HDF5 dataset open for reading; `content` is that of the file, if it was read already."""
-
-    kept = False
 
     def __init__(self, path: Path, content: bytes | None = None) -> None:
         self.path = path
-        self.defects: Sequence[Problem] = ()
-        if not path.exists():
-            raise DataError(f"There is no dataset at {path}; check the path, or collect one.")
         check_regular(path, DataError)
         try:
             if content is None and not h5py.is_hdf5(path):
@@ -81,12 +80,12 @@ class Hdf5Source:
             }
             claimed = sum(map(array_bytes, [header, *fields, *self._columns.values()]))
             check_claim(path, "arrays", claimed, path.stat().st_size, DataError)
-            self.header: Header = parse_header(_text(header), path)
+            self.header = parse_header(_text(header), path)
             for name, field in zip(INDEX_FIELDS, fields, strict=True):
                 if field.dtype.kind not in "iu" or field.shape != fields[0].shape:
                     raise damaged(path, f"'episodes/{name}' is not a row of {fields[0].shape} ids")
-            self.index = EpisodeIndex(*(np.asarray(one[()], dtype=np.int64) for one in fields))
-        except (OSError, KeyError, TypeError, ValueError, RuntimeError, AttributeError) as error:
+            self.index = EpisodeIndex(*(np.asarray(field[()], dtype=np.int64) for field in fields))
+        except (*UNREADABLE, KeyError, AttributeError) as error:
             self._file.close()
             raise damaged(path, error) from error
         except DataError:
@@ -94,7 +93,7 @@ class Hdf5Source:
             raise
         self.columns = {name: (c.dtype, tuple(c.shape)) for name, c in self._columns.items()}
 
-    def take(self, name: str, rows: NDArray[np.int64]) -> NDArray[Any]:
+    def take(self, name: str, rows: Int64) -> NDArray[Any]:
         """The given ascending rows of a column; rows in one or adjacent chunks are read at once."""
         column = self._columns[name]
         out = np.empty((len(rows), *column.shape[1:]), dtype=self.header.columns[name][0])
@@ -105,7 +104,7 @@ class Hdf5Source:
                 slab = column[low:high]
                 whole = high - low == last - first
                 out[first:last] = slab if whole else slab[rows[first:last] - low]
-        except (OSError, RuntimeError, TypeError, ValueError) as error:
+        except UNREADABLE as error:
             raise self._unreadable(name, error) from error
         return out
 
@@ -118,13 +117,12 @@ class Hdf5Source:
         for name, column in self._columns.items():
             try:
                 column.read_direct(arrays[name])
-            except (OSError, RuntimeError, TypeError, ValueError) as error:
+            except UNREADABLE as error:
                 raise self._unreadable(name, error) from error
         return MemorySource(self.path, self.header, self.index, arrays)
 
     def _unreadable(self, name: str, error: BaseException) -> DataError:
-        words = " ".join(str(error).split())
-        return damaged(self.path, f"rows of {name!r} cannot be read: {words}")
+        return damaged(self.path, f"rows of {name!r} cannot be read: {error}")
 
     def close(self) -> None:
         """Close the file."""
@@ -138,7 +136,7 @@ def _text(found: h5py.Dataset) -> bytes:
     return bytes(found[()])
 
 
-def _slabs(rows: NDArray[np.int64], chunk: int) -> list[tuple[int, int]]:
+def _slabs(rows: Int64, chunk: int) -> list[tuple[int, int]]:
     """Cut ascending rows into runs that share or adjoin chunks and lie in one slab."""
     if not len(rows):
         return []
@@ -165,7 +163,7 @@ def read_hdf5_hidden(
             if not isinstance(names, list) or table.dtype.kind != "f":
                 raise ValueError("the hidden parameters are not a table of numbers")
             values = np.asarray(table[()], dtype=np.float64)
-    except (OSError, KeyError, TypeError, ValueError, RuntimeError, RecursionError) as error:
+    except (*UNREADABLE, KeyError, RecursionError) as error:
         raise damaged(path, error) from error
     if values.shape != (instances, len(names)):
         raise damaged(
@@ -235,6 +233,7 @@ def write_hdf5(
             names = np.bytes_(json.dumps(list(hidden.names)).encode())
             group.create_dataset("names", data=names, track_times=False)
             group.create_dataset("values", data=hidden.values, track_times=False)
+    sink.check()
     digest = _digest(path)
     with path.open("r+b") as raw:
         raw.write(_user_block(digest))
@@ -278,3 +277,170 @@ def hdf5_bytes_intact(path: Path, content: bytes | None = None) -> bool:
             found = raw.read(USER_BLOCK)
         digest = _digest(path)
     return found.startswith(_MAGIC) and found == _user_block(digest)
+
+
+def open_hdf5(path: Path, content: bytes | None = None, **options: Any) -> h5py.File:
+    """An HDF5 file, or the `content` of one, for reading; or a DataError."""
+    try:
+        return h5py.File(path if content is None else io.BytesIO(content), "r", **options)
+    except (OSError, RuntimeError, ValueError) as error:
+        words = one_line(error)
+        raise DataError(f"{path} is not an HDF5 file, or it is damaged: {words:.200}.") from error
+
+
+def names_of(file: h5py.File) -> list[str]:
+    """The names of what a file holds at its top, links that lead nowhere included."""
+    try:
+        return sorted(str(name) for name in file)
+    except (OSError, RuntimeError, ValueError, KeyError) as error:
+        raise DataError(f"{file.filename} is damaged: {one_line(error):.200}.") from error
+
+
+def has(file: h5py.File, name: str) -> bool:
+    """Whether anything of that name is there, without following it anywhere."""
+    group: Any = file
+    *parents, last = name.split("/")
+    for part in parents:
+        if not isinstance(_link(group, part), h5py.HardLink):
+            return False
+        group = group[part]
+        if not isinstance(group, h5py.Group):
+            return False
+    return _link(group, last) is not None
+
+
+def stored_array(file: h5py.File, name: str, path: Path, rank: int | None = None) -> h5py.Dataset:
+    """The array `name`, whose values must lie in the file itself."""
+    try:
+        array: Any = file
+        for part in name.split("/"):
+            array = _member(array, part, name, path)
+        if not isinstance(array, h5py.Dataset):
+            raise DataError(
+                f"{path} contains a group instead of the array {name!r}; it is damaged."
+            )
+        _check(array, name, path, rank)
+    except (OSError, TypeError, ValueError, RuntimeError, KeyError) as error:
+        raise DataError(
+            f"{name!r} of {path} cannot be read: it is damaged ({one_line(error):.200})."
+        ) from error
+    return array
+
+
+def _member(group: Any, part: str, name: str, path: Path) -> Any:
+    """What lies in a group, on the way to the array `name`."""
+    if not isinstance(group, h5py.Group):
+        raise DataError(f"{path} contains an array instead of the group of {name!r}.")
+    link = _link(group, part)
+    if link is None:
+        known = ", ".join(names_of(group.file)[:12])
+        raise DataError(f"{path} has no dataset {name!r}; it has {known}.")
+    if not isinstance(link, h5py.HardLink):
+        raise DataError(
+            f"{path} contains a link instead of {name!r}, which may point to another file; "
+            "store the values in the file itself."
+        )
+    return group[part]
+
+
+def _link(group: Any, name: str) -> Any:
+    try:
+        return group.get(name, getlink=True)
+    except (KeyError, ValueError, TypeError, RuntimeError):
+        return None
+
+
+def _check(found: h5py.Dataset, name: str, path: Path, rank: int | None) -> None:
+    if found.is_virtual or found.external:
+        raise DataError(
+            f"{path} stores the values of {name!r} in other files, which are not opened; store "
+            "them in the file itself."
+        )
+    if found.shape is None or found.dtype.kind not in "biufSO" or h5py.check_ref_dtype(found.dtype):
+        raise DataError(f"{path} holds {found.dtype} in {name!r}, expected numbers or text.")
+    if rank is not None and found.ndim != rank:
+        raise DataError(f"{name!r} of {path} has {found.ndim} dimensions, expected {rank}.")
+    created = found.id.get_create_plist()
+    for position in range(created.get_nfilters()):
+        code = int(created.get_filter(position)[0])
+        if code not in FILTERS:
+            raise DataError(f"{name!r} of {path} needs the filter {code}, which is not available.")
+
+
+def array_bytes(found: h5py.Dataset) -> int:
+    """The memory of an array, as the file declares it; a chunk is always decompressed whole."""
+    chunk = math.prod(found.chunks) if found.chunks else 0
+    return int(found.dtype.itemsize) * max(math.prod(found.shape), chunk)
+
+
+class PatientFile(io.RawIOBase):
+    """A new file for HDF5 to write to, which accepts every write.
+
+    HDF5 crashes the process if it cannot write what it holds while it closes, as on a full disk.
+    Here the first failure is kept for `check` to raise; from then on nothing more goes to disk, and
+    what HDF5 reads back of it comes from memory.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("w+b", buffering=0)
+        self._at = 0
+        self._size = 0
+        self._late: list[tuple[int, bytes]] = []
+        self.error: OSError | None = None
+
+    def check(self) -> None:
+        """Raise what went wrong, if anything did."""
+        if self.error is not None:
+            raise self.error
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """See `io.RawIOBase`."""
+        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size}[whence]
+        self._at = base + offset
+        return self._at
+
+    def write(self, data: Any) -> int:
+        """All of it, to disk or, after a failure, to memory."""
+        content = bytes(data)
+        if self.error is None:
+            try:
+                self._file.seek(self._at)
+                done = 0
+                while done < len(content):
+                    done += self._file.write(content[done:]) or 0
+            except OSError as problem:
+                self.error = problem
+        if self.error is not None:
+            self._late.append((self._at, content))
+        self._at += len(content)
+        self._size = max(self._size, self._at)
+        return len(content)
+
+    def readinto(self, buffer: Any) -> int:
+        """See `io.RawIOBase`."""
+        view = memoryview(buffer).cast("B")
+        count = max(0, min(len(view), self._size - self._at))
+        self._file.seek(self._at)
+        found = self._file.read(count) or b""
+        view[:count] = found.ljust(count, b"\0")
+        for start, content in self._late:
+            low, high = max(start, self._at), min(start + len(content), self._at + count)
+            if low < high:
+                view[low - self._at : high - self._at] = content[low - start : high - start]
+        self._at += count
+        return count
+
+    def truncate(self, size: int | None = None) -> int:
+        """See `io.RawIOBase`; errors are kept for later."""
+        self._size = self._at if size is None else size
+        if self.error is None:
+            try:
+                self._file.truncate(self._size)
+            except OSError as problem:
+                self.error = problem
+        return self._size
+
+    def close(self) -> None:
+        """See `io.RawIOBase`."""
+        self._file.close()
+        super().close()

@@ -1,44 +1,29 @@
-"""Reading Parquet datasets: written by this library, or files and directories of other tools."""
+"""Datasets as Parquet files: one row per observation, row groups cut between episodes.
+
+The footer holds the header, the index of the episodes, the hidden parameters, and a digest of the
+file's bytes.
+"""
 
 from __future__ import annotations
 
+import base64
 import hashlib
-import itertools
 import json
 import zlib
-from collections import OrderedDict
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from sept_offline.actions import Finite
-from sept_offline.data.filesystems import Folder, Place, filesystem, place_kind
-from sept_offline.data.manifest import (
-    Manifest,
-    parse_hidden,
-    read_manifest,
-    read_privileged,
-    unpack_index,
-)
-from sept_offline.data.parquet_rows import RowScan, disagreements, order_rows
-from sept_offline.data.records import EpisodeIndex, HiddenTable, Metadata, Problem
-from sept_offline.data.source import (
-    DTYPES,
-    Header,
-    MemorySource,
-    damaged,
-    in_memory,
-    parse_header,
-    unlike_checksum,
-)
-from sept_offline.errors import DataError
-from sept_offline.limits import check_claim, check_regular
+from sept_offline.data.filesystems import Place, filesystem
+from sept_offline.data.records import INDEX_FIELDS, EpisodeIndex, HiddenTable, Int64
+from sept_offline.data.source import Header, Source, canonical_json
+from sept_offline.limits import RATIO, VARIABLE, limit_bytes
 
 HEADER_KEY = b"sept_offline.header"
 INDEX_KEY = b"sept_offline.index"
@@ -46,365 +31,177 @@ HIDDEN_KEY = b"sept_offline.privileged"
 DIGEST_KEY = b"sept_offline.file_sha256"
 NO_DIGEST = b"sha256:" + b"0" * 64
 """Stands in the place of the digest while that is taken."""
-OPEN_FILES = 16
+GROUP_ROWS = 1 << 14
+"""Measured in benchmarks/dataset.py; docs/dataset.md says why."""
+COMPRESSION = "zstd"
+UNREADABLE = (pa.ArrowException, OSError, LookupError, TypeError, ValueError, OverflowError)
+UNREADABLE += (AttributeError, RecursionError, zlib.error)
+"""Errors that damaged files and footers raise."""
 
 
-class ParquetSource:
-    """A Parquet dataset open for reading: one row an observation, so T+1 rows an episode.
-
-    `scan=True` ignores the stored index and looks at every row's ids, as `validate` wants; so does
-    any file whose rows another tool has rewritten. A directory that this library wrote is told by
-    its manifest: no part is opened before one of its rows is asked for. `manifest` is one that is
-    yet to be written. With `check` a file of ours is read whole, and compared with its checksum,
-    when it is opened.
-    """
-
-    kept = False
-
-    def __init__(
-        self,
-        path: Place,
-        *,
-        scan: bool = False,
-        manifest: Manifest | None = None,
-        check: bool = False,
-    ) -> None:
-        self.path = path
-        self._check = check
-        if isinstance(path, Path) and path.exists() and not path.is_dir():
-            check_regular(path, DataError)
-        self._open: OrderedDict[int, pq.ParquetFile] = OrderedDict()
-        self._decoded: dict[str, tuple[int, NDArray[Any]]] = {}
-        try:
-            self._filesystem, _ = filesystem(path)
-            if manifest is None and place_kind(path) == "directory":
-                manifest = read_manifest(Folder(path))
-            self._manifest = manifest
-            self._fragments = _fragments(path, manifest)
-            self._list_groups(None if scan else manifest)
-            metadata = self._file(0).metadata.metadata or {}
-            self._check_size()
-            self._order: NDArray[np.int64] | None = None
-            self.defects: list[Problem] = []
-            header = parse_header(metadata[HEADER_KEY], path) if HEADER_KEY in metadata else None
-            stored = self._stored_index()
-            if manifest is not None:
-                header, stored = manifest.header, manifest.index
-            if stored is not None and header is not None:
-                self.header: Header = header
-                self.index = stored
-            if scan or stored is None or header is None:
-                ours = manifest is not None or place_kind(path) == "file"
-                found = order_rows(self._scan(), header, ordered=ours)
-                self._order, self.index, self.defects = found.order, found.index, found.defects
-                self.header = header or self._guess_header(found.instances, found.behaviours)
-                if stored is not None and header is not None:
-                    # Whoever opens the dataset goes by what is stored: it must say the same.
-                    self.defects += disagreements(stored, found.index)
-            self.columns = {
-                name: self._stored_type(name) for name in DTYPES if name in self._schema.names
-            }
-        except (
-            pa.ArrowException,
-            OSError,
-            ValueError,
-            LookupError,
-            TypeError,
-            AttributeError,
-            OverflowError,
-            RecursionError,
-            zlib.error,
-        ) as error:
-            self.close()
-            raise damaged(path, error) from error
-        except DataError:
-            self.close()
-            raise
-
-    def _check_size(self) -> None:
-        """Compare the rows that the footers claim with the bytes that are there."""
-        if self._manifest is not None:  # whose parts have been found to have these sizes
-            stored = sum(part.bytes for part in self._manifest.parts)
-        else:
-            names = [name for name, _ in self._fragments]
-            stored = sum(info.size or 0 for info in self._filesystem.get_file_info(names))
-        width = sum(
-            kind.list_size * 8 if pa.types.is_fixed_size_list(kind) else 8
-            for kind in self._schema.types
+def write_parquet(
+    path: Path,
+    source: Source,
+    header: Header,
+    hidden: HiddenTable | None,
+    progress: Callable[[str, int], None] | None = None,
+    *,
+    group_rows: int = GROUP_ROWS,
+    compression: str = COMPRESSION,
+) -> None:
+    """Write all that `source` holds as one Parquet file; equal content gives equal bytes."""
+    # In the schema, so that it survives when Arrow rewrites or partitions the rows; the index and
+    # the digest are true of this file alone and stay out of it.
+    entries = {HEADER_KEY: header.to_json().encode()}
+    if hidden is not None:
+        entries[HIDDEN_KEY] = hidden_json(hidden).encode()
+    schema = _schema(source, header).with_metadata(entries)
+    # numbers of which hardly two are equal
+    numbers = ["observations", "rewards"]
+    numbers += [] if isinstance(header.action_space, Finite) else ["actions", "propensities"]
+    with (
+        path.open("wb", buffering=1 << 20) as raw,
+        pa.PythonFile(raw, "w") as sink,
+        pq.ParquetWriter(
+            sink,
+            schema,
+            compression=compression,
+            use_dictionary=[field.name for field in schema if field.name not in numbers],
+            use_byte_stream_split=[_leaf(field) for field in schema if field.name in numbers],
+            write_statistics=["episode", "time", "instance"],
+            write_page_checksum=True,
+        ) as writer,
+    ):
+        for low, high in _groups(source, group_rows):
+            writer.write_table(_table(source, header, schema, low, high), row_group_size=high - low)
+            if progress is not None:
+                for name in source.columns:
+                    progress(name, high - low)
+        rows = source.columns["observations"][1][0]
+        # A reader believes the index only while the rows end where they ended here.
+        index = {"rows": rows, "data_bytes": sink.tell(), "columns": pack_index(source.index)}
+        writer.add_key_value_metadata(
+            {INDEX_KEY: canonical_json(index).encode(), DIGEST_KEY: NO_DIGEST}
         )
-        check_claim(self.path, "rows", self._rows * width, stored, DataError)
+    _write_digest(path)
 
-    def take(self, name: str, rows: NDArray[np.int64]) -> NDArray[Any]:
-        """The given ascending rows of a column; only the row groups they lie in are read."""
-        if name != "observations":
-            # A step's row is its observation's row less the final rows of the episodes before it.
-            rows = rows + np.searchsorted(self.index.offset, rows, side="right") - 1
-        if self._order is not None:
-            rows = self._order[rows]
-        ascending = bool((np.diff(rows) > 0).all())
-        by_row = np.arange(len(rows)) if ascending else np.argsort(rows, kind="stable")
-        ordered = rows[by_row]
-        width = self.columns[name][1][1:]
-        out = np.empty((len(rows), *width), dtype=self.header.columns[name][0])
-        group = np.searchsorted(self._starts, ordered, side="right") - 1
-        edges = [0, *(np.flatnonzero(np.diff(group)) + 1).tolist(), len(rows)]
-        for first, last in itertools.pairwise(edges):
-            if first == last:
-                continue
-            values = self._group(name, int(group[first]))
-            out[by_row[first:last]] = values[ordered[first:last] - self._starts[group[first]]]
-        return out
 
-    def in_memory(self) -> MemorySource:
-        """See Source: row group by row group, so that every file is opened once."""
-        if self._order is not None:
-            return in_memory(self)
-        arrays = {
-            name: np.empty(shape, dtype=self.header.columns[name][0])
-            for name, (_, shape) in self.columns.items()
-        }
-        final = np.zeros(self._rows, dtype=np.bool_)
-        final[self.index.offset + np.arange(len(self.index)) + self.index.length] = True
-        steps = 0
-        for group, start in enumerate(self._starts.tolist()):
-            stop = start + self._sizes[group]
-            kept = ~final[start:stop]
-            count = int(kept.sum())
-            for name, array in arrays.items():
-                values = self._group(name, group)
-                if name == "observations":
-                    array[start:stop] = values
-                else:
-                    array[steps : steps + count] = values[kept]
-            steps += count
-        return MemorySource(self.path, self.header, self.index, arrays)
+def _leaf(field: pa.Field) -> str:
+    """The name of a column's values in the file."""
+    return f"{field.name}.list.element" if pa.types.is_nested(field.type) else str(field.name)
 
-    def close(self) -> None:
-        """Close the files."""
-        for file in self._open.values():
-            file.close()
-        self._open.clear()
 
-    def _file(self, fragment: int) -> pq.ParquetFile:
-        if fragment not in self._open:
-            name = self._fragments[fragment][0]
-            # other tools write directories of any size, without checksums
-            if self._check and (self._manifest is not None or len(self._fragments) == 1):
-                with self._filesystem.open_input_file(name) as raw:
-                    content = pa.BufferReader(raw.read())
-                intact = digest_fits(content)
-                if intact is False or (intact is None and self._manifest is not None):
-                    raise unlike_checksum(self.path)
-                content.seek(0)
-                self._open[fragment] = pq.ParquetFile(content, page_checksum_verification=True)
-            else:
-                self._open[fragment] = pq.ParquetFile(
-                    name, filesystem=self._filesystem, page_checksum_verification=True
-                )
-            if len(self._open) > OPEN_FILES:
-                self._open.popitem(last=False)[1].close()
-            if self._manifest is not None:
-                groups = group_rows(self._open[fragment].metadata)
-                if groups != self._manifest.parts[fragment].groups:
-                    raise damaged(
-                        self.path, f"{self._manifest.parts[fragment].name} has other rows"
-                    )
-        self._open.move_to_end(fragment)
-        return self._open[fragment]
+def _schema(source: Source, header: Header) -> pa.Schema:
+    fields = [
+        ("episode", pa.int64()),
+        ("time", pa.int64()),
+        ("instance", pa.dictionary(pa.int32(), pa.string())),
+        ("behaviour", pa.dictionary(pa.int32(), pa.string())),
+        ("seed", pa.int64()),
+    ]
+    for name, (dtype, shape) in header.columns.items():
+        if name in source.columns:
+            kind = pa.from_numpy_dtype(dtype)
+            fields.append((name, pa.list_(kind, shape[0]) if shape else kind))
+    return pa.schema(fields)
 
-    def _list_groups(self, manifest: Manifest | None) -> None:
-        places: list[tuple[int, int]] = []
-        sizes: list[int] = []
-        for fragment in range(len(self._fragments)):
-            if manifest is not None:
-                groups: tuple[int, ...] = manifest.parts[fragment].groups
-            else:
-                groups = group_rows(self._file(fragment).metadata)
-            places += [(fragment, group) for group in range(len(groups))]
-            sizes += groups
-        self._places, self._sizes = places, sizes
-        self._starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)[:-1]
-        self._rows = int(sum(sizes))
-        self._schema = self._file(0).schema_arrow
 
-    def _read(self, name: str, group: int) -> pa.Array:
-        fragment, inner = self._places[group]
-        table = self._file(fragment).read_row_group(inner, columns=[name], use_threads=False)
-        column = table.column(name).combine_chunks()
-        return column.chunk(0) if isinstance(column, pa.ChunkedArray) else column
+def _groups(source: Source, target: int) -> Iterator[tuple[int, int]]:
+    """Ranges of observation rows: whole episodes together, a very long one in pieces."""
+    low = high = 0
+    for length in source.index.length.tolist():
+        rows = length + 1
+        if high > low and high - low + rows > target:
+            yield low, high
+            low = high
+        high += rows
+        while high - low > 2 * target:
+            yield low, low + target
+            low += target
+    if high > low:
+        yield low, high
 
-    def _group(self, name: str, group: int) -> NDArray[Any]:
-        """A row group of a column as an array; the last one of each column is kept."""
-        kept = self._decoded.get(name)
-        if kept is not None and kept[0] == group:
-            return kept[1]
-        try:
-            column = self._read(name, group)
-            width = self.columns[name][1][1:]
-            values = _vectors(column, width[0]) if width else _scalars(column)
-        except (pa.ArrowException, OSError, ValueError, TypeError) as error:
-            raise damaged(self.path, f"rows of {name!r} cannot be read: {error}") from error
-        if len(values) != self._sizes[group]:
-            raise damaged(self.path, f"rows of {name!r} are missing")
-        self._decoded[name] = (group, values)
-        return values
 
-    def _stored_index(self) -> EpisodeIndex | None:
-        """The index a writer left in the footer, unless the rows have been rewritten since."""
-        metadata = self._file(0).metadata.metadata or {}
-        if len(self._fragments) > 1 or INDEX_KEY not in metadata:
-            return None
-        stored = json.loads(metadata[INDEX_KEY])
-        file = self._file(0)
-        size = self._filesystem.get_file_info(self._fragments[0][0]).size
-        footer_start = size - 8 - file.metadata.serialized_size
-        if stored["data_bytes"] != footer_start or stored["rows"] != self._rows:
-            return None
-        return unpack_index(stored["columns"])
+def _table(source: Source, header: Header, schema: pa.Schema, low: int, high: int) -> pa.Table:
+    """The observation rows low … high-1, nulls for the step's fields in an episode's last row."""
+    index = source.index
+    first_rows = index.offset + np.arange(len(index))
+    rows = np.arange(low, high)
+    episode = np.searchsorted(first_rows, rows, side="right") - 1
+    time = rows - first_rows[episode]
+    final = time == index.length[episode]
+    steps = (rows - episode)[~final]
 
-    def _scan(self) -> RowScan:
-        """Every row's ids, read group by group."""
-        for name in ("episode", "time", "observations", "actions"):
-            if name not in self._schema.names:
-                raise DataError(
-                    f"{self.path} has no column {name!r}; a Parquet dataset needs episode, time, "
-                    "instance, observations, actions, rewards, terminations and truncations, and "
-                    "sept-offline import converts other tables."
-                )
-        scan = RowScan(self._rows)
-        for group, start in enumerate(self._starts.tolist()):
-            fragment = self._places[group][0]
-            keys = self._fragments[fragment][1]
-            number = _scalars(self._read("episode", group))
-            stop = start + len(number)
-            scan.episode[start:stop] = number
-            scan.time[start:stop] = _scalars(self._read("time", group))
-            scan.final[start:stop] = self._read("actions", group).is_null().to_numpy(False)
-            if "seed" in self._schema.names:
-                scan.seed[start:stop] = _scalars(self._read("seed", group))
-            for name, codes in (("instance", scan.instance), ("behaviour", scan.behaviour)):
-                if name in keys:
-                    codes[start:stop] = scan.code(name, keys[name])
-                elif name in self._schema.names:
-                    words = self._read(name, group)
-                    if not pa.types.is_dictionary(words.type):
-                        words = words.dictionary_encode()
-                    known = [scan.code(name, str(word)) for word in words.dictionary.to_pylist()]
-                    table = np.asarray([*known, -1])
-                    codes[start:stop] = table[words.indices.fill_null(len(known)).to_numpy(False)]
-                else:
-                    codes[start:stop] = scan.code(name, "unknown")
-        return scan
+    def per_step(name: str) -> pa.Array:
+        values = source.take(name, steps)
+        spread = np.zeros((len(rows), *values.shape[1:]), dtype=values.dtype)
+        spread[~final] = values
+        absent = final
+        if name == "propensities":
+            absent = final | header.action_space.unknown(spread)
+        return pa.array(spread, mask=absent) if spread.ndim == 1 else vectors(spread, absent)
 
-    def _guess_header(self, instances: list[str], behaviours: list[str]) -> Header:
-        """Metadata derived from the columns of a file without our header."""
-        if pa.types.is_nested(self._schema.field("actions").type):
-            raise DataError(
-                f"{self.path} has vectors of actions and no header with their bounds; convert it "
-                "with sept-offline import."
-            )
-        if "propensities" in self._schema.names:
-            num_actions = self._width("propensities")
-        else:
-            groups = range(len(self._places))
-            actions = [self._read("actions", group).drop_null() for group in groups]
-            num_actions = 1 + max(int(a.to_numpy().max()) for a in actions if len(a))
-        return Header(
-            action_space=Finite.of(num_actions),
-            observation_dim=self._width("observations"),
-            instances=tuple(instances),
-            metadata=Metadata(behaviours=tuple(behaviours)),
-            content_hash=None,
+    def vectors(values: NDArray[Any], absent: NDArray[np.bool_] | None = None) -> pa.Array:
+        mask = None if absent is None else pa.array(absent)
+        flat = pa.array(values.reshape(-1))
+        return pa.FixedSizeListArray.from_arrays(flat, values.shape[1], mask=mask)
+
+    def words(codes: Int64, names: tuple[str, ...]) -> pa.Array:
+        return pa.DictionaryArray.from_arrays(
+            pa.array(codes.astype(np.int32)), pa.array(list(names), type=pa.string())
         )
 
-    def _width(self, name: str) -> int:
-        kind = self._schema.field(name).type
-        if pa.types.is_fixed_size_list(kind):
-            return int(kind.list_size)
-        for group in range(len(self._places)):
-            column = self._read(name, group).drop_null()
-            if len(column):
-                return len(column[0])
-        return 0
-
-    def _stored_type(self, name: str) -> tuple[np.dtype[Any], tuple[int, ...]]:
-        kind = self._schema.field(name).type
-        rows = self._rows if name == "observations" else self._rows - len(self.index)
-        if self.header.columns[name][1]:
-            if not (pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind)):
-                return np.dtype(object), (rows,)
-            return np.dtype(kind.value_type.to_pandas_dtype()), (rows, self._width(name))
-        return np.dtype(kind.to_pandas_dtype()), (rows,)
+    columns = {
+        "episode": pa.array(index.number[episode]),
+        "time": pa.array(time.astype(np.int64)),
+        "instance": words(index.instance[episode], header.instances),
+        "behaviour": words(index.behaviour[episode], header.metadata.behaviours),
+        "seed": pa.array(index.seed[episode]),
+        "observations": vectors(source.take("observations", rows)),
+    }
+    for name in schema.names[len(columns) :]:
+        columns[name] = per_step(name)
+    return pa.table([columns[name] for name in schema.names], schema=schema)
 
 
-def group_rows(metadata: pq.FileMetaData) -> tuple[int, ...]:
+def pack_index(index: EpisodeIndex) -> str:
+    """An index as text: its columns as bytes, compressed."""
+    columns = np.stack([getattr(index, name) for name in INDEX_FIELDS]).astype("<i8")
+    return base64.b64encode(zlib.compress(columns.tobytes(), 1)).decode()
+
+
+def unpack_index(text: str) -> EpisodeIndex:
+    """The index that `pack_index` packed."""
+    packed = base64.b64decode(text, validate=True)
+    unpacking, most = zlib.decompressobj(), max(limit_bytes(), RATIO * len(packed))
+    content = unpacking.decompress(packed, most)
+    if unpacking.unconsumed_tail or not unpacking.eof:
+        raise ValueError(
+            f"its index of {len(packed):,} bytes is cut short, or unpacks to more than {most:,}; "
+            f"if it is right, raise {VARIABLE}"
+        )
+    columns = np.frombuffer(content, dtype="<i8").reshape(len(INDEX_FIELDS), -1)
+    return EpisodeIndex(*(row.astype(np.int64) for row in columns))
+
+
+def hidden_json(hidden: HiddenTable) -> str:
+    """A table of hidden parameters as canonical JSON; unknown ones are null."""
+    values = [[None if np.isnan(v) else v for v in row] for row in hidden.values.tolist()]
+    return canonical_json({"names": list(hidden.names), "values": values})
+
+
+def parse_hidden(text: str | bytes, instances: int) -> HiddenTable:
+    """The table that `hidden_json` wrote; a ValueError, KeyError or TypeError on anything else."""
+    stored = json.loads(text)
+    names = tuple(str(name) for name in stored["names"])
+    rows = [[np.nan if v is None else float(v) for v in row] for row in stored["values"]]
+    values = np.asarray(rows, dtype=np.float64).reshape(instances, len(names))
+    return HiddenTable(names, values)
+
+
+def group_sizes(metadata: pq.FileMetaData) -> tuple[int, ...]:
     """The rows of each row group of a file."""
     return tuple(metadata.row_group(group).num_rows for group in range(metadata.num_row_groups))
-
-
-def _fragments(path: Place, manifest: Manifest | None = None) -> list[tuple[str, dict[str, str]]]:
-    """The Parquet files of a path in order, each with its partition keys."""
-    if manifest is not None:
-        return [(Folder(path).name(part.name), {}) for part in manifest.parts]
-    what = place_kind(path)
-    if what == "nothing":
-        raise DataError(f"There is no dataset at {path}; check the path, or collect one.")
-    system, name = filesystem(path)
-    if what == "file":
-        return [(name, {})]
-    found = pads.dataset(name, filesystem=system, format="parquet")
-    files = sorted(fragment.path for fragment in found.get_fragments())
-    if not files:
-        raise DataError(f"The directory {path} contains no Parquet file; expected a dataset.")
-    return [(file, _hive_keys(file.removeprefix(name))) for file in files]
-
-
-def _hive_keys(path: str) -> dict[str, str]:
-    """Names and values of the folders `name=value` in a path; the id "007" stays text."""
-    named = [folder.partition("=") for folder in path.split("/")[:-1] if "=" in folder]
-    return {unquote(name): unquote(value) for name, _, value in named}
-
-
-def _scalars(column: pa.Array) -> NDArray[Any]:
-    """Values of a column; nulls, in final rows never asked for, become NaN, 0 or False."""
-    if column.null_count and not pa.types.is_floating(column.type):
-        column = column.fill_null(False if pa.types.is_boolean(column.type) else 0)
-    values: NDArray[Any] = column.to_numpy(zero_copy_only=False)
-    return values
-
-
-def _vectors(column: pa.Array, width: int) -> NDArray[Any]:
-    """[n, width]; null rows, unknown propensities or final rows, become NaN."""
-    known = ~column.is_null().to_numpy(zero_copy_only=False)
-    flat = column.drop_null().flatten().to_numpy(zero_copy_only=False)
-    if len(flat) != int(known.sum()) * width:
-        raise ValueError(f"a row does not have {width} numbers")
-    out = np.full((len(column), width), np.nan, dtype=flat.dtype)
-    out[known] = flat.reshape(-1, width)
-    return out
-
-
-def read_parquet_hidden(path: Place, instances: int) -> HiddenTable | None:
-    """The hidden parameters next to a manifest or in a file's footer, separate from the source."""
-    if place_kind(path) == "directory":
-        manifest = read_manifest(Folder(path))
-        if manifest is not None:
-            return read_privileged(Folder(path), manifest)
-    try:
-        metadata = pq.read_metadata(_fragments(path)[0][0], filesystem=filesystem(path)[0]).metadata
-        if not metadata or HIDDEN_KEY not in metadata:
-            return None
-        return parse_hidden(metadata[HIDDEN_KEY], instances)
-    except (
-        pa.ArrowException,
-        OSError,
-        ValueError,
-        KeyError,
-        TypeError,
-        OverflowError,
-        RecursionError,
-    ) as error:
-        raise damaged(path, error) from error
 
 
 def parquet_bytes_intact(path: Place, name: str | None = None) -> bool | None:
@@ -424,8 +221,8 @@ def digest_fits(raw: Any) -> bool | None:
     if stored is None or len(stored) != len(NO_DIGEST):
         # A flipped bit may hide it: Arrow passes over what it does not know in a footer.
         return False if DIGEST_KEY in _footer(raw) else None
-    position = digest_position(raw, raw.size(), metadata, stored)
-    return stored == b"sha256:" + file_digest(raw, position).encode()
+    position = _digest_position(raw, raw.size(), metadata, stored)
+    return stored == _file_digest(raw, position)
 
 
 def _footer(raw: Any) -> bytes:
@@ -437,24 +234,31 @@ def _footer(raw: Any) -> bytes:
     return bytes(raw.read())
 
 
-def digest_position(raw: Any, size: int, metadata: pq.FileMetaData, value: bytes) -> int:
+def _digest_position(raw: Any, size: int, metadata: pq.FileMetaData, value: bytes) -> int:
     """The position of the digest: its last occurrence in the footer."""
     start = size - int(metadata.serialized_size) - 8
     raw.seek(start)
     return start + int(raw.read().rfind(value))
 
 
-def file_digest(raw: Any, position: int) -> str:
-    """The SHA-256 of an open file, with zeros in the place of its digest."""
+def _file_digest(raw: Any, position: int) -> bytes:
+    """The digest of an open file, with zeros in its own place."""
     digest = hashlib.sha256()
     raw.seek(0)
-    at = 0
-    while at < position:
-        piece = raw.read(min(1 << 20, position - at))
-        digest.update(piece)
-        at += len(piece)
+    while (left := position - raw.tell()) > 0:
+        digest.update(raw.read(min(1 << 20, left)))
     raw.seek(position + len(NO_DIGEST))
     digest.update(NO_DIGEST)
     while piece := raw.read(1 << 20):
         digest.update(piece)
-    return digest.hexdigest()
+    return b"sha256:" + digest.hexdigest().encode()
+
+
+def _write_digest(path: Path) -> None:
+    """Put the digest of the file's bytes into the footer."""
+    metadata = pq.read_metadata(path)
+    with path.open("r+b") as raw:
+        position = _digest_position(raw, path.stat().st_size, metadata, NO_DIGEST)
+        digest = _file_digest(raw, position)
+        raw.seek(position)
+        raw.write(digest)

@@ -31,9 +31,10 @@ Bool = NDArray[np.bool_]
 Actions = NDArray[Any]
 """Of the action space's type: int64 numbers, or float32 vectors of a box."""
 
-FORMAT = "sept-offline"
 FORMAT_VERSIONS: Mapping[str, int] = {"finite": 1, "box": 2}
 """The version that a dataset is written in, by the kind of its action space."""
+INDEX_FIELDS = ("number", "offset", "length", "instance", "behaviour", "seed")
+"""The fields of an `EpisodeIndex`, in the order in which files store them."""
 
 
 @dataclass(frozen=True)
@@ -90,15 +91,12 @@ class Segments:
 
     def select(self, rows: Bool) -> Segments:
         """The segments in `rows[N]`."""
-        return Segments(
-            observations=self.observations[rows],
-            actions=self.actions[rows],
-            rewards=self.rewards[rows],
-            propensities=None if self.propensities is None else self.propensities[rows],
-            instance=self.instance[rows],
-            episode=self.episode[rows],
-            skipped=0,
-        )
+        chosen = {
+            name: None if values is None else values[rows]
+            for name, values in vars(self).items()
+            if name != "skipped"
+        }
+        return Segments(**chosen, skipped=0)
 
 
 @dataclass(frozen=True)
@@ -143,6 +141,24 @@ class EpisodeIndex:
     """[E], indices into `Metadata.behaviours`"""
     seed: Int64
     """[E]"""
+
+    @classmethod
+    def end_to_end(
+        cls,
+        length: Int64,
+        instance: Int64,
+        behaviour: Int64,
+        seed: Int64,
+        number: Int64 | None = None,
+    ) -> EpisodeIndex:
+        """Episodes that follow each other from row 0 on, numbered 0, 1, 2, … or as given."""
+        numbers = np.arange(len(length), dtype=np.int64) if number is None else number
+        return cls(numbers, np.cumsum(length) - length, length, instance, behaviour, seed)
+
+    @property
+    def first_row(self) -> Int64:
+        """[E], the row of each episode's first observation."""
+        return self.offset + self.number
 
     def __len__(self) -> int:
         return len(self.number)

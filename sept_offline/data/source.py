@@ -1,19 +1,28 @@
-"""The header, and the interface that readers of all formats share."""
+"""The header, the columns that readers of all formats give, and the hash of their content."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sept_offline.actions import ActionSpace, Box, Finite, space_from
 from sept_offline.data.filesystems import Place
-from sept_offline.data.records import FORMAT, FORMAT_VERSIONS, EpisodeIndex, Metadata, Problem
+from sept_offline.data.records import (
+    FORMAT_VERSIONS,
+    INDEX_FIELDS,
+    EpisodeIndex,
+    HiddenTable,
+    Int64,
+    Metadata,
+    Problem,
+)
 from sept_offline.errors import ConfigError, DataError
 from sept_offline.limits import MOST_ACTIONS
 from sept_offline.seals import parse_json
@@ -35,7 +44,9 @@ DTYPES: Mapping[str, np.dtype[Any]] = {
 The actions of a box are of another type: `Header.columns` says which.
 """
 
-INDEX_FIELDS = ("number", "offset", "length", "instance", "behaviour", "seed")
+FORMAT = "sept-offline"
+NOT_CONTENT = ("content_hash", "versions", "plan")
+"""Entries of a header that the content hash does not depend on."""
 
 
 @dataclass(frozen=True)
@@ -72,32 +83,26 @@ class Header:
 
     def to_json(self) -> str:
         """Canonical JSON: equal headers give equal bytes."""
-        meta = self.metadata
+        meta, space = self.metadata, self.action_space
         # Left out where there is none, as in every file from before it was kept.
-        planned = {} if meta.plan is None else {"plan": meta.plan}
+        entries: dict[str, Any] = {} if meta.plan is None else {"plan": meta.plan}
+        if isinstance(space, Finite):
+            entries |= {"num_actions": space.width, "action_names": meta.action_names}
+        else:
+            entries |= {"action_space": space.describe()}
         return canonical_json(
             {
-                **planned,
-                **_space_entries(self.action_space, meta.action_names),
+                **entries,
                 "format": FORMAT,
                 "format_version": FORMAT_VERSIONS[self.action_space.kind],
                 "content_hash": self.content_hash,
                 "observation_dim": self.observation_dim,
-                "instances": list(self.instances),
-                "family": meta.family,
-                "family_arguments": dict(meta.family_arguments),
+                "instances": self.instances,
                 "observation_names": meta.observation_names,
-                "behaviours": list(meta.behaviours),
-                "root_seed": meta.root_seed,
-                "versions": dict(meta.versions),
-                "probe_steps": meta.probe_steps,
-                "extra": dict(meta.extra),
+                "behaviours": meta.behaviours,
+                **{name: getattr(meta, name) for name in PLAIN},
             }
         )
-
-    def with_hash(self, content_hash: str) -> Header:
-        """The same header, naming the content it heads."""
-        return replace(self, content_hash=content_hash)
 
 
 def parse_header(text: str | bytes, path: Place) -> Header:
@@ -119,45 +124,28 @@ def parse_header(text: str | bytes, path: Place) -> Header:
             )
         space = _stored_space(values, version)
         _check_values(values)
+        # The default names of discrete actions are not stored.
+        finite = isinstance(space, Finite)
         return Header(
             action_space=space,
             observation_dim=values["observation_dim"],
             instances=tuple(values["instances"]),
             metadata=Metadata(
-                family=values["family"],
-                family_arguments=dict(values["family_arguments"]),
-                observation_names=names_or_none(values["observation_names"]),
-                action_names=_action_names(values, space),
-                behaviours=tuple(str(name) for name in values["behaviours"]),
-                root_seed=values["root_seed"],
-                versions=dict(values["versions"]),
-                probe_steps=values["probe_steps"],
-                extra=dict(values["extra"]),
+                observation_names=_names(values["observation_names"]),
+                action_names=_names(values["action_names"]) if finite else space.names,
+                behaviours=tuple(values["behaviours"]),
                 format_version=version,
                 plan=values.get("plan"),
+                **{name: values[name] for name in PLAIN},
             ),
             content_hash=values["content_hash"],
         )
-    except (
-        KeyError,
-        TypeError,
-        ValueError,
-        OverflowError,
-        RecursionError,
-        ConfigError,
-    ) as error:
-        words = " ".join(str(error).split()).rstrip(".")
+    except (KeyError, TypeError, ValueError, OverflowError, RecursionError, ConfigError) as error:
+        words = one_line(error).rstrip(".")
         raise DataError(
             f"The header of {path} is damaged ({type(error).__name__}: {words:.200}); "
             "restore the file from a copy or collect it again."
         ) from error
-
-
-def _space_entries(space: ActionSpace, names: tuple[str, ...] | None) -> dict[str, Any]:
-    """The entries of a header that say which actions there are."""
-    if isinstance(space, Finite):
-        return {"num_actions": space.width, "action_names": names}
-    return {"action_space": space.describe()}
 
 
 def _stored_space(values: Mapping[str, Any], version: int) -> ActionSpace:
@@ -179,16 +167,11 @@ def _stored_space(values: Mapping[str, Any], version: int) -> ActionSpace:
     return Finite.of(count, names if names and len(names) == count else None)
 
 
-def _action_names(values: Mapping[str, Any], space: ActionSpace) -> tuple[str, ...] | None:
-    """Those that were given; the default names of discrete actions are not stored."""
-    return names_or_none(values.get("action_names")) if isinstance(space, Finite) else space.names
-
-
 def _check_values(values: Mapping[str, Any]) -> None:
     """Refuse values of other kinds than a writer writes: later code counts on them."""
     for name, kinds in HEADER_KINDS.items():
         value = values[name]
-        if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+        if not isinstance(value, kinds) or isinstance(value, bool):
             raise TypeError(f"{name} is {value!r:.60}")
     if not 0 <= values["observation_dim"] < 2**31:
         raise ValueError(f"observation_dim is {values['observation_dim']}")
@@ -216,11 +199,12 @@ HEADER_KINDS: dict[str, tuple[type, ...]] = {
     "extra": (dict,),
     "content_hash": (str, type(None)),
 }
+PLAIN = ("family", "family_arguments", "root_seed", "versions", "probe_steps", "extra")
+"""Metadata that a header stores as they are."""
 
 
-def names_or_none(names: Any) -> tuple[str, ...] | None:
-    """A tuple of strings, or None."""
-    return None if names is None else tuple(str(name) for name in names)
+def _names(names: list[str] | None) -> tuple[str, ...] | None:
+    return None if names is None else tuple(names)
 
 
 def canonical_json(value: Any) -> str:
@@ -228,56 +212,44 @@ def canonical_json(value: Any) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
-class Source(Protocol):
+def one_line(error: BaseException | str) -> str:
+    """What an error says, without line breaks."""
+    return " ".join(str(error).split())
+
+
+class Source:
     """Columns of one dataset, read piece by piece; episodes are numbered 0 … E-1 in file order.
 
     Hidden parameters are not part of it, so code that has only a source cannot read them.
     """
 
-    @property
-    def path(self) -> Place:
-        """The location of the dataset."""
-        ...
+    path: Place
+    header: Header
+    index: EpisodeIndex
+    columns: Mapping[str, tuple[np.dtype[Any], tuple[int, ...]]]
+    """The stored type and shape of every column that is present."""
+    defects: Sequence[Problem] = ()
+    """Problems found while the rows were ordered."""
+    kept = False
+    """Whether the columns are in memory."""
 
-    @property
-    def header(self) -> Header:
-        """The metadata of the dataset."""
-        ...
-
-    @property
-    def index(self) -> EpisodeIndex:
-        """Its episodes."""
-        ...
-
-    @property
-    def columns(self) -> Mapping[str, tuple[np.dtype[Any], tuple[int, ...]]]:
-        """The stored type and shape of every column that is present."""
-        ...
-
-    @property
-    def defects(self) -> Sequence[Problem]:
-        """Problems found while the rows were ordered."""
-        ...
-
-    def take(self, name: str, rows: NDArray[np.int64]) -> NDArray[Any]:
+    def take(self, name: str, rows: Int64) -> NDArray[Any]:
         """The given rows (ascending, none twice) of a column: [len(rows), …], canonical dtype."""
-        ...
-
-    @property
-    def kept(self) -> bool:
-        """Whether the columns are in memory."""
-        ...
+        raise NotImplementedError
 
     def in_memory(self) -> Source:
         """The same columns in memory; every stored chunk is read once."""
-        ...
+        arrays = {
+            name: self.take(name, np.arange(shape[0], dtype=np.int64))
+            for name, (_, shape) in self.columns.items()
+        }
+        return MemorySource(self.path, self.header, self.index, arrays)
 
     def close(self) -> None:
         """Let go of open files."""
-        ...
 
 
-class MemorySource:
+class MemorySource(Source):
     """Columns in memory; whoever takes adjacent rows shares them."""
 
     kept = True
@@ -285,16 +257,13 @@ class MemorySource:
     def __init__(
         self, path: Place, header: Header, index: EpisodeIndex, arrays: Mapping[str, NDArray[Any]]
     ) -> None:
-        self.path = path
-        self.header = header
-        self.index = index
-        self.defects: Sequence[Problem] = ()
+        self.path, self.header, self.index = path, header, index
         self.columns = {name: (array.dtype, array.shape) for name, array in arrays.items()}
         self._arrays = arrays
         for array in arrays.values():
             array.flags.writeable = False
 
-    def take(self, name: str, rows: NDArray[np.int64]) -> NDArray[Any]:
+    def take(self, name: str, rows: Int64) -> NDArray[Any]:
         """See Source."""
         array = self._arrays[name]
         if len(rows) and rows[-1] - rows[0] == len(rows) - 1:
@@ -306,86 +275,50 @@ class MemorySource:
         """See Source."""
         return self
 
-    def close(self) -> None:
-        """Nothing is open."""
 
-
-class StackedSource:
+class StackedSource(Source):
     """The columns of `source`, with stacked observations; see `Stack`. Nothing is read ahead."""
 
     def __init__(self, source: Source, length: int) -> None:
-        header = source.header
+        header, metadata = source.header, source.header.metadata
         self._source = source
         self.stack = Stack(length, header.observation_dim, header.action_space.width)
-
-    @property
-    def path(self) -> Place:
-        """See Source."""
-        return self._source.path
-
-    @cached_property
-    def header(self) -> Header:
-        """See Source: the file's, with the stacked columns."""
-        header = self._source.header
-        metadata = header.metadata
         names = self.stack.names(metadata.observation_names, metadata.action_names)
-        return replace(
+        self.path, self.index, self.defects = source.path, source.index, source.defects
+        self.kept = source.kept
+        self.header = replace(
             header,
             observation_dim=self.stack.width,
             metadata=replace(metadata, observation_names=names),
         )
+        kind, shape = source.columns["observations"]
+        self.columns = {**source.columns, "observations": (kind, (shape[0], self.stack.width))}
 
-    @property
-    def index(self) -> EpisodeIndex:
-        """See Source."""
-        return self._source.index
-
-    @property
-    def columns(self) -> Mapping[str, tuple[np.dtype[Any], tuple[int, ...]]]:
-        """See Source."""
-        columns = dict(self._source.columns)
-        kind, shape = columns["observations"]
-        return columns | {"observations": (kind, (shape[0], self.stack.width))}
-
-    @property
-    def defects(self) -> Sequence[Problem]:
-        """See Source."""
-        return self._source.defects
-
-    def take(self, name: str, rows: NDArray[np.int64]) -> NDArray[Any]:
+    def take(self, name: str, rows: Int64) -> NDArray[Any]:
         """See Source."""
         if name != "observations":
             return self._source.take(name, rows)
         stack, index = self.stack, self.index
-        starts = index.offset + index.number
+        starts = index.first_row
         episode = np.searchsorted(starts, rows, side="right") - 1
         first, time = starts[episode], rows - starts[episode]
         lag = np.arange(stack.length)
-        seen = self._scattered("observations", np.maximum(rows[:, None] - lag, first[:, None]))
+        seen = take_any(
+            self._source, "observations", np.maximum(rows[:, None] - lag, first[:, None])
+        )
         stacked = stack.empty(len(rows))
         stacked[:, : stack.observed] = seen.reshape(len(rows), -1)
         # The action that led to an observation belongs to the step before it.
         there, place = np.nonzero(time[:, None] >= lag[1:])
         steps = index.offset[episode[there]] + time[there] - lag[1:][place]
         chosen = stacked[:, stack.observed :].reshape(len(rows), stack.length - 1, stack.actions)
-        chosen[there, place] = self.header.action_space.encode(self._scattered("actions", steps))
+        taken = take_any(self._source, "actions", steps)
+        chosen[there, place] = self.header.action_space.encode(taken)
         stacked[:, stack.observed :] = chosen.reshape(len(rows), -1)
         return stacked
 
-    def _scattered(self, name: str, rows: NDArray[np.int64]) -> NDArray[Any]:
-        """`rows[...]` of a column in any order, each of them as often as it is asked for."""
-        ordered, back = np.unique(rows, return_inverse=True)
-        values = self._source.take(name, ordered)
-        found: NDArray[Any] = values[back.reshape(rows.shape)]
-        return found
-
-    @property
-    def kept(self) -> bool:
-        """See Source: the plain columns are; they are stacked when they are taken."""
-        return self._source.kept
-
     def in_memory(self) -> StackedSource:
-        """See Source."""
+        """See Source: the plain columns are in memory, and stacked when they are taken."""
         return StackedSource(self._source.in_memory(), self.stack.length)
 
     def close(self) -> None:
@@ -393,32 +326,50 @@ class StackedSource:
         self._source.close()
 
 
-def in_memory(source: Source) -> MemorySource:
-    """All columns of a source, read one after another."""
-    arrays = {
-        name: source.take(name, np.arange(shape[0], dtype=np.int64))
-        for name, (_, shape) in source.columns.items()
-    }
-    return MemorySource(source.path, source.header, source.index, arrays)
+def take_any(source: Source, name: str, rows: Int64) -> NDArray[Any]:
+    """`rows[...]` of a column in any order, each of them as often as it is asked for."""
+    if rows.ndim == 1 and bool((np.diff(rows) > 0).all()):
+        return source.take(name, rows)
+    ordered, back = np.unique(rows, return_inverse=True)
+    values: NDArray[Any] = source.take(name, ordered)[back.reshape(rows.shape)]
+    return values
 
 
-def blocks(
-    source: Source, name: str, rows: NDArray[np.int64] | None = None
-) -> Iterator[NDArray[Any]]:
-    """A column (or some ascending rows of it) in pieces of bounded size."""
-    count = source.columns[name][1][0] if rows is None else len(rows)
+def blocks(source: Source, name: str) -> Iterator[NDArray[Any]]:
+    """A column in pieces of bounded size."""
+    count = source.columns[name][1][0]
     for start in range(0, count, BLOCK_ROWS):
-        stop = min(start + BLOCK_ROWS, count)
-        yield source.take(
-            name, np.arange(start, stop, dtype=np.int64) if rows is None else rows[start:stop]
-        )
+        yield source.take(name, np.arange(start, min(start + BLOCK_ROWS, count), dtype=np.int64))
+
+
+def content_hash(source: Source, hidden: HiddenTable | None) -> str:
+    """Hex SHA-256 over the header, every column in canonical type and order, and the hidden table.
+
+    It does not depend on format, chunks, compression and versions.
+    """
+    parts: dict[str, str] = {}
+    for name, (dtype, _) in source.header.columns.items():
+        if name in source.columns:
+            digest = hashlib.sha256()
+            for block in blocks(source, name):
+                digest.update(np.ascontiguousarray(block, dtype=dtype).data)
+            parts[name] = digest.hexdigest()
+    for name in INDEX_FIELDS:
+        values = np.ascontiguousarray(getattr(source.index, name), dtype="<i8")
+        parts[f"episodes/{name}"] = hashlib.sha256(values.data).hexdigest()
+    if hidden is not None:
+        values = np.ascontiguousarray(hidden.values, dtype="<f8")
+        parts["hidden"] = hashlib.sha256(values.data).hexdigest()
+        parts["hidden/names"] = canonical_json(list(hidden.names))
+    header: Mapping[str, object] = json.loads(source.header.to_json())
+    kept = {key: value for key, value in header.items() if key not in NOT_CONTENT}
+    return hashlib.sha256(canonical_json({"header": kept, "columns": parts}).encode()).hexdigest()
 
 
 def damaged(path: Place, error: BaseException | str) -> DataError:
     """The error for a file whose bytes cannot be what a writer wrote."""
-    words = " ".join(str(error).split())
     return DataError(
-        f"{path} is damaged or incomplete ({words:.300}); "
+        f"{path} is damaged or incomplete ({one_line(error):.300}); "
         "restore it from a copy or collect it again with the same seed."
     )
 

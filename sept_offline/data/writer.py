@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from sept_offline.actions import ActionSpace, Box, Finite
-from sept_offline.data.checks import (
-    CheckedEpisode,
-    check_episode,
-    hidden_table,
-    json_ready,
-    whole,
-)
-from sept_offline.data.conversion import publish
-from sept_offline.data.filesystems import kind_of
-from sept_offline.data.mapped_column import MappedColumn
-from sept_offline.data.records import Episode, EpisodeIndex, Metadata, Problem
-from sept_offline.data.source import DTYPES, Header, MemorySource, in_memory
+from sept_offline.data.checks import check_episode, hidden_table, json_ready, whole
+from sept_offline.data.filesystems import Folder, kind_of
+from sept_offline.data.hdf5 import write_hdf5
+from sept_offline.data.parquet import write_parquet
+from sept_offline.data.parquet_source import ParquetSource
+from sept_offline.data.partitions import Manifest, write_manifest
+from sept_offline.data.records import Episode, EpisodeIndex, HiddenTable, Int64, Metadata
+from sept_offline.data.source import DTYPES, Header, Source, content_hash
+from sept_offline.data.spool import SortedSpool, Spool
 from sept_offline.errors import ConfigError, DataError
 from sept_offline.files import Workspace, writing
 from sept_offline.limits import MOST_ACTIONS
@@ -82,44 +78,39 @@ class DatasetWriter:
         self.path = Path(path)
         kind_of(self.path)
         self._space, stored_names = _action_space(num_actions, action_space, action_names)
-        named, dim = observation_names, observation_dim
-        if named is not None and dim is not None and len(named) != dim:
-            raise DataError(f"observation_names has {len(named)} names, expected {dim}.")
+        names = None if observation_names is None else tuple(map(str, observation_names))
+        if names is not None and observation_dim not in (None, len(names)):
+            raise DataError(
+                f"observation_names has {len(names)} names, expected {observation_dim}."
+            )
         if instances is not None and len(set(instances)) != len(instances):
             raise DataError("instances names an instance twice.")
-        self._dim = observation_dim
-        if observation_dim is None and observation_names is not None:
-            self._dim = len(observation_names)
-        if probe_steps is not None and whole(probe_steps, "probe_steps") < 0:
+        self._dim = observation_dim if names is None else len(names)
+        probe = None if probe_steps is None else whole(probe_steps, "probe_steps")
+        if probe is not None and probe < 0:
             raise DataError(f"probe_steps is {probe_steps}; expected 0 or more.")
         self._hidden = hidden
-        self._declared = (
-            None if instances is None else {name: i for i, name in enumerate(instances)}
-        )
         self._metadata = Metadata(
             family=family,
             family_arguments=json_ready(family_arguments or {}, "family_arguments"),
-            observation_names=None
-            if observation_names is None
-            else tuple(map(str, observation_names)),
+            observation_names=names,
             action_names=stored_names,
             root_seed=None if root_seed is None else whole(root_seed, "root_seed"),
             versions=dict(written_by() if versions is None else versions),
-            probe_steps=None if probe_steps is None else whole(probe_steps, "probe_steps"),
+            probe_steps=probe,
             extra=json_ready(extra or {}, "extra"),
             plan=plan,
         )
-        self._instances: dict[str, int] = dict(self._declared or {})
+        self._declared = instances is not None
+        self._instances = {name: number for number, name in enumerate(instances or ())}
         self._behaviours: dict[str, int] = {}
-        self._rows: list[tuple[int, int, int, int]] = []
         self._knows_propensities = False
         self._work = Workspace(self.path)
-        self._files: dict[str, BinaryIO] = {}
+        self._spool: Spool | None = None
+        types = {**DTYPES, "actions": np.dtype(self._space.dtype).newbyteorder("<")}
         try:
             with writing(self.path):
-                for name in DTYPES:
-                    spooled = self._work.directory / name
-                    self._files[name] = spooled.open("wb", buffering=1 << 20)
+                self._spool = Spool(self._work.directory, types)
         except DataError:
             self.abort()
             raise
@@ -148,15 +139,16 @@ class DatasetWriter:
         Continuous actions are [T, k], and `log_densities` [T] (also accepted as `propensities`) are
         the behaviour's log-densities of them; NaN where unknown.
         """
-        if not self._files:
+        if self._spool is None:
             raise DataError(f"The writer of {self.path} is closed; create a new one.")
-        if self._declared is not None and instance not in self._declared:
+        number = self._spool.count
+        if self._declared and instance not in self._instances:
             raise DataError(
-                f"Episode {len(self._rows)} names the instance {instance!r}, which is not among "
+                f"Episode {number} names the instance {instance!r}, which is not among "
                 "the writer's instances."
             )
-        episode: CheckedEpisode = check_episode(
-            place=f"episode {len(self._rows)} of instance {instance!r}",
+        columns = check_episode(
+            place=f"episode {number} of instance {instance!r}",
             space=self._space,
             dim=self._dim,
             observations=observations,
@@ -167,19 +159,16 @@ class DatasetWriter:
             propensities=self._logged(propensities, log_densities),
             seed=seed,
         )
-        self._dim = episode.columns["observations"].shape[1]
-        with writing(self.path):
-            for name, values in episode.columns.items():
-                self._files[name].write(values.tobytes())
-        self._knows_propensities |= episode.knows_propensities
-        self._rows.append(
-            (
-                len(episode.columns["actions"]),
-                self._instances.setdefault(str(instance), len(self._instances)),
-                self._behaviours.setdefault(str(behaviour), len(self._behaviours)),
-                int(seed),
-            )
+        self._dim = columns["observations"].shape[1]
+        self._knows_propensities |= not np.isnan(columns["propensities"]).all()
+        about = (
+            len(columns["actions"]),
+            self._instances.setdefault(str(instance), len(self._instances)),
+            self._behaviours.setdefault(str(behaviour), len(self._behaviours)),
+            int(seed),
         )
+        with writing(self.path):
+            self._spool.append(np.asarray([about], dtype=np.int64), columns)
 
     def _logged(
         self, propensities: ArrayLike | None, log_densities: ArrayLike | None
@@ -202,62 +191,52 @@ class DatasetWriter:
 
     def close(self, progress: Callable[[str, int], None] | None = None) -> None:
         """Write the file and put it in place; a second call does nothing."""
-        if not self._files:
+        if self._spool is None:
             return
         try:
             with writing(self.path):
-                for file in self._files.values():
-                    file.close()
-            if not self._rows:
+                episodes = self._spool.finish()
+            if not len(episodes):
                 raise DataError(f"Nothing was written to {self.path}: no episode was appended.")
-            spool = self._spool()
-            hidden = hidden_table(self._hidden, spool.header.instances)
-            publish(self._work, spool, hidden, progress)
+            source = self._sorted(episodes)
+            hidden = hidden_table(self._hidden, source.header.instances)
+            publish(self._work, source, hidden, progress)
         finally:
             self.abort()
 
     def abort(self) -> None:
         """Discard all appended episodes; no file is written."""
-        for file in self._files.values():
-            # On a full disk the last flush fails too; what it held is being thrown away.
-            with contextlib.suppress(OSError):
-                file.close()
-        self._files = {}
+        if self._spool is not None:
+            self._spool.discard()
+        self._spool = None
         self._work.close()
 
-    def _spool(self) -> Spool:
+    def _sorted(self, episodes: Int64) -> SortedSpool:
         """The spooled columns behind an index sorted by instance."""
-        length, instance, behaviour, seed = np.asarray(self._rows, dtype=np.int64).T
-        written = np.cumsum(length) - length
-        order = np.argsort(instance, kind="stable")
-        # Declared instances without episodes are dropped.
-        present, instance_code = np.unique(instance[order], return_inverse=True)
-        names = list(self._instances)
-        _, first, codes = np.unique(behaviour[order], return_index=True, return_inverse=True)
+        order = np.argsort(episodes[:, 1], kind="stable")
+        length, instance, behaviour, seed = episodes[order].T
+        # Declared instances without episodes are dropped, and behaviours are in order of use.
+        present, instance_code = np.unique(instance, return_inverse=True)
+        _, first, codes = np.unique(behaviour, return_index=True, return_inverse=True)
         rank = np.argsort(np.argsort(first))
-        behaviours = [list(self._behaviours)[b] for b in behaviour[order][np.sort(first)]]
-        sorted_length = length[order]
-        index = EpisodeIndex(
-            number=np.arange(len(order), dtype=np.int64),
-            offset=np.cumsum(sorted_length) - sorted_length,
-            length=sorted_length,
-            instance=instance_code.astype(np.int64),
-            behaviour=rank[codes].astype(np.int64),
-            seed=seed[order],
-        )
+        instances, behaviours = list(self._instances), list(self._behaviours)
         header = Header(
             action_space=self._space,
             observation_dim=self._dim or 0,
-            instances=tuple(names[i] for i in present),
-            metadata=_with_behaviours(self._metadata, behaviours),
+            instances=tuple(instances[number] for number in present),
+            metadata=replace(
+                self._metadata,
+                behaviours=tuple(behaviours[number] for number in behaviour[np.sort(first)]),
+            ),
             content_hash=None,
         )
-        return Spool(
+        index = EpisodeIndex.end_to_end(length, instance_code, rank[codes], seed)
+        return SortedSpool(
             self._work.directory,
             header,
             index,
-            {"steps": written[order], "observations": written[order] + order},
-            self._knows_propensities,
+            order,
+            knows_propensities=self._knows_propensities,
         )
 
     def __enter__(self) -> DatasetWriter:
@@ -300,68 +279,39 @@ def _action_space(
     return Finite.of(count, names), None if names is None else tuple(names)
 
 
-def _with_behaviours(metadata: Metadata, behaviours: list[str]) -> Metadata:
-    return replace(metadata, behaviours=tuple(behaviours))
+def publish(
+    work: Workspace,
+    source: Source,
+    hidden: HiddenTable | None,
+    progress: Callable[[str, int], None] | None = None,
+) -> str:
+    """Write `source` next to the workspace's path, move it there, and return its content hash."""
+    digest = content_hash(source, hidden)
+    header = replace(source.header, content_hash=digest)
+    finished = work.directory / "finished"
+    write = write_hdf5 if kind_of(work.path) == "hdf5" else write_parquet
+    with writing(work.path):
+        write(finished, source, header, hidden, progress)
+        work.publish(finished)
+    return digest
 
 
-class Spool:
-    """Raw columns in the order they were appended, read in the order of a sorted index."""
+def publish_parts(
+    folder: Folder, manifest: Manifest, hidden: HiddenTable | None, check: Callable[[], None]
+) -> str:
+    """Hash all parts as the one dataset they are, and write its manifest; return the hash.
 
-    kept = False
-
-    def __init__(
-        self,
-        directory: Path,
-        header: Header,
-        index: EpisodeIndex,
-        written: Mapping[str, NDArray[np.int64]],
-        knows_propensities: bool,
-    ) -> None:
-        self.path = directory
-        self.header = header
-        self.index = index
-        self.defects: Sequence[Problem] = ()
-        self._written = written
-        self._first_rows = index.offset + np.arange(len(index))
-        self.columns = header.columns_of(index)
-        if not knows_propensities:
-            del self.columns["propensities"]
-        self._raw = {
-            name: MappedColumn(directory / name, dtype, shape)
-            for name, (dtype, shape) in self.columns.items()
-        }
-
-    def take(self, name: str, rows: NDArray[np.int64]) -> NDArray[Any]:
-        """The given rows of the sorted column."""
-        raw = self._raw[name]
-        if not len(rows):
-            return raw.array[:0]
-        if name == "observations":
-            starts, written = self._first_rows, self._written["observations"]
-        else:
-            starts, written = self.index.offset, self._written["steps"]
-        low, high = int(rows[0]), int(rows[-1]) + 1
-        if high - low != len(rows):
-            episode = np.searchsorted(starts, rows, side="right") - 1
-            return raw.gather(written[episode] + rows - starts[episode])
-        # Rows without a gap, as every pass over a column asks for, are found by their episodes.
-        first = int(np.searchsorted(starts, low, side="right")) - 1
-        last = int(np.searchsorted(starts, high - 1, side="right"))
-        moved = written[first:last] - starts[first:last]
-        if (moved == moved[0]).all():
-            values = np.array(raw.array[low + moved[0] : high + moved[0]])
-            raw.used(values.nbytes)
-            return values
-        counts = np.diff(np.append(np.maximum(starts[first:last], low), high))
-        return raw.gather(rows + np.repeat(moved, counts))
-
-    def in_memory(self) -> MemorySource:
-        """See Source."""
-        return in_memory(self)
-
-    def close(self) -> None:
-        """Let go of the maps."""
-        self._raw.clear()
+    check: called once they are hashed, raises if nothing may be written any more.
+    """
+    source = ParquetSource(folder.place, manifest=manifest)
+    try:
+        digest = content_hash(source, hidden)
+    finally:
+        source.close()
+    check()
+    header = replace(manifest.header, content_hash=digest)
+    write_manifest(folder, replace(manifest, header=header), hidden)
+    return digest
 
 
 def written_by() -> dict[str, str]:

@@ -14,9 +14,8 @@ import pytest
 import sept_offline as so
 from sept_offline.collect.partition import Partition
 from sept_offline.data.filesystems import Remote
-from sept_offline.data.hashing import content_hash
-from sept_offline.data.manifest import MANIFEST, PLAN, write_manifest
-from sept_offline.data.source import parse_header
+from sept_offline.data.partitions import MANIFEST, PLAN, write_manifest
+from sept_offline.data.source import content_hash, parse_header
 from sept_offline.errors import DataError, SeptError
 from sept_offline.files import Lock, Workspace
 from tests.cli.commands import refused
@@ -135,7 +134,7 @@ def test_no_manifest_is_left_for_another_plan(
         (tmp_path / "shared" / PLAN).write_text(plan)
         return done
 
-    monkeypatch.setattr(f"sept_offline.data.partitions.{step.__name__}", meanwhile)
+    monkeypatch.setattr(f"sept_offline.data.writer.{step.__name__}", meanwhile)
     with pytest.raises(DataError, match="Another process has started a collection"):
         collect(place)
     assert not (tmp_path / "shared" / MANIFEST).exists()

@@ -16,9 +16,10 @@ import sept_offline as so
 from sept_offline.actions import Box, Finite, TruncatedNormal
 from sept_offline.data.checks import check_episode
 from sept_offline.data.filesystems import Folder
-from sept_offline.data.partitions import join_parts, publish_parts, write_part
+from sept_offline.data.partitions import join_parts, write_part
 from sept_offline.data.records import Metadata
 from sept_offline.data.source import Header
+from sept_offline.data.writer import publish_parts
 from sept_offline.errors import DataError
 
 BOX = Box.of([-1.0, 0.0], [1.0, 0.3], names=["pump", "valve"])

@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import sept_offline as so
-from sept_offline.data import hdf5_objects, parquet, read_dataset
+from sept_offline.data import hdf5, parquet_source, read_dataset
 from sept_offline.data.hdf5 import write_hdf5
-from sept_offline.data.parquet_writer import write_parquet
+from sept_offline.data.parquet import write_parquet
 from sept_offline.data.source import DTYPES
 from sept_offline.errors import DataError
 
@@ -65,7 +65,7 @@ def test_hdf5(logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     reads = CountingBytes.reads
     reads.clear()
     monkeypatch.setattr(Path, "read_bytes", read_bytes)
-    monkeypatch.setattr(hdf5_objects, "io", SimpleNamespace(BytesIO=CountingBytes))
+    monkeypatch.setattr(hdf5, "io", SimpleNamespace(BytesIO=CountingBytes))
     monkeypatch.setattr(h5py, "is_hdf5", None)
     so.fit(path, "sept", SETTINGS)
     assert opened["small.h5"] == 1
@@ -96,7 +96,7 @@ def test_parquet(logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
             reads.update((group, name) for name in columns)
             return super().read_row_group(group, columns=columns, **named)
 
-    monkeypatch.setattr(parquet.pq, "ParquetFile", CountingFile)
+    monkeypatch.setattr(parquet_source.pq, "ParquetFile", CountingFile)
     so.fit(path, "sept", SETTINGS)
     assert len(files) == 1
     assert reads == {(group, name): 1 for group in range(groups) for name in DTYPES}

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import sept_offline as so
 from sept_offline.actions import ActionSpace, Box, Finite
-from sept_offline.data import DatasetWriter, hdf5, parquet_writer
+from sept_offline.data import DatasetWriter, hdf5, parquet
 from sept_offline.data.dataset import open_source
 
 Drawn = tuple[ActionSpace, list[dict[str, Any]]]
@@ -102,7 +102,7 @@ def test_chunks_do_not_show(drawn: Drawn, chunk_bytes: int, group_rows: int) -> 
         source, _ = open_source(path)
         small, groups = Path(folder) / "b.h5", Path(folder) / "c.parquet"
         hdf5.write_hdf5(small, source, source.header, None, chunk_bytes=chunk_bytes)
-        parquet_writer.write_parquet(groups, source, source.header, None, group_rows=group_rows)
+        parquet.write_parquet(groups, source, source.header, None, group_rows=group_rows)
         source.close()
         expected = so.load_dataset(path)
         for other in (small, groups):

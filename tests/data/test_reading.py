@@ -15,7 +15,7 @@ import pytest
 import sept_offline as so
 from sept_offline.data import Dataset
 from sept_offline.data.hdf5 import Hdf5Source
-from sept_offline.data.parquet import ParquetSource
+from sept_offline.data.parquet_source import ParquetSource
 from sept_offline.errors import DataError
 
 

@@ -12,7 +12,7 @@ import pytest
 
 import sept_offline as so
 from sept_offline.data import DatasetWriter
-from sept_offline.data.importing.card import measure
+from sept_offline.data.importing.measures import measure
 
 
 def write_actions(path: Path, rows: list[tuple[str, list[int]]], probability: float | None) -> Path:

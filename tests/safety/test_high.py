@@ -373,7 +373,7 @@ def test_an_import_follows_no_link_either(folder: Path, command: Command, kind: 
 def test_validate_reads_the_index_that_load_dataset_goes_by(
     tmp_path: Path, command: Command
 ) -> None:
-    from sept_offline.data.manifest import pack_index, unpack_index
+    from sept_offline.data.parquet import pack_index, unpack_index
 
     assert command(*COLLECT, "-o", tmp_path / "x")[0] == 0
     path = tmp_path / "x" / "_manifest.json"

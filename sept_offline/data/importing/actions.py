@@ -13,13 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sept_offline.actions import SUM_TOLERANCE, ActionSpace, Box, Finite
-from sept_offline.data.importing.columns import Columns
 from sept_offline.data.importing.episodes import Assembly
-from sept_offline.data.importing.rows import Mistaken, Reading, natural
-from sept_offline.data.importing.tables import NOTHING
-from sept_offline.data.mapped_column import RESIDENT_BYTES, MappedColumn
+from sept_offline.data.importing.reading import NOTHING, Reading
+from sept_offline.data.importing.rows import Mistaken, natural
 from sept_offline.data.records import Float64, Int64
 from sept_offline.data.source import BLOCK_ROWS, DTYPES
+from sept_offline.data.spool import RESIDENT_BYTES, MappedColumn, Spool
 from sept_offline.errors import DataError
 
 ROUNDED = 0.01
@@ -226,7 +225,7 @@ def _number(word: str, worded: bool) -> Fraction | None:
     return Fraction(word) if (_PLAIN if worded else _NUMBER).fullmatch(word) else None
 
 
-def _settle_actions(columns: Columns, actions: Actions) -> None:
+def _settle_actions(columns: Spool, actions: Actions) -> None:
     """Turn the numbers of labels into actions by the table, or values by the edges of bins."""
     raw, settled = columns.column("actions"), columns.column("actions", "<i8")
     for low, high in _blocks(columns.steps):
@@ -253,7 +252,7 @@ def _settle_means(assembly: Assembly) -> None:
         _settle_mean(assembly.columns, "rewards", 0, float(assembly.rewards.mean[0]))
 
 
-def _settle_mean(columns: Columns, name: str, position: int, mean: float) -> None:
+def _settle_mean(columns: Spool, name: str, position: int, mean: float) -> None:
     column = columns.column(name)
     for low, high in _blocks(len(column.array)):
         block = column.array[low:high]
@@ -264,7 +263,7 @@ def _settle_mean(columns: Columns, name: str, position: int, mean: float) -> Non
         _release(column)
 
 
-def _settle_probabilities(reading: Reading, columns: Columns, count: int) -> None:
+def _settle_probabilities(reading: Reading, columns: Spool, count: int) -> None:
     """[N, A] from the probability of the action taken, or of all actions."""
     findings, (width,) = reading.findings, columns.shapes["chances"]
     if width > 1 and width != count:

@@ -2,27 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from sept_offline.actions import ActionSpace
-from sept_offline.data.dataset import Dataset
-from sept_offline.data.importing.columns import Ranges
-from sept_offline.data.records import Int64, Segments
-from sept_offline.data.source import BLOCK_ROWS
-from sept_offline.data.summary import (
-    DEFAULT_PROBE_STEPS,
-    LOW_COVERAGE,
-    coverage,
-    instance_leak,
-)
+from sept_offline.data.importing.measures import LARGEST
+from sept_offline.data.summary import LOW_COVERAGE
 
-LARGEST = 690.0
-"""The logarithm of the largest number of sequences that is printed."""
 DESCRIPTIONS = {
     "unordered rows": "rows were out of order: all were sorted",
     "scattered episodes": "episodes have rows interleaved with those of others, and no time was "
@@ -63,172 +50,6 @@ WARNED = (
     "next observations that differ",
 )
 """Counts that may mean that the rows were misread."""
-
-
-def measure(
-    data: Dataset, ranges: Sequence[dict[str, Any]], probe_steps: int | None
-) -> dict[str, Any]:
-    """Counts, ranges, coverage, entropy and confounding, reading `data` in bounded memory."""
-    probe = probe_steps or DEFAULT_PROBE_STEPS
-    index, space = data.episode_index, data.action_space
-    tally = _Vectors(data) if space.shape else _Labels(data)
-    episode_of = np.cumsum(index.length)
-    returns = np.zeros(len(index))
-    least, most, surprise, known, alone = np.inf, -np.inf, 0.0, 0, 0
-    source = data._source
-    for low in range(0, data.num_steps, BLOCK_ROWS):
-        rows = np.arange(low, min(low + BLOCK_ROWS, data.num_steps), dtype=np.int64)
-        taken, rewards = source.take("actions", rows), source.take("rewards", rows)
-        first = int(np.searchsorted(episode_of, low, side="right"))
-        last = int(np.searchsorted(episode_of, rows[-1], side="right")) + 1
-        ends = np.minimum(episode_of[first:last], rows[-1] + 1)
-        starts = np.maximum(episode_of[first:last] - index.length[first:last], low) - low
-        returns[first:last] += np.add.reduceat(rewards, starts)
-        tally.add(taken, np.repeat(index.instance[first:last], ends - low - starts))
-        least, most = min(least, float(rewards.min())), max(most, float(rewards.max()))
-        if data.has_propensities:
-            total, whole, single = _surprise(space, source.take("propensities", rows), taken)
-            surprise, known, alone = surprise + total, known + whole + single, alone + single
-    # Where no episode is that long there are no segments, however long they would be.
-    segments = _first_actions(data, min(probe, int(index.length.max(initial=0)) + 1))
-    shown = [
-        coverage(segments.actions[segments.instance == code], space)
-        for code in range(len(data.instances))
-    ]
-    leak = instance_leak(segments, space)
-    return {
-        "instances": len(data.instances),
-        "episodes": data.num_episodes,
-        "steps": data.num_steps,
-        "episodes_per_instance": _spread(np.bincount(index.instance)),
-        "length": _spread(index.length),
-        "terminated": float(_ended(data)),
-        "return": _spread(returns),
-        "reward": {"min": least, "max": most},
-        "observations": list(ranges),
-        "actions": tally.actions(),
-        "probe_steps": probe,
-        "coverage": {
-            "possible": tally.possible(probe),
-            "min": float(np.min(shown)),
-            "mean": float(np.mean(shown)),
-            "short_episodes": segments.skipped,
-        },
-        "entropy": {
-            "of_frequencies": tally.entropy(),
-            "of_behaviour": surprise / known if known else None,
-            "largest": space.log_volume,
-            "known_steps": known / data.num_steps,
-            "steps_with_the_taken_alone": alone / data.num_steps,
-        },
-        "confounding": None
-        if leak is None
-        else {"accuracy": leak.accuracy, "chance": leak.chance, "significant": leak.significant},
-    }
-
-
-class _Labels:
-    """How often each action of a finite set was taken."""
-
-    def __init__(self, data: Dataset) -> None:
-        self._names = data.metadata.action_names or tuple(map(str, range(data.num_actions)))
-        self._counts = np.zeros((len(data.instances), data.num_actions), dtype=np.int64)
-
-    def add(self, taken: NDArray[Any], instance: Int64) -> None:
-        """Some more actions [n], and their instances [n]."""
-        cells = instance * self._counts.shape[1] + taken
-        self._counts += np.bincount(cells, minlength=self._counts.size).reshape(self._counts.shape)
-
-    def actions(self) -> dict[str, float]:
-        """The share of each action."""
-        shares = self._counts.sum(axis=0) / self._counts.sum()
-        return dict(zip(self._names, shares.tolist(), strict=True))
-
-    def entropy(self) -> float | None:
-        """Mean entropy of the frequencies within an instance."""
-        steps = self._counts.sum(axis=1, keepdims=True)
-        entropies = _entropy(self._counts / np.maximum(steps, 1))
-        return float(steps[:, 0] / steps.sum() @ entropies)
-
-    def possible(self, probe: int) -> float | None:
-        """Number of action sequences; None if it is larger than any float."""
-        count = float(self._counts.shape[1])
-        return count**probe if probe * np.log(count) < LARGEST else None
-
-
-class _Vectors:
-    """The bounds of each component of a box, and which values it took."""
-
-    def __init__(self, data: Dataset) -> None:
-        space = data.action_space
-        self._names, bounds = space.names, space.describe()
-        self._low, self._high = bounds["low"], bounds["high"]
-        self._seen = Ranges(space.width)
-
-    def add(self, taken: NDArray[Any], instance: Int64) -> None:
-        """Some more actions [n, k], and their instances [n]."""
-        self._seen.add(taken)
-
-    def actions(self) -> dict[str, dict[str, float]]:
-        """Bounds and values of each component."""
-        seen = (self._seen.low.tolist(), self._seen.mean.tolist(), self._seen.high.tolist())
-        rows = zip(self._low, self._high, *seen, strict=True)
-        keys = ("low", "high", "min", "mean", "max")
-        named = (dict(zip(keys, row, strict=True)) for row in rows)
-        return dict(zip(self._names, named, strict=True))
-
-    def entropy(self) -> float | None:
-        """Frequencies of vectors are not counted."""
-        return None
-
-    def possible(self, probe: int) -> float | None:
-        """Sequences of vectors are not counted."""
-        return None
-
-
-def _first_actions(data: Dataset, probe: int) -> Segments:
-    """`data.segments(probe)` without states: those of short episodes are as much as all rows."""
-    index = data.episode_index
-    whole = index.take(np.flatnonzero(index.length >= probe))
-    rows = (whole.offset[:, None] + np.arange(probe)).reshape(-1)
-    actions = data._source.take("actions", rows)
-    return Segments(
-        observations=np.empty((len(whole), 0, 0), dtype=np.float32),
-        actions=actions.reshape(-1, probe, *actions.shape[1:]),
-        rewards=np.empty((len(whole), 0)),
-        propensities=None,
-        instance=whole.instance,
-        episode=whole.number,
-        skipped=len(index) - len(whole),
-    )
-
-
-def _surprise(
-    space: ActionSpace, propensities: NDArray[Any], taken: NDArray[Any]
-) -> tuple[float, int, int]:
-    """The behaviour's entropy, summed over steps that know all probabilities or the taken one's.
-
-    And how many know all, or the density, and how many the taken one's probability alone. −log of
-    one probability or density is an unbiased estimate.
-    """
-    alone = space.partly_known(propensities, taken)
-    whole = ~space.unknown(propensities) & ~alone
-    entropies = _entropy(propensities[whole]) if space.propensity_shape else -propensities[whole]
-    logged = space.log_propensity(propensities[alone], taken[alone])
-    return float(entropies.sum() - logged.sum()), int(whole.sum()), int(alone.sum())
-
-
-def _entropy(shares: Any) -> Any:
-    return -(shares * np.log(np.where(shares > 0, shares, 1))).sum(axis=-1)
-
-
-def _ended(data: Dataset) -> float:
-    last = data.episode_index.offset + data.episode_index.length - 1
-    return float(data._source.take("terminations", last.astype(np.int64)).mean())
-
-
-def _spread(values: Any) -> dict[str, float]:
-    return {"min": float(values.min()), "mean": float(values.mean()), "max": float(values.max())}
 
 
 def warnings(card: dict[str, Any]) -> list[str]:

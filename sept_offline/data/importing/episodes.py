@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sept_offline.data.importing.clock import Clock
-from sept_offline.data.importing.columns import Columns, Ranges
-from sept_offline.data.importing.grouping import order_of
 from sept_offline.data.importing.mapping import BOUNDS, PREVIOUS, Rules, fills_of
-from sept_offline.data.importing.rows import TERMINATED, TRUNCATED, Reading, Rows
+from sept_offline.data.importing.measures import Clock, Ranges
+from sept_offline.data.importing.reading import Reading
+from sept_offline.data.importing.rows import TERMINATED, TRUNCATED, Rows, order_of
 from sept_offline.data.records import Bool, Float32, Float64, Int64
+from sept_offline.data.source import DTYPES
+from sept_offline.data.spool import Spool
 from sept_offline.errors import DataError
 
 SAMPLE = 1 << 18
@@ -49,8 +50,17 @@ class Shape:
 class Assembly:
     """Takes batches of whole episodes; keeps counts, ranges and a sample of what it saw."""
 
-    def __init__(self, reading: Reading, columns: Columns) -> None:
-        self.reading, self.columns = reading, columns
+    def __init__(self, reading: Reading, folder: Path) -> None:
+        self.reading = reading
+        # Until all rows are known, the actions of a finite set are numbers of labels or values, and
+        # probabilities are as they were logged; `settle` turns them into what a dataset holds.
+        types = {
+            **DTYPES,
+            "actions": np.dtype("<f4" if reading.mapping.box else "<f8"),
+            "chances": np.dtype("<f8"),
+            "row": np.dtype("<i8"),
+        }
+        self.columns = Spool(folder, types)
         self.fills = fills_of(reading.mapping)
         self.findings = reading.findings
         self.dim, self.width = (
@@ -74,11 +84,6 @@ class Assembly:
         if not named:
             return None
         return np.broadcast_to(np.asarray(named, dtype=np.float32), (self.width,))
-
-    def add_all(self, batches: Iterable[Rows]) -> None:
-        """Every batch."""
-        for batch in batches:
-            self.add(batch)
 
     def add(self, rows: Rows) -> None:
         """One batch of whole episodes, their rows in any order."""
@@ -310,7 +315,7 @@ class Assembly:
             columns["actions"] = actions[:, 0]
             if rows.chances is not None:
                 columns |= {"chances": rows.chances[at], "row": rows.row[at]}
-        about = (rows.episode[shape.starts], rows.instance[shape.starts], steps)
+        about = (steps, rows.episode[shape.starts], rows.instance[shape.starts])
         self.columns.append(np.stack(about, axis=1), columns)
 
     def _inside(self, rows: Rows, at: Int64) -> Float32:

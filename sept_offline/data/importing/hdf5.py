@@ -12,10 +12,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sept_offline.data.hdf5_objects import array_bytes, has, open_hdf5, stored_array
+from sept_offline.data.hdf5 import UNREADABLE, array_bytes, has, open_hdf5, stored_array
 from sept_offline.data.importing.mapping import ImportMapping, refuse_meaningless
-from sept_offline.data.importing.rows import Reading, Rows
-from sept_offline.data.importing.tables import BATCH_ROWS, EPISODE, Report, rows_of
+from sept_offline.data.importing.reading import EPISODE, Reading, rows_of
+from sept_offline.data.importing.rows import Rows
+from sept_offline.data.importing.tables import BATCH_ROWS, Report
 from sept_offline.data.source import damaged
 from sept_offline.errors import DataError
 from sept_offline.limits import check_claim
@@ -195,7 +196,7 @@ def _read(
     check_claim(path, name, array_bytes(found), path.stat().st_size, DataError)
     try:
         return np.asarray(found[low : rows if high is None else high])
-    except (OSError, RuntimeError, TypeError, ValueError) as error:
+    except UNREADABLE as error:
         raise damaged(path, f"rows of {name!r} cannot be read: {error}") from error
 
 
@@ -206,7 +207,7 @@ def _scalar(file: h5py.File, name: str, path: Path) -> Any:
         raise DataError(f"{name!r} of {path} is not one number; the file is damaged.")
     try:
         value = np.asarray(found[()]).reshape(-1)[0].item()
-    except (OSError, RuntimeError, TypeError, ValueError) as error:
+    except UNREADABLE as error:
         raise damaged(path, f"{name!r} cannot be read: {error}") from error
     if not np.isfinite(value):
         raise DataError(f"{name!r} of {path} is {value}; the file is damaged.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -14,24 +14,30 @@ from typing import Any
 import numpy as np
 
 from sept_offline.data.checks import json_ready
-from sept_offline.data.conversion import publish
 from sept_offline.data.dataset import Dataset
 from sept_offline.data.exchange import from_minari
 from sept_offline.data.filesystems import kind_of
 from sept_offline.data.hdf5 import Hdf5Source
 from sept_offline.data.importing.actions import Actions, settle
-from sept_offline.data.importing.card import markdown, measure, warnings
-from sept_offline.data.importing.columns import Columns, Ranges
+from sept_offline.data.importing.card import markdown, warnings
 from sept_offline.data.importing.episodes import Assembly
-from sept_offline.data.importing.grouping import Scattered, bucketed, gathered, grouped
 from sept_offline.data.importing.hdf5 import buffer_rows, d4rl_rows, hdf5_mapping
 from sept_offline.data.importing.mapping import ImportMapping, fills_of, refuse_meaningless
-from sept_offline.data.importing.rows import Look, Mistaken, Reading, Rows, ranks
-from sept_offline.data.importing.sources import MINARI, file_words, find_files
-from sept_offline.data.importing.tables import column_names, holds_lists, table_rows
+from sept_offline.data.importing.measures import Ranges, measure
+from sept_offline.data.importing.reading import Look, Reading
+from sept_offline.data.importing.rows import Mistaken, Rows, bucketed, gathered, grouped, ranks
+from sept_offline.data.importing.tables import (
+    MINARI,
+    column_names,
+    file_words,
+    find_files,
+    holds_lists,
+    table_rows,
+)
 from sept_offline.data.records import EpisodeIndex, Int64, Metadata
 from sept_offline.data.source import Header, Source, blocks
-from sept_offline.data.writer import Spool, written_by
+from sept_offline.data.spool import SortedSpool
+from sept_offline.data.writer import publish, written_by
 from sept_offline.errors import DataError
 from sept_offline.files import Workspace, write_text
 from sept_offline.progress import Progress, Silent
@@ -81,8 +87,7 @@ def import_logs(
             spool, assembly = _read(kind, files, whole, work.directory, progress)
             try:
                 card = _card(spool, assembly, [path.name for path in files], whole)
-                spool.header = _with_extra(spool.header, card)
-                content = publish(work, spool, None, _Written(spool, progress))
+                content = publish(work, spool, None, _written(spool, progress))
             finally:
                 spool.close()
         progress.update(100.0)
@@ -91,18 +96,18 @@ def import_logs(
     return _finished(out, card, content)
 
 
-class _Written:
+def _written(spool: SortedSpool, progress: Progress) -> Callable[[str, int], None]:
     """Moves the bar over what is left of it while columns are written."""
+    every = sum(shape[0] for _, shape in spool.columns.values())
+    written = 0
 
-    def __init__(self, spool: Spool, progress: Progress) -> None:
-        self._rows = sum(shape[0] for _, shape in spool.columns.values())
-        self._progress, self._seen = progress, 0
-
-    def __call__(self, _: str, rows: int) -> None:
-        self._seen += rows
+    def report(_: str, rows: int) -> None:
+        nonlocal written
+        written += rows
         # The end is reported once, when the file is in place.
-        share = min(self._seen / self._rows, 0.99)
-        self._progress.update(READING + (100 - READING) * share)
+        progress.update(READING + (100 - READING) * min(written / every, 0.99))
+
+    return report
 
 
 def _complete(kind: str, files: Sequence[Path], mapping: ImportMapping) -> ImportMapping:
@@ -121,22 +126,19 @@ def _complete(kind: str, files: Sequence[Path], mapping: ImportMapping) -> Impor
 
 def _read(
     kind: str, files: Sequence[Path], mapping: ImportMapping, folder: Path, progress: Progress
-) -> tuple[Spool, Assembly]:
+) -> tuple[SortedSpool, Assembly]:
     """All episodes, on disk; what the first look at the rows got wrong is read again."""
-    look, together = Look(), True
+    look = Look()
     while True:
         try:
-            reading = Reading(mapping, kind, look, file_words(files))
-            return _pass(reading, files, folder, progress, together)
+            return _pass(Reading(mapping, kind, look, file_words(files)), files, folder, progress)
         except Mistaken as mistake:
             look = replace(look, **mistake.changes)
-        except Scattered:
-            together = False
 
 
 def _pass(
-    reading: Reading, files: Sequence[Path], folder: Path, progress: Progress, together: bool
-) -> tuple[Spool, Assembly]:
+    reading: Reading, files: Sequence[Path], folder: Path, progress: Progress
+) -> tuple[SortedSpool, Assembly]:
     mapping = reading.mapping
     size = float(sum(path.stat().st_size for path in files))
 
@@ -153,22 +155,23 @@ def _pass(
     if first is None:
         reading.findings.raise_if_bad()
         raise DataError(f"{files[0]} has no rows; expected one row per step.")
-    columns = Columns(folder, mapping.box)
-    assembly = Assembly(reading, columns)
+    assembly = Assembly(reading, folder)
     every = gathered(itertools.chain([first], rows))
     try:
-        if together:
-            assembly.add_all(grouped(every))
+        if reading.look.together:
+            batches = grouped(every)
         else:
             packed = reading.kind == "parquet" or any(path.suffix != ".csv" for path in files)
             unpacked = size * (PACKED if packed else 1)
             # Without a time no row is known to precede another: what is sorted are episodes.
             counts = reading.findings.counts if mapping.time else Counter[str]()
-            assembly.add_all(bucketed(every, folder, unpacked, counts))
+            batches = bucketed(every, folder, unpacked, counts)
+        for batch in batches:
+            assembly.add(batch)
     finally:
         # A thread may be reading ahead for a pass that has been given up.
         rows.close()
-        episodes = columns.close()
+        episodes = assembly.columns.finish()
     return _ordered(episodes, assembly, settle(assembly)), assembly
 
 
@@ -181,24 +184,17 @@ def _ahead(rows: Generator[Rows]) -> Generator[Rows]:
             yield batch
 
 
-def _ordered(episodes: Int64, assembly: Assembly, actions: Actions) -> Spool:
+def _ordered(episodes: Int64, assembly: Assembly, actions: Actions) -> SortedSpool:
     """The episodes in the order of instances and ids, so that no order of rows shows."""
     reading, columns = assembly.reading, assembly.columns
-    episode, instance, length = episodes.T
+    length, episode, instance = episodes.T
     instances, ids = reading.instances.list, reading.episode_words()
     by_name, by_id = ranks(instances), ranks(ids)
     order = np.lexsort((by_id[episode], by_name[instance]))
     present, codes = np.unique(by_name[instance[order]], return_inverse=True)
     names = sorted(instances, key=lambda word: by_name[reading.instances.number[word]])
-    sorted_length = length[order]
-    index = EpisodeIndex(
-        number=np.arange(len(order), dtype=np.int64),
-        offset=np.cumsum(sorted_length) - sorted_length,
-        length=sorted_length,
-        instance=codes.reshape(-1).astype(np.int64),
-        behaviour=np.zeros(len(order), dtype=np.int64),
-        seed=np.zeros(len(order), dtype=np.int64),
-    )
+    none = np.zeros(len(order), dtype=np.int64)
+    index = EpisodeIndex.end_to_end(length[order], codes.reshape(-1).astype(np.int64), none, none)
     named = reading.mapping.observations
     header = Header(
         action_space=actions.space,
@@ -213,35 +209,42 @@ def _ordered(episodes: Int64, assembly: Assembly, actions: Actions) -> Spool:
         ),
         content_hash=None,
     )
-    written = np.cumsum(length) - length
-    places = {"steps": written[order], "observations": written[order] + order}
-    return Spool(columns.folder, header, index, places, "propensities" in columns.shapes)
+    known = "propensities" in columns.shapes
+    return SortedSpool(columns.folder, header, index, order, knows_propensities=known)
 
 
 def _card(
-    spool: Spool, assembly: Assembly, sources: list[str], mapping: ImportMapping
+    spool: SortedSpool, assembly: Assembly, sources: list[str], mapping: ImportMapping
 ) -> dict[str, Any]:
-    findings, seen = assembly.findings, assembly.observations
-    ranges = [
-        {"name": assembly.observation_name(i), "min": low, "mean": mean, "max": high}
-        for i, (low, mean, high) in enumerate(
-            zip(seen.low.tolist(), seen.mean.tolist(), seen.high.tolist(), strict=True)
-        )
-    ]
-    for row in ranges:
-        row["filled"] = findings.filled[row["name"]]
-    data = Dataset(spool, spool.index, None, hash_of_file="")
+    """The card, which is also stored in the header."""
+    findings = assembly.findings
+    ranges = assembly.observations.rows(map(assembly.observation_name, range(assembly.dim)))
     beat = assembly.clock.beat()
     if beat is not None:
         findings.counts["gaps in time"] = beat.late
-    return {
-        **measure(data, ranges, mapping.probe_steps),
-        "sources": sources,
-        "mapping": mapping.named(),
-        "interval": None if beat is None else beat.spelled(_per_second(assembly.reading)),
-        "filled": {name: count for name, count in findings.filled.items() if count},
-        "done": {name: count for name, count in findings.counts.items() if count},
-    }
+    return _with_card(
+        spool,
+        [{**row, "filled": findings.filled[row["name"]]} for row in ranges],
+        mapping.probe_steps,
+        sources=sources,
+        mapping=mapping.named(),
+        interval=None if beat is None else beat.spelled(_per_second(assembly.reading)),
+        filled={name: count for name, count in findings.filled.items() if count},
+        done={name: count for name, count in findings.counts.items() if count},
+    )
+
+
+def _with_card(
+    source: Source, ranges: Sequence[dict[str, Any]], probe_steps: int | None, **entries: Any
+) -> dict[str, Any]:
+    """Put the card of a source into its header, and return it."""
+    data = Dataset(source, source.index, None, hash_of_file="")
+    card = {**measure(data, ranges, probe_steps), **entries}
+    metadata = source.header.metadata
+    extra = {**metadata.extra, **json_ready({"card": card}, "The card")}
+    about = replace(metadata, extra=extra, probe_steps=probe_steps)
+    source.header = replace(source.header, metadata=about)
+    return card
 
 
 def _per_second(reading: Reading) -> float | None:
@@ -249,11 +252,6 @@ def _per_second(reading: Reading) -> float | None:
     if reading.times not in ("dates", "instants"):
         return None
     return 1e6 if reading.look.microseconds else 1e9
-
-
-def _with_extra(header: Header, card: dict[str, Any]) -> Header:
-    extra = {**header.metadata.extra, **json_ready({"card": card}, "The card")}
-    return replace(header, metadata=replace(header.metadata, extra=extra))
 
 
 def _import_minari(names: list[str], out: Path, mapping: ImportMapping) -> Imported:
@@ -266,35 +264,24 @@ def _import_minari(names: list[str], out: Path, mapping: ImportMapping) -> Impor
         from_minari(names[0].removeprefix(MINARI), scratch).close()
         source = Hdf5Source(scratch)
         try:
-            data = Dataset(source, source.index, None, hash_of_file="")
-            card = {
-                **measure(data, _ranges(source), mapping.probe_steps),
-                "sources": names,
-                "mapping": mapping.named(),
-                "interval": None,
-                "filled": {},
-                "done": {},
-            }
-            header = _with_extra(source.header, card)
-            about = replace(header.metadata, probe_steps=mapping.probe_steps)
-            source.header = replace(header, metadata=about)
+            seen = Ranges(source.header.observation_dim)
+            for block in blocks(source, "observations"):
+                seen.add(block)
+            ranges = seen.rows(f"observations[{i}]" for i in range(len(seen.low)))
+            card = _with_card(
+                source,
+                [{**row, "filled": 0} for row in ranges],
+                mapping.probe_steps,
+                sources=names,
+                mapping=mapping.named(),
+                interval=None,
+                filled={},
+                done={},
+            )
             content = publish(work, source, None)
         finally:
             source.close()
     return _finished(out, card, content)
-
-
-def _ranges(source: Source) -> list[dict[str, Any]]:
-    """Of every observation, block by block."""
-    seen = Ranges(source.header.observation_dim)
-    for block in blocks(source, "observations"):
-        seen.add(block)
-    return [
-        {"name": f"observations[{i}]", "min": least, "mean": mean, "max": most, "filled": 0}
-        for i, (least, mean, most) in enumerate(
-            zip(seen.low.tolist(), seen.mean.tolist(), seen.high.tolist(), strict=True)
-        )
-    ]
 
 
 def _finished(out: Path, card: dict[str, Any], content: str) -> Imported:

@@ -1,11 +1,18 @@
-"""Logged rows in a common form, the words behind their numbers, and the state of one pass."""
+"""Logged rows in a common form, the words behind their numbers, and whole episodes out of rows.
+
+Where the rows of an episode lie together, as in most logs, batches pass through and only the last
+episode of each waits for the next. Where one comes back, its rows are spread over more than memory
+may hold: they are dealt into buckets on disk by episode, and each bucket is read alone. A single
+episode must fit in memory, two to three times over while it is put in order.
+"""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +20,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sept_offline.data.importing.mapping import ImportMapping
-from sept_offline.data.records import Bool, Float32, Float64, Int64
-from sept_offline.errors import DataError
+from sept_offline.data.records import Float32, Float64, Int64
 
 TERMINATED, TRUNCATED = 1, 2
-MOST_LABELS = 1000
-"""Maximum number of distinct action labels."""
-MOST_REPORTED = 4
-"""Maximum number of kinds of problems to report at once."""
+GATHERED_ROWS = 1 << 16
+BUCKET_BYTES = 1 << 25
+MOST_BUCKETS = 200
+"""Files open at once; a table of more than 200 buckets has larger ones."""
 _DIGITS = re.compile(r"(\d+)")
 
 
@@ -55,15 +60,11 @@ class Rows:
 
     def take(self, which: Any) -> Rows:
         """Some rows: by position, mask or slice."""
-        values: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self)}
-        for name, value in values.items():
-            values[name] = None if value is None else value[which]
-        return Rows(**values)
+        return Rows(**{name: v if v is None else v[which] for name, v in vars(self).items()})
 
     def packed(self) -> NDArray[Any]:
         """[n], one record per row."""
-        values = {f.name: getattr(self, f.name) for f in fields(self)}
-        known = {name: value for name, value in values.items() if value is not None}
+        known = {name: value for name, value in vars(self).items() if value is not None}
         kinds = [(name, value.dtype, value.shape[1:]) for name, value in known.items()]
         records = np.empty(len(self), dtype=np.dtype(kinds))
         for name, value in known.items():
@@ -197,107 +198,6 @@ def _inverse(order: NDArray[Any]) -> Int64:
     return rank
 
 
-@dataclass
-class Findings:
-    """What one pass over the rows counted; errors are raised at its end, with their places."""
-
-    counts: Counter[str] = field(default_factory=Counter)
-    filled: Counter[str] = field(default_factory=Counter)
-    """Values filled, by column."""
-    missing: dict[str, Counter[str]] = field(default_factory=dict)
-    """Values missing, by kind ("key", "value" or "start") and column."""
-    first: dict[str, int] = field(default_factory=dict)
-    """The first affected row, by kind."""
-    refusals: dict[str, tuple[int, int, str]] = field(default_factory=dict)
-    """How many rows of a kind cannot be imported, the first of them, and the message about it."""
-    files: list[tuple[int, Path]] = field(default_factory=list)
-    """(its first row, the file), ascending"""
-
-    def place(self, row: int) -> str:
-        """The file and row number of a row."""
-        starts = [first for first, _ in self.files]
-        first, path = self.files[int(np.searchsorted(starts, row, side="right")) - 1]
-        return f"{path}, row {row - first + 1}"
-
-    def lack(self, kind: str, column: str, missing: Bool, row: Int64) -> None:
-        """Values of a column are missing where `missing[n]`; row[n]: the numbers of the rows."""
-        if missing.any():
-            self.missing.setdefault(kind, Counter())[column] += int(missing.sum())
-            first = int(row[missing].min())
-            self.first[kind] = min(first, self.first.get(kind, first))
-
-    def refuse(self, kind: str, row: Int64, message: str) -> None:
-        """Count bad rows, given by their numbers; the message about the first of all is kept.
-
-        In the message "{count}" and "{place}" stand for how many there are and where the first is.
-        """
-        if len(row):
-            count, first, text = self.refusals.get(kind, (0, int(row.min()), message))
-            if int(row.min()) < first:
-                first, text = int(row.min()), message
-            self.refusals[kind] = count + len(row), first, text
-
-    def raise_if_bad(self) -> None:
-        """A DataError with the first refusals if there are any."""
-        for kind, (problem, hint) in _LACKING.items():
-            lacking = self.missing.get(kind, Counter())
-            if lacking:
-                columns = ", ".join(f"{count:,} in {name!r}" for name, count in lacking.items())
-                message = f"{problem} ({columns}; first {{place}}); {hint}."
-                self.refusals[kind] = sum(lacking.values()), self.first[kind], message
-        found = [self.refusals[kind] for kind in _ORDER if kind in self.refusals]
-        if not found:
-            return
-        lines = [
-            message.replace("{count}", f"{count:,}").replace("{place}", self.place(row))
-            for count, row, message in found[:MOST_REPORTED]
-        ]
-        if len(found) > MOST_REPORTED:
-            lines.append(f"{len(found) - MOST_REPORTED} more kinds of problem.")
-        # Rows without a key are dropped, which can make contiguous episodes look scattered.
-        if self.counts["scattered episodes"] and "key" not in self.missing:
-            lines.append(
-                f"The rows of {self.counts['scattered episodes']:,} episodes are interleaved with "
-                "those of others, and their order is unknown without --time: name it first."
-            )
-        raise DataError(" Also: ".join(lines))
-
-
-_ORDER = (
-    *("contradiction", "instance", "early end", "action", "flag", "key", "reward"),
-    *("value", "start", "bounds", "density"),
-    *("probabilities' sum", "probabilities' range", "probability taken"),
-)
-"""Kinds of errors, in the order in which they are reported."""
-_LACKING = {
-    "key": (
-        "Values are missing or not finite",
-        "every row needs them: complete the rows or remove them",
-    ),
-    "value": (
-        "Values are missing or not finite",
-        "choose how to fill them, as in --fill COLUMN=previous (or zero, mean, a value)",
-    ),
-    "start": (
-        "Episodes start with missing values, so there is no previous value to repeat",
-        "choose what to use instead, as in --fill COLUMN=previous,mean (or zero, a value)",
-    ),
-}
-"""The problem and the hint for each kind of missing value."""
-
-
-@dataclass(frozen=True)
-class Look:
-    """Assumptions about the columns; if one proves wrong, the rows are read again."""
-
-    whole_times: bool = True
-    """Whether numeric times are integers."""
-    microseconds: bool = True
-    """Whether timestamps have at most microsecond resolution."""
-    nothing_is_missing: bool = False
-    """Whether NA and the like are missing values; they are labels if the others are words."""
-
-
 class Mistaken(Exception):
     """An assumption about the rows was wrong; `changes` correct it."""
 
@@ -306,64 +206,74 @@ class Mistaken(Exception):
         self.changes = changes
 
 
-@dataclass
-class Reading:
-    """State of one pass over the files: the words behind the codes."""
+def gathered(batches: Iterable[Rows]) -> Iterator[Rows]:
+    """Small batches together: every one costs as much again as some thousand rows."""
+    waiting: list[Rows] = []
+    for batch in batches:
+        waiting.append(batch)
+        if sum(map(len, waiting)) >= GATHERED_ROWS:
+            yield joined(waiting)
+    if waiting:
+        yield joined(waiting)
 
-    mapping: ImportMapping
-    kind: str
-    """Kind of the files: csv, parquet, d4rl or d3rlpy."""
-    look: Look
-    file_words: Mapping[Path, str]
-    """The name of each file if files are instances or episodes."""
-    findings: Findings = field(default_factory=Findings)
-    instances: Words = field(default_factory=Words)
-    episodes: Words = field(default_factory=Words)
-    parts: list[Words] = field(default_factory=list)
-    """For each column, if several identify an episode."""
-    labels: Words = field(default_factory=Words)
-    worded: bool = False
-    """Whether labels come from a column of strings, and not of numbers or of any text."""
-    widths: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    """How many numbers each column of "observations", "action" and "chances" holds."""
-    rows: int = 0
-    times: str | None = None
-    """The kind of times."""
 
-    def open(self, path: Path) -> None:
-        """The rows that follow are of this file."""
-        self.findings.files.append((self.rows, path))
+def grouped(batches: Iterable[Rows]) -> Iterator[Rows]:
+    """Batches of whole episodes; Mistaken once an episode comes back."""
+    waiting: list[Rows] = []
+    highest = -1
+    for batch in batches:
+        starts = np.flatnonzero(np.diff(batch.episode, prepend=-1) != 0)
+        runs = batch.episode[starts]
+        # Numbers are given in the order of first appearance, so a new episode has a higher one.
+        fresh = int(runs[0]) != highest
+        if (np.diff(runs) <= 0).any() or (fresh and runs[0] < highest):
+            raise Mistaken(together=False)
+        if fresh and waiting:
+            yield joined(waiting)
+        highest = int(runs[-1])
+        if len(runs) > 1:
+            waiting.append(batch.take(slice(0, starts[-1])))
+            yield joined(waiting)
+        waiting.append(batch.take(slice(starts[-1], None)))
+    if waiting:
+        yield joined(waiting)
 
-    def number(self, count: int) -> Int64:
-        """[count], the numbers of the next `count` rows."""
-        self.rows += count
-        return np.arange(self.rows - count, self.rows, dtype=np.int64)
 
-    def label(self, words: Sequence[str], places: Int64) -> Float64:
-        """[n], the numbers of actions, NaN where there is none."""
-        codes = self.labels.code(words, places)
-        if len(self.labels) > MOST_LABELS:
-            raise DataError(
-                f"The action {self.mapping.action!r} has more than {MOST_LABELS:,} distinct "
-                "values, so it is not discrete; keep its numbers with --continuous, or bin it, "
-                "for example with --bins 5."
-            )
-        return np.where(codes < 0, np.nan, codes)
+def bucketed(
+    batches: Iterable[Rows], folder: Path, size: float, counts: Counter[str]
+) -> Iterator[Rows]:
+    """The same from rows in any order; `size`: about how many bytes all of them take."""
+    count = int(np.clip(np.ceil(size / BUCKET_BYTES), 1, MOST_BUCKETS))
+    paths = [folder / f"bucket-{number}" for number in range(count)]
+    kind = None
+    with ExitStack() as stack:
+        files = [stack.enter_context(path.open("wb", buffering=1 << 18)) for path in paths]
+        for batch in batches:
+            bucket = (batch.episode % count).astype(np.uint8)
+            order = np.argsort(bucket, kind="stable")
+            records = batch.take(order).packed()
+            kind = records.dtype
+            edges = np.searchsorted(bucket[order], np.arange(count + 1))
+            for number, file in enumerate(files):
+                file.write(records[edges[number] : edges[number + 1]].tobytes())
+    for path in paths:
+        records = np.fromfile(path, dtype=kind or np.uint8)
+        path.unlink()
+        if len(records):
+            # Whole records are sorted, each once, before they are taken apart into columns.
+            by_time, back = order_of(records["episode"], records["time"])
+            counts["unordered rows"] += back
+            yield unpack(records if by_time is None else records[by_time])
 
-    def episode_words(self) -> list[Any]:
-        """The id of every episode: a word, or a tuple of them."""
-        if not self.parts:
-            return self.episodes.list
-        words = [part.list for part in self.parts]
-        return [tuple(words[i][code] for i, code in enumerate(pair)) for pair in self.episodes.list]
 
-    def component(self, role: str, names: Sequence[str], position: int) -> str:
-        """The column of a number in a vector, or a column that holds several and a place in it."""
-        owner = self.owner(role, position)
-        if self.widths[role][owner] == 1:
-            return names[owner]
-        return f"{names[owner]}[{position - sum(self.widths[role][:owner])}]"
+def order_of(episode: Int64, time: NDArray[Any]) -> tuple[Int64 | None, int]:
+    """How to sort rows by episode and time, None if they are, and how often one goes back.
 
-    def owner(self, role: str, position: int) -> int:
-        """Which column a number of a vector is of."""
-        return int(np.searchsorted(np.cumsum(self.widths[role]), position, side="right"))
+    Rows of one time stay in the order they came in.
+    """
+    step = np.diff(episode)
+    forward = np.diff(time) > 0
+    if ((step > 0) | ((step == 0) & forward)).all():
+        return None, 0
+    back = (step < 0) | ((step == 0) & (np.diff(time) < 0))
+    return np.lexsort((time, episode)), int(back.sum())

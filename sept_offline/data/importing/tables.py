@@ -1,56 +1,160 @@
-"""CSV and Parquet files as rows in the common form, batch by batch, in bounded memory."""
+"""The files of an import, and CSV and Parquet files as rows, batch by batch, in bounded memory."""
 
 from __future__ import annotations
 
 import csv
+import glob
 import io
 import re
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as compute
 import pyarrow.csv as pc
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
-from sept_offline.data.importing.mapping import FILE, ImportMapping
-from sept_offline.data.importing.rows import (
-    TERMINATED,
-    TRUNCATED,
-    Look,
-    Mistaken,
-    Reading,
-    Rows,
-    Words,
-    dictionary,
-    occurring,
-)
-from sept_offline.data.records import Bool, Float64, Int64
+from sept_offline.data.hdf5 import names_of, open_hdf5
+from sept_offline.data.importing.mapping import ImportMapping
+from sept_offline.data.importing.reading import Look, Reading, is_list, rows_of
+from sept_offline.data.importing.rows import Mistaken, Rows
 from sept_offline.errors import DataError
+from sept_offline.files import real_path
+from sept_offline.limits import check_regular
 
+CSV = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".csv.bz2", ".csv.zst")
+PARQUET = (".parquet", ".pq")
+HDF5 = (".h5", ".hdf5")
+MINARI = "minari:"
+PICKLED = (".pkl", ".pickle", ".d3", ".pt", ".npy", ".npz")
 BLOCK_BYTES = 1 << 21
 """Bytes of CSV parsed at once: Arrow keeps several such blocks and is fastest in the cache."""
 BATCH_ROWS = 1 << 17
 WORDS = pa.dictionary(pa.int32(), pa.string())
-EPISODE = "@episode"
-"""The column of the episode in batches of a source that numbers them itself."""
-TRUE = ("true", "t", "yes", "y", "1", "1.0")
-FALSE = ("false", "f", "no", "n", "0", "0.0")
-UNKNOWN = "unknown"
-NOTHING = frozenset(pc.ConvertOptions().null_values) - {""}
-"""NA, null, nan and the like."""
-TIMES = {
-    "whole": "whole numbers",
-    "real": "real numbers",
-    "dates": "timestamps without a time zone",
-    "instants": "timestamps with a time zone",
-}
 
 Report = Callable[[float], None]
 """Called with the bytes that have been read."""
+
+
+def find_files(sources: Sequence[str | Path], out: Path) -> tuple[str, list[Path]]:
+    """The kind of all files ("csv", "parquet", "d4rl" or "d3rlpy") and the files, in order.
+
+    What an import before this one wrote at `out` is none of them.
+    """
+    files = [path for source in sources for path in _expanded(str(source))]
+    files = [path for path in files if not (out.exists() and path.samefile(out))]
+    if not files:
+        raise DataError("There is nothing to import; name files, a pattern or a directory.")
+    kinds = {_kind(path): path for path in reversed(files)}
+    if len(kinds) > 1:
+        (one, first), (other, second) = list(kinds.items())[:2]
+        raise DataError(
+            f"{first} is {one} and {second} is {other}; import files of one kind at a time."
+        )
+    once = {real_path(path): path for path in reversed(files)}
+    return next(iter(kinds)), [once[place] for place in dict.fromkeys(real_path(p) for p in files)]
+
+
+def stem(path: Path) -> str:
+    """A file's name without its endings."""
+    name = path.name
+    for ending in sorted((*CSV, *PARQUET, *HDF5), key=len, reverse=True):
+        if name.lower().endswith(ending):
+            return name[: -len(ending)]
+    return path.stem
+
+
+def file_words(files: Sequence[Path]) -> dict[Path, str]:
+    """A name for each file: its stem, with as many folders as make it unique.
+
+    Files that differ in nothing but their endings keep them.
+    """
+    words = {path: stem(path) for path in files}
+    named: dict[str, list[Path]] = {}
+    for path, word in words.items():
+        named.setdefault(word, []).append(path)
+    for word, group in named.items():
+        if len(group) > 1:
+            words |= _told_apart(word, [real_path(path) for path in group], group)
+    return words
+
+
+def _told_apart(word: str, places: list[Path], files: list[Path]) -> dict[Path, str]:
+    folders = [place.parts[1:-1] for place in places]
+    ends = [word] * len(files)
+    if len(set(folders)) < len(files):
+        ends = [place.name for place in places]
+    for depth in range(max(map(len, folders)) + 1):
+        told = [
+            "/".join((*parts[max(len(parts) - depth, 0) :], end))
+            for parts, end in zip(folders, ends, strict=True)
+        ]
+        if len(set(told)) == len(told):
+            break
+    return dict(zip(files, told, strict=True))
+
+
+def _expanded(source: str) -> list[Path]:
+    path = Path(source)
+    if path.is_dir():
+        found = sorted(
+            file
+            for file in path.rglob("*")
+            if file.is_file() and file.name.lower().endswith((*CSV, *PARQUET, *HDF5))
+        )
+        if not found:
+            raise DataError(f"The directory {path} contains no CSV, Parquet or HDF5 file.")
+        return found
+    try:
+        if path.exists():
+            check_regular(path, DataError)
+            return [path]
+        found = sorted(Path(name) for name in glob.glob(source, recursive=True))  # noqa: PTH207
+    except ValueError:  # a name that no file can have, as with a null byte in it
+        found = []
+    if not found:
+        raise DataError(f"There is nothing at {source}; check the path.")
+    for one in found:
+        check_regular(one, DataError)
+    return found
+
+
+def _kind(path: Path) -> str:
+    name = path.name.lower()
+    if name.endswith(CSV):
+        return "csv"
+    if name.endswith(PARQUET):
+        return "parquet"
+    if name.endswith(PICKLED):
+        raise DataError(
+            f"{path} may contain pickled objects, which are never loaded; "
+            "write its steps as CSV, Parquet or HDF5, or through sept_offline.DatasetWriter."
+        )
+    if not name.endswith(HDF5):
+        raise DataError(
+            f"Unknown format of {path}; expected .csv, .parquet or .h5 files, "
+            f"or {MINARI}NAME for a Minari dataset."
+        )
+    return _hdf5_kind(path)
+
+
+def _hdf5_kind(path: Path) -> str:
+    with open_hdf5(path) as file:
+        names = set(names_of(file))
+    if {"columns", "num_episodes", "version"} <= names:
+        return "d3rlpy"
+    if "header" in names and "episodes" in names:
+        raise DataError(
+            f"{path} is already a sept-offline dataset; use it directly, or run sept-offline "
+            "convert."
+        )
+    if {"observations", "actions", "rewards"} <= names:
+        return "d4rl"
+    raise DataError(
+        f"{path} holds {', '.join(sorted(names)[:8])}; expected observations, actions and rewards, "
+        "as in D4RL, or a replay buffer dumped by d3rlpy."
+    )
 
 
 def column_names(kind: str, path: Path, delimiter: str) -> list[str]:
@@ -74,7 +178,7 @@ def column_names(kind: str, path: Path, delimiter: str) -> list[str]:
 def holds_lists(path: Path, names: Sequence[str]) -> bool:
     """Whether some of these columns of a Parquet file hold several numbers per row."""
     schema = _parquet_schema(path)
-    return any(_is_list(schema.field(name).type) for name in names)
+    return any(is_list(schema.field(name).type) for name in names)
 
 
 def _parquet_schema(path: Path) -> pa.Schema:
@@ -179,259 +283,6 @@ def _parquet(
                 yield batch
     except (pa.ArrowException, OSError, ValueError) as error:
         raise DataError(f"{path} cannot be read: {_short(error)}.") from error
-
-
-def rows_of(reading: Reading, columns: Mapping[str, pa.Array], path: Path, count: int) -> Rows:
-    """The rows of a batch: `columns` by the names of the mapping."""
-    try:
-        return _rows(reading, columns, path, count)
-    except pa.ArrowException as error:
-        raise DataError(f"{path} cannot be read: {error}.") from error
-
-
-def _rows(reading: Reading, columns: Mapping[str, pa.Array], path: Path, count: int) -> Rows:
-    mapping, row = reading.mapping, reading.number(count)
-    instance = _instances(reading, columns, path, count)
-    episode = _episodes(reading, columns, path, count)
-    time, timeless = _times(reading, columns, row, path)
-    for name, absent in (
-        (mapping.instance, instance < 0),
-        (", ".join(mapping.episode), episode < 0),
-        (mapping.time, timeless),
-    ):
-        if name is not None:
-            reading.findings.lack("key", name, absent, row)
-
-    def vectors(role: str, names: Sequence[str], kind: Any) -> NDArray[Any]:
-        return _matrix(reading, columns, role, names, kind, path)
-
-    following = None
-    observations = vectors("observations", mapping.observations, np.float32)
-    if mapping.next_observations:
-        following = vectors("observations", mapping.next_observations, np.float32)
-    chances = vectors("chances", mapping.chances, np.float64) if mapping.chances else None
-    if mapping.box or mapping.bins is not None:
-        action = _finite(vectors("action", mapping.action_columns, np.float64))
-    else:
-        action = _labels(reading, columns, path)[:, None]
-    rows = Rows(
-        episode=episode,
-        instance=instance,
-        time=time,
-        row=row,
-        observations=_finite(observations),
-        following=None if following is None else _finite(following),
-        action=action,
-        reward=_finite(_floats(columns[str(mapping.reward)], str(mapping.reward), path)),
-        ends=_ends(reading, columns, row),
-        chances=chances,
-    )
-    keyed = (instance >= 0) & (episode >= 0) & ~timeless
-    return rows if keyed.all() else rows.take(keyed)
-
-
-def _instances(reading: Reading, columns: Mapping[str, pa.Array], path: Path, count: int) -> Int64:
-    name = reading.mapping.instance
-    if name is not None and name in columns:
-        return reading.instances.code(*dictionary(columns[name]))
-    # Without such an array in an HDF5 file, the name is the instance's own.
-    word = name
-    if name == FILE or (name is None and reading.kind in ("d4rl", "d3rlpy")):
-        word = reading.file_words[path]
-    return reading.instances.code([word or UNKNOWN], np.zeros(count, dtype=np.int64))
-
-
-def _episodes(reading: Reading, columns: Mapping[str, pa.Array], path: Path, count: int) -> Int64:
-    names = reading.mapping.episode or (EPISODE,)
-
-    def coded(name: str, words: Words) -> Int64:
-        if name == FILE:
-            return words.code([reading.file_words[path]], np.zeros(count, dtype=np.int64))
-        return words.code(*dictionary(columns[name]))
-
-    if len(names) == 1:
-        return coded(names[0], reading.episodes)
-    if not reading.parts:
-        reading.parts = [Words() for _ in names]
-    parts = [coded(name, words) for name, words in zip(names, reading.parts, strict=True)]
-    return reading.episodes.code_pairs(parts)
-
-
-def _times(
-    reading: Reading, columns: Mapping[str, pa.Array], row: Int64, path: Path
-) -> tuple[NDArray[Any], Bool]:
-    """[n], numbers that order the rows of an episode, and where there is none."""
-    name = reading.mapping.time
-    if name is None:
-        return row, np.zeros(len(row), dtype=np.bool_)
-    column = columns[name]
-    kind = column.type
-    absent = column.is_null().to_numpy(zero_copy_only=False)
-    if pa.types.is_null(kind):
-        return np.zeros(len(row), dtype=np.int64), absent
-    if pa.types.is_integer(kind):
-        found = "whole"
-    elif pa.types.is_floating(kind):
-        found = "real"
-    elif pa.types.is_date(kind) or pa.types.is_timestamp(kind):
-        # Times without a zone cannot be compared with times that have one.
-        found = "instants" if getattr(kind, "tz", None) else "dates"
-    else:
-        raise DataError(
-            f"The time {name!r} of {path} holds {kind}, expected numbers or timestamps; "
-            "omit --time if the rows are in order."
-        )
-    whole = reading.look.whole_times
-    if found == "real" and whole and (reading.times == "whole" or reading.times is None):
-        raise Mistaken(whole_times=False)
-    found = "real" if found == "whole" and not whole else found
-    if reading.times not in (None, found):
-        raise DataError(
-            f"The time {name!r} holds {TIMES[reading.times]} in one file and {TIMES[found]} in "
-            f"{path}; use one format in all files."
-        )
-    reading.times = found
-    try:
-        if found == "real":
-            times = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
-            return times, np.isnan(times)
-        if found != "whole":
-            column = _stamps(column, reading.look)
-        return column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False), absent
-    except pa.ArrowInvalid as error:
-        hint = {
-            "real": "integers beyond 2⁵³ mixed with floats, which cannot represent them exactly",
-            "whole": "whole numbers beyond 2⁶³",
-        }.get(found, "timestamps that 64 bits cannot hold")
-        raise DataError(f"The time {name!r} of {path} holds {hint}; use another format.") from error
-
-
-def _stamps(column: pa.Array, look: Look) -> pa.Array:
-    """In microseconds or, once some have turned out finer, in nanoseconds."""
-    kind = column.type
-    unit = "us" if look.microseconds else "ns"
-    try:
-        return column.cast(pa.timestamp(unit, tz=getattr(kind, "tz", None)))
-    except pa.ArrowInvalid:
-        if look.microseconds and getattr(kind, "unit", "") == "ns":
-            raise Mistaken(microseconds=False) from None
-        raise
-
-
-def _matrix(
-    reading: Reading,
-    columns: Mapping[str, pa.Array],
-    role: str,
-    names: Sequence[str],
-    kind: Any,
-    path: Path,
-) -> NDArray[Any]:
-    """[n, d], the numbers of some columns side by side; a column of lists gives several."""
-    known = reading.widths.get(role, (1,) * len(names))
-    parts = [
-        _lists(columns[name], name, width, path) if _is_list(columns[name].type) else columns[name]
-        for name, width in zip(names, known, strict=True)
-    ]
-    widths = tuple(1 if isinstance(part, pa.Array) else part.shape[1] for part in parts)
-    if reading.widths.setdefault(role, widths) != widths:
-        what = "Observations" if role == "observations" else f"Columns of {role}"
-        raise DataError(
-            f"{what} have {sum(known)} numbers in one row and {sum(widths)} in another "
-            f"({path}); every row needs the same number."
-        )
-    ends = np.cumsum(widths)
-    out = np.empty((len(columns[names[0]]), int(ends[-1])), dtype=kind)
-    for name, part, end, width in zip(names, parts, ends.tolist(), widths, strict=True):
-        with np.errstate(over="ignore"):
-            if not isinstance(part, pa.Array):
-                out[:, end - width : end] = part
-            elif part.type == pa.from_numpy_dtype(kind):
-                out[:, end - 1] = part.to_numpy(zero_copy_only=False)
-            else:
-                out[:, end - 1] = _floats(part, name, path)
-    return out
-
-
-def _is_list(kind: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_fixed_size_list(kind) or pa.types.is_list(kind) or pa.types.is_large_list(kind)
-    )
-
-
-def _lists(column: pa.Array, name: str, width: int, path: Path) -> Float64:
-    """[n, width]; `width` counts where no row has a list."""
-    known = ~column.is_null().to_numpy(zero_copy_only=False)
-    lists = column.drop_null()
-    flat = _floats(lists.flatten(), name, path)
-    if len(lists):
-        width, rest = divmod(len(flat), len(lists))
-        if rest or (len(flat) and (np.asarray(compute.list_value_length(lists)) != width).any()):
-            raise DataError(f"The lists of {name!r} in {path} do not all have the same length.")
-    out = np.full((len(column), width), np.nan)
-    out[known] = flat.reshape(-1, width)
-    return out
-
-
-def _floats(column: pa.Array, name: str, path: Path) -> Float64:
-    """[n]; whole numbers that float64 does not hold are rounded."""
-    try:
-        floats = column.cast(pa.float64(), safe=False)
-    except pa.ArrowException as error:
-        raise DataError(
-            f"The column {name!r} of {path} holds {column.type}, expected numbers."
-        ) from error
-    return np.array(floats.to_numpy(zero_copy_only=False))
-
-
-def _finite(values: NDArray[Any]) -> NDArray[Any]:
-    """The same array with NaN for what is infinite."""
-    infinite = np.isinf(values)
-    if infinite.any():
-        values[infinite] = np.nan
-    return values
-
-
-def _labels(reading: Reading, columns: Mapping[str, pa.Array], path: Path) -> Float64:
-    """[n], the numbers of the words in the column of the action."""
-    (name,) = reading.mapping.action_columns
-    reading.widths["action"] = (1,)
-    kind = columns[name].type
-    if pa.types.is_nested(kind):
-        raise DataError(
-            f"The action {name!r} of {path} holds {kind}, expected one label or number per row."
-        )
-    strings = kind.value_type if pa.types.is_dictionary(kind) else kind
-    if reading.kind == "parquet":
-        reading.worded |= pa.types.is_string(strings) or pa.types.is_large_string(strings)
-    words, places = dictionary(columns[name])
-    if reading.look.nothing_is_missing:
-        words, places = occurring(["" if word in NOTHING else word for word in words], places)
-    return reading.label(words, places)
-
-
-def _ends(reading: Reading, columns: Mapping[str, pa.Array], row: Int64) -> NDArray[np.uint8]:
-    ends = np.zeros(len(row), dtype=np.uint8)
-    mapping, findings = reading.mapping, reading.findings
-    for name, bit in ((mapping.terminated, TERMINATED), (mapping.truncated, TRUNCATED)):
-        if name is None:
-            continue
-        words, places = dictionary(columns[name])
-        words, places = occurring(["" if word in NOTHING else word for word in words], places)
-        known = [word.lower() for word in words]
-        bits = np.asarray([bit * (word in TRUE) for word in known] + [0], dtype=np.uint8)
-        odd = np.asarray([word not in (*TRUE, *FALSE) for word in known] + [False])
-        if odd.any():
-            bad = odd[places]
-            word = words[int(places[np.argmax(bad)])]
-            findings.refuse(
-                "flag",
-                row[bad],
-                f"{{count}} end flags are neither true nor false, first {word!r} in {name!r} "
-                "({place}); write true, false, 1 or 0.",
-            )
-        findings.counts["empty flags"] += int((places < 0).sum())
-        ends |= bits[places]
-    return ends
 
 
 def _lines(text: TextIO, path: Path) -> Iterator[str]:

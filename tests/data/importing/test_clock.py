@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sept_offline.data.importing.clock import Beat, Clock
+from sept_offline.data.importing.measures import Beat, Clock
 from sept_offline.data.records import Float64
 
 

@@ -26,8 +26,8 @@ FLAGS = [
 PEAK = """
 import sys
 from pathlib import Path
-from sept_offline.data.importing import ImportMapping, grouping, import_logs, tables
-tables.BLOCK_BYTES, grouping.GATHERED_ROWS, grouping.BUCKET_BYTES = 1 << 18, 1 << 13, 1 << 22
+from sept_offline.data.importing import ImportMapping, import_logs, rows, tables
+tables.BLOCK_BYTES, rows.GATHERED_ROWS, rows.BUCKET_BYTES = 1 << 18, 1 << 13, 1 << 22
 def peak():
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024

@@ -15,9 +15,8 @@ import pytest
 import sept_offline as so
 from sept_offline.data.importing import Imported, ImportMapping, import_logs, mapping_from
 from sept_offline.data.importing.card import markdown
-from sept_offline.data.importing.grouping import grouped
-from sept_offline.data.importing.rows import Rows
-from sept_offline.data.importing.sources import file_words
+from sept_offline.data.importing.rows import Rows, grouped
+from sept_offline.data.importing.tables import file_words
 from sept_offline.errors import DataError
 
 HEAD = "instance,episode,time,x,action,reward,terminated"

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import sept_offline as so
 from sept_offline.data import importing
-from sept_offline.data.importing import ImportMapping, grouping, import_logs
+from sept_offline.data.importing import ImportMapping, import_logs
 from tests.data.importing.tables import COLUMNS, stays, write_table
 
 FINAL = ("row", "beside")
@@ -167,7 +167,7 @@ def test_no_order_of_rows_or_files_shows(tmp_path: Path, monkeypatch: pytest.Mon
     mapping = ImportMapping(**COLUMNS)
     straight = import_logs(write_table(tmp_path / "a.csv", rows), tmp_path / "a.h5", mapping)
     np.random.default_rng(0).shuffle(rows)  # type: ignore[arg-type]
-    monkeypatch.setattr(grouping, "BUCKET_BYTES", 200)
+    monkeypatch.setattr(importing.rows, "BUCKET_BYTES", 200)
     for number in range(3):
         write_table(tmp_path / f"part-{number}.csv", rows[number::3])
     spread = import_logs(str(tmp_path / "part-*.csv"), tmp_path / "b.h5", mapping)
@@ -181,7 +181,7 @@ def test_no_order_of_rows_or_files_shows(tmp_path: Path, monkeypatch: pytest.Mon
 def test_an_episode_that_runs_over_batches_is_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(grouping, "GATHERED_ROWS", 3)
+    monkeypatch.setattr(importing.rows, "GATHERED_ROWS", 3)
     monkeypatch.setattr(importing.tables, "BATCH_ROWS", 3)
     path = write_table(tmp_path / "a.parquet", stays(9))
     assert import_logs(path, tmp_path / "a.h5", ImportMapping(**COLUMNS)).card["episodes"] == 9

@@ -1,0 +1,466 @@
+"""Batches of columns as rows: the state of one pass over the files, and what it found."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as compute
+import pyarrow.csv as pc
+from numpy.typing import NDArray
+
+from sept_offline.data.importing.mapping import FILE, ImportMapping
+from sept_offline.data.importing.rows import (
+    TERMINATED,
+    TRUNCATED,
+    Mistaken,
+    Rows,
+    Words,
+    dictionary,
+    occurring,
+)
+from sept_offline.data.records import Bool, Float64, Int64
+from sept_offline.errors import DataError
+
+MOST_LABELS = 1000
+"""Maximum number of distinct action labels."""
+MOST_REPORTED = 4
+"""Maximum number of kinds of problems to report at once."""
+EPISODE = "@episode"
+"""The column of the episode in batches of a source that numbers them itself."""
+TRUE = ("true", "t", "yes", "y", "1", "1.0")
+FALSE = ("false", "f", "no", "n", "0", "0.0")
+UNKNOWN = "unknown"
+NOTHING = frozenset(pc.ConvertOptions().null_values) - {""}
+"""NA, null, nan and the like."""
+TIMES = {
+    "whole": "whole numbers",
+    "real": "real numbers",
+    "dates": "timestamps without a time zone",
+    "instants": "timestamps with a time zone",
+}
+
+
+@dataclass
+class Findings:
+    """What one pass over the rows counted; errors are raised at its end, with their places."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    filled: Counter[str] = field(default_factory=Counter)
+    """Values filled, by column."""
+    missing: dict[str, Counter[str]] = field(default_factory=dict)
+    """Values missing, by kind ("key", "value" or "start") and column."""
+    first: dict[str, int] = field(default_factory=dict)
+    """The first affected row, by kind."""
+    refusals: dict[str, tuple[int, int, str]] = field(default_factory=dict)
+    """How many rows of a kind cannot be imported, the first of them, and the message about it."""
+    files: list[tuple[int, Path]] = field(default_factory=list)
+    """(its first row, the file), ascending"""
+
+    def place(self, row: int) -> str:
+        """The file and row number of a row."""
+        starts = [first for first, _ in self.files]
+        first, path = self.files[int(np.searchsorted(starts, row, side="right")) - 1]
+        return f"{path}, row {row - first + 1}"
+
+    def lack(self, kind: str, column: str, missing: Bool, row: Int64) -> None:
+        """Values of a column are missing where `missing[n]`; row[n]: the numbers of the rows."""
+        if missing.any():
+            self.missing.setdefault(kind, Counter())[column] += int(missing.sum())
+            first = int(row[missing].min())
+            self.first[kind] = min(first, self.first.get(kind, first))
+
+    def refuse(self, kind: str, row: Int64, message: str) -> None:
+        """Count bad rows, given by their numbers; the message about the first of all is kept.
+
+        In the message "{count}" and "{place}" stand for how many there are and where the first is.
+        """
+        if len(row):
+            count, first, text = self.refusals.get(kind, (0, int(row.min()), message))
+            if int(row.min()) < first:
+                first, text = int(row.min()), message
+            self.refusals[kind] = count + len(row), first, text
+
+    def raise_if_bad(self) -> None:
+        """A DataError with the first refusals if there are any."""
+        for kind, (problem, hint) in _LACKING.items():
+            lacking = self.missing.get(kind, Counter())
+            if lacking:
+                columns = ", ".join(f"{count:,} in {name!r}" for name, count in lacking.items())
+                message = f"{problem} ({columns}; first {{place}}); {hint}."
+                self.refusals[kind] = sum(lacking.values()), self.first[kind], message
+        found = [self.refusals[kind] for kind in _ORDER if kind in self.refusals]
+        if not found:
+            return
+        lines = [
+            message.replace("{count}", f"{count:,}").replace("{place}", self.place(row))
+            for count, row, message in found[:MOST_REPORTED]
+        ]
+        if len(found) > MOST_REPORTED:
+            lines.append(f"{len(found) - MOST_REPORTED} more kinds of problem.")
+        # Rows without a key are dropped, which can make contiguous episodes look scattered.
+        if self.counts["scattered episodes"] and "key" not in self.missing:
+            lines.append(
+                f"The rows of {self.counts['scattered episodes']:,} episodes are interleaved with "
+                "those of others, and their order is unknown without --time: name it first."
+            )
+        raise DataError(" Also: ".join(lines))
+
+
+_ORDER = (
+    *("contradiction", "instance", "early end", "action", "flag", "key", "reward"),
+    *("value", "start", "bounds", "density"),
+    *("probabilities' sum", "probabilities' range", "probability taken"),
+)
+"""Kinds of errors, in the order in which they are reported."""
+_LACKING = {
+    "key": (
+        "Values are missing or not finite",
+        "every row needs them: complete the rows or remove them",
+    ),
+    "value": (
+        "Values are missing or not finite",
+        "choose how to fill them, as in --fill COLUMN=previous (or zero, mean, a value)",
+    ),
+    "start": (
+        "Episodes start with missing values, so there is no previous value to repeat",
+        "choose what to use instead, as in --fill COLUMN=previous,mean (or zero, a value)",
+    ),
+}
+"""The problem and the hint for each kind of missing value."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """Assumptions about the columns; if one proves wrong, the rows are read again."""
+
+    whole_times: bool = True
+    """Whether numeric times are integers."""
+    microseconds: bool = True
+    """Whether timestamps have at most microsecond resolution."""
+    nothing_is_missing: bool = False
+    """Whether NA and the like are missing values; they are labels if the others are words."""
+    together: bool = True
+    """Whether the rows of each episode lie together."""
+
+
+@dataclass
+class Reading:
+    """State of one pass over the files: the words behind the codes."""
+
+    mapping: ImportMapping
+    kind: str
+    """Kind of the files: csv, parquet, d4rl or d3rlpy."""
+    look: Look
+    file_words: Mapping[Path, str]
+    """The name of each file if files are instances or episodes."""
+    findings: Findings = field(default_factory=Findings)
+    instances: Words = field(default_factory=Words)
+    episodes: Words = field(default_factory=Words)
+    parts: list[Words] = field(default_factory=list)
+    """For each column, if several identify an episode."""
+    labels: Words = field(default_factory=Words)
+    worded: bool = False
+    """Whether labels come from a column of strings, and not of numbers or of any text."""
+    widths: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    """How many numbers each column of "observations", "action" and "chances" holds."""
+    rows: int = 0
+    times: str | None = None
+    """The kind of times."""
+
+    def open(self, path: Path) -> None:
+        """The rows that follow are of this file."""
+        self.findings.files.append((self.rows, path))
+
+    def number(self, count: int) -> Int64:
+        """[count], the numbers of the next `count` rows."""
+        self.rows += count
+        return np.arange(self.rows - count, self.rows, dtype=np.int64)
+
+    def label(self, words: Sequence[str], places: Int64) -> Float64:
+        """[n], the numbers of actions, NaN where there is none."""
+        codes = self.labels.code(words, places)
+        if len(self.labels) > MOST_LABELS:
+            raise DataError(
+                f"The action {self.mapping.action!r} has more than {MOST_LABELS:,} distinct "
+                "values, so it is not discrete; keep its numbers with --continuous, or bin it, "
+                "for example with --bins 5."
+            )
+        return np.where(codes < 0, np.nan, codes)
+
+    def episode_words(self) -> list[Any]:
+        """The id of every episode: a word, or a tuple of them."""
+        if not self.parts:
+            return self.episodes.list
+        words = [part.list for part in self.parts]
+        return [tuple(words[i][code] for i, code in enumerate(pair)) for pair in self.episodes.list]
+
+    def component(self, role: str, names: Sequence[str], position: int) -> str:
+        """The column of a number in a vector, or a column that holds several and a place in it."""
+        owner = self.owner(role, position)
+        if self.widths[role][owner] == 1:
+            return names[owner]
+        return f"{names[owner]}[{position - sum(self.widths[role][:owner])}]"
+
+    def owner(self, role: str, position: int) -> int:
+        """Which column a number of a vector is of."""
+        return int(np.searchsorted(np.cumsum(self.widths[role]), position, side="right"))
+
+
+def rows_of(reading: Reading, columns: Mapping[str, pa.Array], path: Path, count: int) -> Rows:
+    """The rows of a batch: `columns` by the names of the mapping."""
+    try:
+        return _rows(reading, columns, path, count)
+    except pa.ArrowException as error:
+        raise DataError(f"{path} cannot be read: {error}.") from error
+
+
+def _rows(reading: Reading, columns: Mapping[str, pa.Array], path: Path, count: int) -> Rows:
+    mapping, row = reading.mapping, reading.number(count)
+    instance = _instances(reading, columns, path, count)
+    episode = _episodes(reading, columns, path, count)
+    time, timeless = _times(reading, columns, row, path)
+    for name, absent in (
+        (mapping.instance, instance < 0),
+        (", ".join(mapping.episode), episode < 0),
+        (mapping.time, timeless),
+    ):
+        if name is not None:
+            reading.findings.lack("key", name, absent, row)
+
+    def vectors(role: str, names: Sequence[str], kind: Any) -> NDArray[Any]:
+        return _matrix(reading, columns, role, names, kind, path)
+
+    following = None
+    observations = vectors("observations", mapping.observations, np.float32)
+    if mapping.next_observations:
+        following = vectors("observations", mapping.next_observations, np.float32)
+    chances = vectors("chances", mapping.chances, np.float64) if mapping.chances else None
+    if mapping.box or mapping.bins is not None:
+        action = _finite(vectors("action", mapping.action_columns, np.float64))
+    else:
+        action = _labels(reading, columns, path)[:, None]
+    rows = Rows(
+        episode=episode,
+        instance=instance,
+        time=time,
+        row=row,
+        observations=_finite(observations),
+        following=None if following is None else _finite(following),
+        action=action,
+        reward=_finite(_floats(columns[str(mapping.reward)], str(mapping.reward), path)),
+        ends=_ends(reading, columns, row),
+        chances=chances,
+    )
+    keyed = (instance >= 0) & (episode >= 0) & ~timeless
+    return rows if keyed.all() else rows.take(keyed)
+
+
+def _instances(reading: Reading, columns: Mapping[str, pa.Array], path: Path, count: int) -> Int64:
+    name = reading.mapping.instance
+    if name is not None and name in columns:
+        return reading.instances.code(*dictionary(columns[name]))
+    # Without such an array in an HDF5 file, the name is the instance's own.
+    word = name
+    if name == FILE or (name is None and reading.kind in ("d4rl", "d3rlpy")):
+        word = reading.file_words[path]
+    return reading.instances.code([word or UNKNOWN], np.zeros(count, dtype=np.int64))
+
+
+def _episodes(reading: Reading, columns: Mapping[str, pa.Array], path: Path, count: int) -> Int64:
+    names = reading.mapping.episode or (EPISODE,)
+
+    def coded(name: str, words: Words) -> Int64:
+        if name == FILE:
+            return words.code([reading.file_words[path]], np.zeros(count, dtype=np.int64))
+        return words.code(*dictionary(columns[name]))
+
+    if len(names) == 1:
+        return coded(names[0], reading.episodes)
+    if not reading.parts:
+        reading.parts = [Words() for _ in names]
+    parts = [coded(name, words) for name, words in zip(names, reading.parts, strict=True)]
+    return reading.episodes.code_pairs(parts)
+
+
+def _times(
+    reading: Reading, columns: Mapping[str, pa.Array], row: Int64, path: Path
+) -> tuple[NDArray[Any], Bool]:
+    """[n], numbers that order the rows of an episode, and where there is none."""
+    name = reading.mapping.time
+    if name is None:
+        return row, np.zeros(len(row), dtype=np.bool_)
+    column = columns[name]
+    kind = column.type
+    absent = column.is_null().to_numpy(zero_copy_only=False)
+    if pa.types.is_null(kind):
+        return np.zeros(len(row), dtype=np.int64), absent
+    if pa.types.is_integer(kind):
+        found = "whole"
+    elif pa.types.is_floating(kind):
+        found = "real"
+    elif pa.types.is_date(kind) or pa.types.is_timestamp(kind):
+        # Times without a zone cannot be compared with times that have one.
+        found = "instants" if getattr(kind, "tz", None) else "dates"
+    else:
+        raise DataError(
+            f"The time {name!r} of {path} holds {kind}, expected numbers or timestamps; "
+            "omit --time if the rows are in order."
+        )
+    whole = reading.look.whole_times
+    if found == "real" and whole and (reading.times == "whole" or reading.times is None):
+        raise Mistaken(whole_times=False)
+    found = "real" if found == "whole" and not whole else found
+    if reading.times not in (None, found):
+        raise DataError(
+            f"The time {name!r} holds {TIMES[reading.times]} in one file and {TIMES[found]} in "
+            f"{path}; use one format in all files."
+        )
+    reading.times = found
+    try:
+        if found == "real":
+            times = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
+            return times, np.isnan(times)
+        if found != "whole":
+            column = _stamps(column, reading.look)
+        return column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False), absent
+    except pa.ArrowInvalid as error:
+        hint = {
+            "real": "integers beyond 2⁵³ mixed with floats, which cannot represent them exactly",
+            "whole": "whole numbers beyond 2⁶³",
+        }.get(found, "timestamps that 64 bits cannot hold")
+        raise DataError(f"The time {name!r} of {path} holds {hint}; use another format.") from error
+
+
+def _stamps(column: pa.Array, look: Look) -> pa.Array:
+    """In microseconds or, once some have turned out finer, in nanoseconds."""
+    kind = column.type
+    unit = "us" if look.microseconds else "ns"
+    try:
+        return column.cast(pa.timestamp(unit, tz=getattr(kind, "tz", None)))
+    except pa.ArrowInvalid:
+        if look.microseconds and getattr(kind, "unit", "") == "ns":
+            raise Mistaken(microseconds=False) from None
+        raise
+
+
+def _matrix(
+    reading: Reading,
+    columns: Mapping[str, pa.Array],
+    role: str,
+    names: Sequence[str],
+    kind: Any,
+    path: Path,
+) -> NDArray[Any]:
+    """[n, d], the numbers of some columns side by side; a column of lists gives several."""
+    known = reading.widths.get(role, (1,) * len(names))
+    parts = [
+        _lists(columns[name], name, width, path) if is_list(columns[name].type) else columns[name]
+        for name, width in zip(names, known, strict=True)
+    ]
+    widths = tuple(1 if isinstance(part, pa.Array) else part.shape[1] for part in parts)
+    if reading.widths.setdefault(role, widths) != widths:
+        what = "Observations" if role == "observations" else f"Columns of {role}"
+        raise DataError(
+            f"{what} have {sum(known)} numbers in one row and {sum(widths)} in another "
+            f"({path}); every row needs the same number."
+        )
+    ends = np.cumsum(widths)
+    out = np.empty((len(columns[names[0]]), int(ends[-1])), dtype=kind)
+    for name, part, end, width in zip(names, parts, ends.tolist(), widths, strict=True):
+        with np.errstate(over="ignore"):
+            if not isinstance(part, pa.Array):
+                out[:, end - width : end] = part
+            elif part.type == pa.from_numpy_dtype(kind):
+                out[:, end - 1] = part.to_numpy(zero_copy_only=False)
+            else:
+                out[:, end - 1] = _floats(part, name, path)
+    return out
+
+
+def is_list(kind: pa.DataType) -> bool:
+    """Whether a column holds several values per row."""
+    return bool(
+        pa.types.is_fixed_size_list(kind) or pa.types.is_list(kind) or pa.types.is_large_list(kind)
+    )
+
+
+def _lists(column: pa.Array, name: str, width: int, path: Path) -> Float64:
+    """[n, width]; `width` counts where no row has a list."""
+    known = ~column.is_null().to_numpy(zero_copy_only=False)
+    lists = column.drop_null()
+    flat = _floats(lists.flatten(), name, path)
+    if len(lists):
+        width, rest = divmod(len(flat), len(lists))
+        if rest or (len(flat) and (np.asarray(compute.list_value_length(lists)) != width).any()):
+            raise DataError(f"The lists of {name!r} in {path} do not all have the same length.")
+    out = np.full((len(column), width), np.nan)
+    out[known] = flat.reshape(-1, width)
+    return out
+
+
+def _floats(column: pa.Array, name: str, path: Path) -> Float64:
+    """[n]; whole numbers that float64 does not hold are rounded."""
+    try:
+        floats = column.cast(pa.float64(), safe=False)
+    except pa.ArrowException as error:
+        raise DataError(
+            f"The column {name!r} of {path} holds {column.type}, expected numbers."
+        ) from error
+    return np.array(floats.to_numpy(zero_copy_only=False))
+
+
+def _finite(values: NDArray[Any]) -> NDArray[Any]:
+    """The same array with NaN for what is infinite."""
+    infinite = np.isinf(values)
+    if infinite.any():
+        values[infinite] = np.nan
+    return values
+
+
+def _labels(reading: Reading, columns: Mapping[str, pa.Array], path: Path) -> Float64:
+    """[n], the numbers of the words in the column of the action."""
+    (name,) = reading.mapping.action_columns
+    reading.widths["action"] = (1,)
+    kind = columns[name].type
+    if pa.types.is_nested(kind):
+        raise DataError(
+            f"The action {name!r} of {path} holds {kind}, expected one label or number per row."
+        )
+    strings = kind.value_type if pa.types.is_dictionary(kind) else kind
+    if reading.kind == "parquet":
+        reading.worded |= pa.types.is_string(strings) or pa.types.is_large_string(strings)
+    words, places = dictionary(columns[name])
+    if reading.look.nothing_is_missing:
+        words, places = occurring(["" if word in NOTHING else word for word in words], places)
+    return reading.label(words, places)
+
+
+def _ends(reading: Reading, columns: Mapping[str, pa.Array], row: Int64) -> NDArray[np.uint8]:
+    ends = np.zeros(len(row), dtype=np.uint8)
+    mapping, findings = reading.mapping, reading.findings
+    for name, bit in ((mapping.terminated, TERMINATED), (mapping.truncated, TRUNCATED)):
+        if name is None:
+            continue
+        words, places = dictionary(columns[name])
+        words, places = occurring(["" if word in NOTHING else word for word in words], places)
+        known = [word.lower() for word in words]
+        bits = np.asarray([bit * (word in TRUE) for word in known] + [0], dtype=np.uint8)
+        odd = np.asarray([word not in (*TRUE, *FALSE) for word in known] + [False])
+        if odd.any():
+            bad = odd[places]
+            word = words[int(places[np.argmax(bad)])]
+            findings.refuse(
+                "flag",
+                row[bad],
+                f"{{count}} end flags are neither true nor false, first {word!r} in {name!r} "
+                "({place}); write true, false, 1 or 0.",
+            )
+        findings.counts["empty flags"] += int((places < 0).sum())
+        ends |= bits[places]
+    return ends
