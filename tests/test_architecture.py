@@ -125,7 +125,7 @@ def test_the_agent_runtime_needs_neither_torch_nor_d3rlpy(path: Path) -> None:
         "from sept_offline.cli.main import cli",
         "from sept_offline import Family, DatasetWriter, load_dataset",
         "import sept_offline.settings",
-        "from sept_offline.cli.completers import setting_names; setting_names()",
+        "from sept_offline.cli.parameters import setting_names; setting_names()",
         "from sept_offline import DemarcateConfig, FitConfig, OpeConfig",
     ],
 )

@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, make_dataclass
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Literal
+from typing import Annotated, Any, Literal
 
 import pytest
 
 from sept_offline.errors import ConfigError
-from sept_offline.settings import build, check_range, merge, parse_settings, read_toml, to_plain
+from sept_offline.settings import (
+    ControlConfig,
+    DemarcateConfig,
+    FitConfig,
+    LatentConfig,
+    OpeConfig,
+    Range,
+    Settings,
+    build,
+    check_range,
+    merge,
+    parse_settings,
+    read_toml,
+    to_plain,
+)
 
 
 @dataclass(frozen=True)
@@ -66,11 +80,36 @@ def test_a_wrong_setting_is_named(setting: str, words: str) -> None:
 def test_a_setting_out_of_range_is_named(
     bounds: dict[str, float], inside: float | None, outside: float, words: str
 ) -> None:
-    check_range(SimpleNamespace(rate=inside), ["rate"], "x", **bounds)
-    for where, expected in (("x", words), ("", words.removeprefix("x."))):
+    class Section(Settings, section="x"):
+        pass
+
+    for base, expected in ((Section, words), (Settings, words.removeprefix("x."))):
+        for hint in (Annotated[float, Range(**bounds)], Annotated[float, Range(**bounds)] | None):
+            record: Any = make_dataclass("Record", [("rate", hint)], bases=(base,), frozen=True)
+            if base is Section:
+                record._section = "x."
+            assert record(inside).rate == inside
+            with pytest.raises(ConfigError) as refused:
+                record(outside)
+            assert str(refused.value) == expected
+    check_range(SimpleNamespace(rate=inside), ["rate"], **bounds)
+    with pytest.raises(ConfigError) as refused:
+        check_range(SimpleNamespace(rate=outside), ["rate"], **bounds)
+    assert str(refused.value) == words.removeprefix("x.")
+
+
+def test_every_record_is_checked_when_it_is_made() -> None:
+    for record, words in (
+        (lambda: LatentConfig(dim=0), "latent.dim is 0; expected at least 1."),
+        (lambda: ControlConfig(grad_clip=0.0), "control.grad_clip is 0.0; expected above 0."),
+        (lambda: ControlConfig(hidden=()), "control.hidden needs layers of at least 1 unit"),
+        (lambda: FitConfig(probe_steps=1, stack=65), "stack is 65; expected at least 0 and at"),
+        (lambda: OpeConfig(horizon=0), "horizon is 0; expected at least 1."),
+        (lambda: DemarcateConfig(unsure="x"), "unsure is 'x'; expected one of nearest, drop."),  # type: ignore[arg-type]
+    ):
         with pytest.raises(ConfigError) as refused:
-            check_range(SimpleNamespace(rate=outside), ["rate"], where, **bounds)
-        assert str(refused.value) == expected
+            record()
+        assert str(refused.value).startswith(words)
 
 
 def test_later_layers_win_key_by_key() -> None:

@@ -1,4 +1,4 @@
-"""`sept-offline bench`."""
+"""`sept-offline bench` and `report`: tables, figures and a page of what was fitted."""
 
 from __future__ import annotations
 
@@ -6,19 +6,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
-from sept_offline.cli.completers import (
+from sept_offline.cli.console import ConsoleProgress, interruptible, print_json, print_table
+from sept_offline.cli.parameters import (
     DATASET,
+    ENGINES,
+    FILE,
     FOLDER,
+    METHODS,
+    PRESETS,
+    SPLITS,
+    check_dataset,
     complete_axes,
-    complete_settings,
+    count_option,
+    name_option,
     one_of,
+    output_options,
+    settings_option,
     several_of,
     typed_object,
 )
-from sept_offline.cli.console import ConsoleProgress, print_json, print_table
-from sept_offline.cli.names import ENGINES, METHODS, PRESETS, SPLITS
-from sept_offline.cli.options import json_option, quiet_option
 from sept_offline.errors import ConfigError
 from sept_offline.family import family_names
 
@@ -41,13 +49,9 @@ if TYPE_CHECKING:
     shell_complete=several_of(lambda: METHODS),
     help="Names, comma-separated (default: all).",
 )
-@click.option("--seeds", type=click.IntRange(min=1), help="Number of training seeds (default: 5).")
-@click.option(
-    "--preset",
-    default="default",
-    show_default=True,
-    shell_complete=one_of(lambda: PRESETS),
-    help="Preset of fit: default, paper or segment.",
+@count_option("--seeds", help="Number of training seeds (default: 5).")
+@name_option(
+    "--preset", lambda: PRESETS, "Preset of fit: default, paper or segment.", default="default"
 )
 @click.option(
     "--vary",
@@ -56,13 +60,7 @@ if TYPE_CHECKING:
     help="Axis and values to compare with the base: behaviour=random,replay,mixed, episodes=N per "
     "instance, instances=N, propensities=estimated, probe_steps=N, or any setting of fit.",
 )
-@click.option(
-    "--set",
-    "settings",
-    multiple=True,
-    shell_complete=complete_settings,
-    help="Override one setting in all cells.",
-)
+@settings_option("Override one setting in all cells.")
 @click.option(
     "--dataset",
     "datasets",
@@ -70,33 +68,11 @@ if TYPE_CHECKING:
     type=DATASET,
     help="Logs to use instead of collected ones: a path, or family=path; may be repeated.",
 )
-@click.option(
-    "--data-seeds",
-    type=click.IntRange(min=1),
-    default=2,
-    show_default=True,
-    help="Number of collection seeds.",
-)
-@click.option(
-    "--split",
-    default="test",
-    show_default=True,
-    shell_complete=one_of(lambda: SPLITS),
-    help="Split to evaluate on.",
-)
-@click.option(
-    "--episodes",
-    type=click.IntRange(min=1),
-    help="Minimum test episodes per cell (default: one per instance).",
-)
-@click.option(
-    "--engine",
-    default="local",
-    show_default=True,
-    shell_complete=one_of(lambda: ENGINES),
-    help="local or ray.",
-)
-@click.option("--workers", type=click.IntRange(min=1), default=2, show_default=True)
+@count_option("--data-seeds", default=2, help="Number of collection seeds.")
+@name_option("--split", lambda: SPLITS, "Split to evaluate on.", default="test")
+@count_option("--episodes", help="Minimum test episodes per cell (default: one per instance).")
+@name_option("--engine", lambda: ENGINES, "local or ray.", default="local")
+@count_option("--workers", default=2)
 @click.option("--quick", is_flag=True, help="Smoke test with tiny budgets and one seed.")
 @click.option("--replace", is_flag=True, help="Rerun finished cells whose settings differ.")
 @click.option(
@@ -104,19 +80,11 @@ if TYPE_CHECKING:
 )
 @click.option("--figures", is_flag=True, help="Only draw the figures of finished cells.")
 @click.option("-o", "--out", type=FOLDER, default=Path("bench"), show_default=True)
-@json_option
-@quiet_option
+@output_options
 def bench(
     families: str,
     methods: str,
     seeds: int | None,
-    preset: str,
-    vary: tuple[str, ...],
-    settings: tuple[str, ...],
-    datasets: tuple[str, ...],
-    data_seeds: int,
-    split: str,
-    episodes: int | None,
     engine: str,
     workers: int,
     quick: bool,
@@ -126,6 +94,7 @@ def bench(
     out: Path,
     as_json: bool,
     quiet: bool,
+    **plan: Any,
 ) -> None:
     """Repeat the paper's evaluation: every method on every family with several seeds.
 
@@ -155,29 +124,15 @@ def bench(
     if tables_only:
         _show(out, {"path": str(out)}, as_json)
         return
-    progress = ConsoleProgress(quiet)
-    plan = make_plan(
-        _names(families),
-        _names(methods),
-        seeds=seeds or (1 if quick else 5),
-        preset=preset,
-        vary=vary,
-        settings=settings,
-        quick=quick,
-        data_seeds=data_seeds,
-        split=split,
-        episodes=episodes,
-        datasets=datasets,
+    cells = make_plan(
+        _names(families), _names(methods), seeds=seeds or (1 if quick else 5), quick=quick, **plan
     )
-    try:
+    progress = ConsoleProgress(quiet)
+    with interruptible(progress, f"the same command continues {out}"):
         report = run_bench(
-            plan, out, engine=engine, workers=workers, replace=replace, progress=progress
+            cells, out, engine=engine, workers=workers, replace=replace, progress=progress
         )
-    except KeyboardInterrupt:
-        progress.finish()
-        click.echo(f"Interrupted; the same command continues {out}.", err=True)
-        raise click.exceptions.Exit(1) from None
-    found = {
+    summary = {
         "path": str(out),
         "cells": report.planned,
         "found": report.found,
@@ -185,7 +140,7 @@ def bench(
         "failed": [vars(failure) for failure in report.failed],
         "seconds": round(report.seconds, 3),
     }
-    _show(out, found, as_json)
+    _show(out, summary, as_json)
     click.echo(
         f"{out}: {report.found + report.ran} of {report.planned} cells, {report.ran} of them new, "
         f"in {report.seconds:.0f} s",
@@ -197,7 +152,7 @@ def bench(
         raise click.exceptions.Exit(1)
 
 
-def _show(out: Path, found: dict[str, Any], as_json: bool) -> None:
+def _show(out: Path, record: dict[str, Any], as_json: bool) -> None:
     """Draw tables and figures, and show the tables."""
     from sept_offline.tools.bench import write_tables
     from sept_offline.tools.bench.figures import INSTALL, can_draw, draw_figures
@@ -206,7 +161,7 @@ def _show(out: Path, found: dict[str, Any], as_json: bool) -> None:
     drawn = draw_figures(out) if can_draw() else None
     if as_json:
         names = [] if drawn is None else list(drawn.names)
-        print_json(found | {"summary": summary, "figures": names})
+        print_json(record | {"summary": summary, "figures": names})
     else:
         for table in tables:
             print_table(table.title, table.columns, table.rows)
@@ -230,3 +185,56 @@ def _names(text: str) -> list[str]:
     if text and not names:
         raise ConfigError(f"{text!r} names nothing; expected names, comma-separated.")
     return names
+
+
+@click.command()
+@click.argument("sources", type=FOLDER, nargs=-1, required=True)
+@click.option("--dataset", type=DATASET, help="Path of the runs' logs, if they have moved.")
+@click.option(
+    "--family",
+    multiple=True,
+    shell_complete=one_of(family_names),
+    callback=typed_object,
+    help="Your own family that the runs name, as package.module:object.",
+)
+@click.option("-o", "--out", type=FILE, default="report.html", show_default=True)
+@output_options
+def report(
+    sources: tuple[Path, ...],
+    dataset: str | None,
+    family: tuple[str, ...],
+    out: Path,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Write an HTML page about runs and benches: logs, trained models and test episodes.
+
+    SOURCES are run directories of `fit` and folders of `bench`. The page is one HTML file that
+    opens from disk and loads nothing from the network. Charts can be zoomed, and test episodes can
+    be played. A missing part (no evaluation yet, logs that have moved) is replaced by one line.
+
+    \b
+    Example:
+      sept-offline report runs/nav -o report.html
+    """
+    from sept_offline.errors import DataError
+    from sept_offline.family import load_family
+    from sept_offline.files import refuse_links
+    from sept_offline.tools.report import write_report
+
+    if out.suffix not in (".html", ".htm"):
+        raise DataError(f"Cannot write a page to {out}; choose a name that ends in .html.")
+    if click.get_current_context().get_parameter_source("out") is ParameterSource.DEFAULT:
+        # Follow a link only if the user typed the output.
+        refuse_links(out.parent, [out.name])
+    if dataset is not None:
+        check_dataset(dataset)
+    for name in family:
+        load_family(name)  # registers it, so that a run may name it
+    size = write_report(sources, out, dataset=dataset, progress=ConsoleProgress(quiet))
+    if as_json:
+        print_json(
+            {"path": str(out), "bytes": size, "sources": [str(source) for source in sources]}
+        )
+    else:
+        click.echo(f"{out}: {size / 1e6:.1f} MB, opens in any browser")

@@ -1,28 +1,80 @@
-"""`sept-offline collect`."""
+"""`sept-offline check` and `collect`: the commands that run a family's environments."""
 
 from __future__ import annotations
 
 import time
-from pathlib import Path
+import warnings
 from typing import Any
 
 import click
 
-from sept_offline.cli.completers import (
+from sept_offline.cli.console import ConsoleProgress, interruptible, plain, print_json, working
+from sept_offline.cli.dataset import print_dataset
+from sept_offline.cli.parameters import (
+    BEHAVIOURS,
     DATASET,
+    ENGINES,
     FILE,
-    families,
-    one_of,
+    SPLITS,
+    count_option,
+    family_argument,
+    name_option,
+    output_options,
+    seed_option,
     several_of,
     typed_object,
 )
-from sept_offline.cli.console import ConsoleProgress, interrupted, print_json
-from sept_offline.cli.names import BEHAVIOURS, ENGINES, SPLITS
-from sept_offline.cli.options import json_option, quiet_option
 
 
 @click.command()
-@click.argument("family", shell_complete=families, callback=typed_object)
+@family_argument
+@count_option("--episodes", default=3, help="Random episodes per tested instance.")
+@seed_option
+@output_options
+def check(family: str, episodes: int, seed: int, as_json: bool, quiet: bool) -> None:
+    """Check FAMILY for contract violations; exit code 2 if there is one.
+
+    FAMILY is a registered name or package.module:object. The check runs random episodes in some of
+    its instances: the seed must determine the episode, hidden parameters must change the dynamics
+    and stay hidden, and environments must not share state.
+
+    \b
+    Example:
+      sept-offline check navigation2d
+    """
+    from sept_offline.collect import FamilyWarning, check_family
+    from sept_offline.errors import FamilyError
+
+    began = time.monotonic()
+    problem: FamilyError | None = None
+    with warnings.catch_warnings(record=True) as caught, working(f"checking {family}", quiet):
+        warnings.simplefilter("always", FamilyWarning)
+        try:
+            check_family(family, seed=seed, episodes=episodes)
+        except FamilyError as error:
+            problem = error
+    notes = [str(each.message) for each in caught if issubclass(each.category, FamilyWarning)]
+    if as_json:
+        print_json(
+            {
+                "family": family,
+                "ok": problem is None,
+                "problem": None if problem is None else str(problem),
+                "warnings": notes,
+                "seconds": round(time.monotonic() - began, 3),
+            }
+        )
+    else:
+        for line in notes:
+            click.echo(f"Warning: {plain(line)}")
+    if problem is not None:
+        raise problem
+    if not as_json:
+        click.echo(f"{plain(family)} is valid.")
+
+
+@click.command()
+@family_argument
 @click.option(
     "-o",
     "--out",
@@ -36,15 +88,9 @@ from sept_offline.cli.options import json_option, quiet_option
     help="Policy to log: random, replay, medium, expert, policy (that of --policy), or a mixture "
     "such as random:0.5,expert:0.5.",
 )
-@click.option(
-    "--episodes", type=click.IntRange(min=1), help="Total episodes, balanced over instances."
-)
-@click.option(
-    "--instances",
-    shell_complete=one_of(lambda: SPLITS),
-    help="Split to log (default: train).",
-)
-@click.option("--max-steps", type=click.IntRange(min=1), help="Maximum steps per episode.")
+@count_option("--episodes", help="Total episodes, balanced over instances.")
+@name_option("--instances", lambda: SPLITS, "Split to log (default: train).")
+@count_option("--max-steps", help="Maximum steps per episode.")
 @click.option(
     "--policy",
     callback=typed_object,
@@ -52,19 +98,17 @@ from sept_offline.cli.options import json_option, quiet_option
     "(means and deviations for continuous actions), or a class for policies with memory.",
 )
 @click.option("--recipe", type=FILE, help="Recipe (TOML) to use instead of the family's.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
-@click.option(
+@seed_option
+@name_option(
     "--engine",
+    lambda: ENGINES,
+    "local, or ray: the cluster at RAY_ADDRESS, or a local one with --workers processes.",
     default="local",
-    show_default=True,
-    shell_complete=one_of(lambda: ENGINES),
-    help="local, or ray: the cluster at RAY_ADDRESS, or a local one with --workers processes.",
 )
-@click.option("--workers", type=click.IntRange(min=1), default=1, show_default=True)
+@count_option("--workers", default=1)
 @click.option("--resume", is_flag=True, help="Continue an interrupted collection.")
 @click.option("--restart", is_flag=True, help="Discard an interrupted collection and start again.")
-@json_option
-@quiet_option
+@output_options
 def collect(
     family: str,
     out: str,
@@ -73,14 +117,9 @@ def collect(
     instances: str | None,
     max_steps: int | None,
     policy: str | None,
-    recipe: Path | None,
-    seed: int,
-    engine: str,
-    workers: int,
-    resume: bool,
-    restart: bool,
     as_json: bool,
     quiet: bool,
+    **options: Any,
 ) -> None:
     """Log episodes of FAMILY, grouped by instance.
 
@@ -99,45 +138,21 @@ def collect(
             "--behaviour does not include --policy; give it a share, as in "
             "--behaviour random:0.5,policy:0.5, or pass only one of the two options."
         )
-    given: dict[str, Any] = {
+    recipe = {
         "behaviour": behaviour,
         "episodes": episodes,
         "instances": instances,
         "max_steps": max_steps,
     }
-    target = locate(out)
+    target, progress = locate(out), ConsoleProgress(quiet)
     began = time.monotonic()
-    progress = ConsoleProgress(quiet)
-    try:
+    with interruptible(progress, f"the same command with --resume continues {target}"):
         data = collect_dataset(
             family,
             target,
-            recipe=recipe,
-            overrides={key: value for key, value in given.items() if value is not None},
+            overrides={key: value for key, value in recipe.items() if value is not None},
             policy=policy,
-            seed=seed,
-            engine=engine,
-            workers=workers,
-            resume=resume,
-            restart=restart,
             progress=progress,
+            **options,
         )
-    except KeyboardInterrupt:
-        interrupted(target, progress)
-    seconds = time.monotonic() - began
-    if as_json:
-        print_json(
-            {
-                "path": str(target),
-                "content_hash": data.content_hash,
-                "instances": len(data.instances),
-                "episodes": data.num_episodes,
-                "steps": data.num_steps,
-                "seconds": round(seconds, 3),
-            }
-        )
-    else:
-        click.echo(
-            f"{target}: {data.num_episodes:,} episodes, {data.num_steps:,} steps of "
-            f"{len(data.instances)} instances in {seconds:.1f} s; content {data.content_hash[:16]}"
-        )
+    print_dataset(target, data, as_json, time.monotonic() - began)

@@ -9,14 +9,13 @@ import re
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import click
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress as Bar
-    from rich.progress import TaskID
 
 PLAIN_INTERVAL = 5.0
 """Seconds between progress lines if there is no terminal."""
@@ -32,16 +31,15 @@ class ConsoleProgress:
         self.quiet = quiet
         self.terminal = draws(sys.stderr)
         self._bar: Bar | None = None
-        self._task: TaskID | None = None
         self._title = ""
         self._total = 0.0
         self._began = 0.0
-        self._said = 0.0
+        self._printed = 0.0
 
     def start(self, title: str, total: float, unit: str = "") -> None:
         """Start a progress bar."""
         self._title, self._total = title, total
-        self._began = self._said = time.monotonic()
+        self._began = self._printed = time.monotonic()
         if self.quiet or not self.terminal:
             return
         from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -55,7 +53,7 @@ class ConsoleProgress:
             console=rich_console(stderr=True),
         )
         self._bar.start()
-        self._task = self._bar.add_task(title, total=total, metrics="")
+        self._bar.add_task(title, total=total, metrics="")
 
     def update(self, done: float, **metrics: float) -> None:
         """Move the bar, or print a line if enough time has passed."""
@@ -63,15 +61,14 @@ class ConsoleProgress:
             return
         now = time.monotonic()
         seconds = max(now - self._began, 1e-9)
-        words = [
+        text = "  ".join(
             f"{value / seconds:,.0f} {name}/s" if name == "steps" else f"{name} {value:.4g}"
             for name, value in metrics.items()
-        ]
-        text = "  ".join(words)
-        if self._bar is not None and self._task is not None:
-            self._bar.update(self._task, completed=done, metrics=text)
-        elif not self.terminal and (now - self._said > PLAIN_INTERVAL or done >= self._total):
-            self._said = now
+        )
+        if self._bar is not None:
+            self._bar.update(self._bar.task_ids[0], completed=done, metrics=text)
+        elif not self.terminal and (now - self._printed > PLAIN_INTERVAL or done >= self._total):
+            self._printed = now
             left = seconds * (self._total - done) / done if done else 0.0
             ahead = f"  {left:.0f} s left" if left else ""
             line = f"{self._title}: {done:.0f}/{self._total:.0f}  {text}".rstrip()
@@ -81,7 +78,7 @@ class ConsoleProgress:
         """Stop the bar where it is."""
         if self._bar is not None:
             self._bar.stop()
-            self._bar = self._task = None
+            self._bar = None
 
     def message(self, text: str) -> None:
         """Print one line for the user."""
@@ -89,29 +86,15 @@ class ConsoleProgress:
             click.echo(text, err=True)
 
 
-class RowCounter:
-    """A progress bar over rows that arrive column by column."""
-
-    def __init__(self, progress: ConsoleProgress, title: str, rows: int) -> None:
-        self.progress, self.total, self.seen = progress, float(max(rows, 1)), 0
-        progress.start(title, self.total)
-
-    def __call__(self, _: str, rows: int) -> None:
-        """Count `rows` more rows."""
-        self.seen += rows
-        self.progress.update(min(self.seen, self.total))
-
-    def finish(self) -> None:
-        """Fill and stop the bar."""
-        self.progress.update(self.total)
-        self.progress.finish()
-
-
-def interrupted(target: object, progress: ConsoleProgress) -> NoReturn:
-    """End a command that can be resumed, with a message even if quiet."""
-    progress.finish()
-    click.echo(f"Interrupted; the same command with --resume continues {target}.", err=True)
-    raise click.exceptions.Exit(1)
+@contextlib.contextmanager
+def interruptible(progress: ConsoleProgress, advice: str) -> Iterator[None]:
+    """End a command that can be continued with `advice` if it is interrupted, even if quiet."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        progress.finish()
+        click.echo(f"Interrupted; {advice}.", err=True)
+        raise click.exceptions.Exit(1) from None
 
 
 @contextlib.contextmanager
@@ -136,14 +119,14 @@ def rich_console(stderr: bool = False) -> Console:
     """A console without colour or bold type if NO_COLOR is set."""
     from rich.console import Console
 
-    told = (sys.stderr if stderr else sys.stdout).isatty() or "COLUMNS" in os.environ
+    known = (sys.stderr if stderr else sys.stdout).isatty() or "COLUMNS" in os.environ
     return Console(
         stderr=stderr,
         color_system=None if os.environ.get("NO_COLOR") else "auto",
         highlight=False,
         markup=False,
         # if the width is unknown, a table must not be cut at 80 columns
-        width=None if told else 160,
+        width=None if known else 160,
     )
 
 

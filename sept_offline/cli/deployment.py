@@ -7,10 +7,16 @@ from pathlib import Path
 
 import click
 
-from sept_offline.cli.completers import DATASET, FOLDER
 from sept_offline.cli.console import print_json, working
-from sept_offline.cli.options import json_option, quiet_option
-from sept_offline.cli.places import check_dataset, check_run
+from sept_offline.cli.parameters import (
+    DATASET,
+    FOLDER,
+    check_dataset,
+    check_run,
+    count_option,
+    output_options,
+    seed_option,
+)
 
 
 @click.command()
@@ -22,16 +28,9 @@ from sept_offline.cli.places import check_dataset, check_run
 @click.option(
     "--verify", type=DATASET, help="Dataset whose observations are used to compare actions."
 )
-@click.option(
-    "--observations",
-    type=click.IntRange(min=1),
-    default=10_000,
-    show_default=True,
-    help="Number of observations to compare on.",
-)
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
-@json_option
-@quiet_option
+@count_option("--observations", default=10_000, help="Number of observations to compare on.")
+@seed_option
+@output_options
 def export(
     run: Path,
     out: Path,
@@ -71,16 +70,15 @@ def export(
             }
         )
         return
-    found = done.verified
     click.echo(f"{done.path}: {', '.join(files)}")
     source = "recorded observations" if verify else "observations within the training range"
-    ties = f"; {found.ties} ties resolved differently" if found.ties else ""
-    click.echo(f"same actions as the agent on {found.observations:,} {source}{ties}")
+    ties = f"; {done.verified.ties} ties resolved differently" if done.verified.ties else ""
+    click.echo(f"same actions as the agent on {done.verified.observations:,} {source}{ties}")
 
 
 @click.command()
 @click.argument("run", type=FOLDER)
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@seed_option
 def act(run: Path, seed: int) -> None:
     """Run the agent in RUN on observations from standard input, one JSON object per line.
 

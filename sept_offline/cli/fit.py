@@ -8,18 +8,21 @@ from typing import Any
 
 import click
 
-from sept_offline.cli.completers import (
+from sept_offline.cli.console import ConsoleProgress, interruptible, plain, print_json
+from sept_offline.cli.parameters import (
     DATASET,
     FILE,
     FOLDER,
+    METHODS,
+    PRESETS,
     Choice,
-    complete_settings,
-    one_of,
+    algorithms,
+    check_dataset,
+    name_option,
+    output_options,
+    seed_option,
+    settings_option,
 )
-from sept_offline.cli.console import ConsoleProgress, interrupted, plain, print_json
-from sept_offline.cli.names import ALGORITHMS, METHODS, PRESETS
-from sept_offline.cli.options import json_option, quiet_option
-from sept_offline.cli.places import check_dataset
 
 FEW = 8
 """Maximum number of instances to list by name; beyond that, only their number is shown."""
@@ -27,32 +30,19 @@ FEW = 8
 
 @click.command()
 @click.argument("dataset", type=DATASET)
-@click.option(
-    "--method",
-    default="sept",
-    show_default=True,
-    shell_complete=one_of(lambda: METHODS),
-    help=f"{', '.join(METHODS)}.",
-)
-@click.option(
+@name_option("--method", lambda: METHODS, f"{', '.join(METHODS)}.", default="sept")
+@name_option(
     "--preset",
+    lambda: PRESETS,
+    "default; paper: the paper's settings; segment: the paper's stages adapted to logs.",
     default="default",
-    show_default=True,
-    shell_complete=one_of(lambda: PRESETS),
-    help="default; paper: the paper's settings; segment: the paper's stages adapted to logs.",
 )
 @click.option("--config", type=FILE, help="Settings (TOML) that override the preset.")
-@click.option(
-    "--set",
-    "settings",
-    multiple=True,
-    shell_complete=complete_settings,
-    help="Override one setting, e.g. control.batch_size=128.",
-)
-@click.option(
+@settings_option("Override one setting, e.g. control.batch_size=128.")
+@name_option(
     "--control",
-    shell_complete=one_of(lambda: ALGORITHMS),
-    help="Control algorithm: double_dqn, discrete_cql, discrete_bcq, discrete_iql, nfq; for "
+    algorithms,
+    "Control algorithm: double_dqn, discrete_cql, discrete_bcq, discrete_iql, nfq; for "
     "continuous actions rebrac, td3_plus_bc, iql, cql, awac; or auto (chosen from the logs).",
 )
 @click.option(
@@ -73,31 +63,27 @@ FEW = 8
     "ope.",
 )
 @click.option("--no-verdict", is_flag=True, help="Skip the final verdict.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@seed_option
 @click.option("--resume", is_flag=True, help="Continue an interrupted run.")
 @click.option("--restart", is_flag=True, help="Replace an existing run.")
 @click.option(
     "-o", "--out", type=FOLDER, help="Run directory (default: runs/<dataset>-<method>-<seed>)."
 )
-@json_option
-@quiet_option
+@output_options
 def fit(
     dataset: str,
     method: str,
-    preset: str,
     config: Path | None,
     settings: tuple[str, ...],
     control: str | None,
     stack: int | None,
     fallback: str | None,
-    hold_out: float | None,
     no_verdict: bool,
     seed: int,
-    resume: bool,
-    restart: bool,
     out: Path | None,
     as_json: bool,
     quiet: bool,
+    **options: Any,
 ) -> None:
     """Train an agent on the logs in DATASET.
 
@@ -127,21 +113,16 @@ def fit(
         flags["verdict"] = False
     target = out or Path("runs") / f"{locate(dataset).stem}-{method}-{seed}"
     began = time.monotonic()
-    try:
+    with interruptible(progress, f"the same command with --resume continues {target}"):
         agent = learn(
             dataset,
             method,
             merge(chosen, flags),
             seed,
             out=target,
-            preset=preset,
-            hold_out=hold_out,
-            resume=resume,
-            restart=restart,
             progress=progress,
+            **options,
         )
-    except KeyboardInterrupt:
-        interrupted(target, progress)
     seconds = time.monotonic() - began
     if as_json:
         print_json(
@@ -157,26 +138,28 @@ def fit(
         )
         return
     click.echo(f"{target}: {method} in {seconds:.1f} s")
-    held = agent.record.get("held_out")
-    if held:
+    _print_record(agent.record)
+
+
+def _print_record(record: dict[str, Any]) -> None:
+    """Print what the fit held out, chose, measured and concluded."""
+    if held := record.get("held_out"):
         click.echo(f"held out for ope: {_held_out(held)}")
-    for name, choice in agent.record.get("choices", {}).items():
+    for name, choice in record.get("choices", {}).items():
         click.echo(f"{name}: {choice['chosen']}. {choice['why']}")
-    used = agent.record.get("latent_dimensions")
-    if used:
-        click.echo(f"latent: {used['used']} of {used['of']} dimensions in use")
-    found = agent.record.get("identification")
-    if found:
+    if dimensions := record.get("latent_dimensions"):
+        click.echo(f"latent: {dimensions['used']} of {dimensions['of']} dimensions in use")
+    if matched := record.get("identification"):
         click.echo(
-            f"identification: {found['neighbours']:.3f} of the held-out episodes are matched to "
-            f"their instance by their first steps (chance: {found['chance']:.3f})"
+            f"identification: {matched['neighbours']:.3f} of the held-out episodes are matched to "
+            f"their instance by their first steps (chance: {matched['chance']:.3f})"
         )
-        click.echo(f"probe: {agent.record['probe']}")
-    if agent.record.get("behaviour_estimated"):
+        click.echo(f"probe: {record['probe']}")
+    if record.get("behaviour_estimated"):
         click.echo("The behaviour's probabilities were not logged and are estimated.")
-    if "verdict" in agent.record:
-        click.echo(f"verdict: {agent.record['verdict']}")
-        for reason in agent.record["reasons"]:
+    if "verdict" in record:
+        click.echo(f"verdict: {record['verdict']}")
+        for reason in record["reasons"]:
             click.echo(f"  {reason}")
 
 

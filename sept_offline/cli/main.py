@@ -11,20 +11,14 @@ from typing import Any, NoReturn, TextIO
 
 import click
 
-from sept_offline.cli.bench import bench
-from sept_offline.cli.check import check
-from sept_offline.cli.collect import collect
-from sept_offline.cli.completion import completion
+from sept_offline.cli.bench import bench, report
+from sept_offline.cli.collect import check, collect
 from sept_offline.cli.console import plain
-from sept_offline.cli.dataset import convert, inspect, merge, validate
-from sept_offline.cli.demarcate import demarcate
+from sept_offline.cli.dataset import convert, demarcate, import_, inspect, merge, validate
 from sept_offline.cli.deployment import act, export
-from sept_offline.cli.doctor import doctor
-from sept_offline.cli.evaluate import evaluate
+from sept_offline.cli.evaluate import evaluate, ope
 from sept_offline.cli.fit import fit
-from sept_offline.cli.import_ import import_
-from sept_offline.cli.ope import ope
-from sept_offline.cli.report import report
+from sept_offline.cli.installation import completion, doctor
 from sept_offline.errors import ConfigError, SeptError, TrainingError
 from sept_offline.family import suggest
 from sept_offline.seals import UnsealedWarning

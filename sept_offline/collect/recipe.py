@@ -5,11 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from sept_offline.errors import ConfigError
 from sept_offline.family import Family, suggest
-from sept_offline.settings import ControlConfig, build, check_range, merge, read_toml, to_plain
+from sept_offline.settings import (
+    ControlConfig,
+    Count,
+    Natural,
+    Range,
+    Settings,
+    Share,
+    build,
+    merge,
+    read_toml,
+    to_plain,
+)
 
 BEHAVIOURS = ("random", "replay", "medium", "expert")
 POLICY = "policy"
@@ -18,48 +29,36 @@ EPISODES_PER_INSTANCE = 100
 
 
 @dataclass(frozen=True)
-class ExpertConfig:
+class ExpertConfig(Settings, section="expert"):
     """How the online, hidden-parameter-conditioned DoubleDQN behind the experts is trained."""
 
-    environments: int = 32
+    environments: Count = 32
     """Environments stepped at once, spread evenly over the training instances."""
-    rounds: int = 16
+    rounds: Annotated[int, Range(least=2)] = 16
     """Each steps all environments for one episode limit, from fresh starts; the first is random."""
-    updates_per_step: int = 2
+    updates_per_step: Count = 2
     """Gradient steps for each step of all environments together."""
-    epsilon_start: float = 1.0
-    epsilon_end: float = 0.1
-    epsilon_fraction: float = 0.6
+    epsilon_start: Share = 1.0
+    epsilon_end: Share = 0.1
+    epsilon_fraction: Share = 0.6
     """Share of the training over which epsilon falls."""
-    exploring: float = 0.5
+    exploring: Share = 0.5
     """Epsilon below which one copy of each instance never falls (1 until its goal was found once);
     the bounds of its other copies are spread evenly from 0 up to that."""
-    end_share: float = 0.125
+    end_share: Share = 0.125
     """Share of a minibatch drawn from steps that ended an episode, from every instance equally."""
-    snapshots: int = 20
+    snapshots: Count = 20
     """Networks kept along the way; `replay` walks through them, `medium` is the middle one."""
-    behaviour_epsilon: float = 0.1
+    behaviour_epsilon: Share = 0.1
     """Exploration of `medium` and `expert`; `replay` uses that of its snapshot."""
-    noise: float = 0.1
+    noise: Share = 0.1
     """Standard deviation of a box's actions around the preferred one, as a share of half the range;
     of `replay`, `medium` and `expert`, and while training."""
     control: ControlConfig = field(default_factory=ControlConfig)
 
     def __post_init__(self) -> None:
         """Refuse what cannot work, by name."""
-        counts = ("environments", "updates_per_step", "snapshots")
-        check_range(self, counts, "expert", least=1)
-        check_range(self, ("rounds",), "expert", least=2)
-        shares = (
-            "epsilon_start",
-            "epsilon_end",
-            "epsilon_fraction",
-            "exploring",
-            "end_share",
-            "behaviour_epsilon",
-            "noise",
-        )
-        check_range(self, shares, "expert", least=0, most=1)
+        super().__post_init__()
         if self.control.reward_form == "instance":
             raise ConfigError(
                 "expert.control.reward_form is 'instance', which requires all rewards in advance; "
@@ -68,25 +67,20 @@ class ExpertConfig:
 
 
 @dataclass(frozen=True)
-class Recipe:
+class Recipe(Settings):
     """Everything that determines a dataset besides the family and the seed."""
 
     behaviour: str = "random"
     """`random`, `replay`, `medium`, `expert`, or a mixture such as `random:0.5,expert:0.5`; in one,
     `policy` is the policy that `collect` is given."""
     instances: str = "train"
-    episodes: int | None = None
+    episodes: Count | None = None
     """In all, balanced over the instances; 100 an instance by default."""
-    max_steps: int | None = None
+    max_steps: Count | None = None
     """The family's training limit by default."""
-    probe_steps: int | None = None
+    probe_steps: Natural | None = None
     """Steps at the start of each episode taken uniformly at random; the family's by default."""
     expert: ExpertConfig = field(default_factory=ExpertConfig)
-
-    def __post_init__(self) -> None:
-        """Refuse what cannot work, by name."""
-        check_range(self, ("episodes", "max_steps"), least=1)
-        check_range(self, ("probe_steps",), least=0)
 
 
 def load_recipe(

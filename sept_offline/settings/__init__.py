@@ -3,7 +3,6 @@
 Nothing here imports torch, so shell completion can list the settings quickly.
 """
 
-from sept_offline.settings.demarcate import MOST_ROUNDS, DemarcateConfig, Unsure
 from sept_offline.settings.fit import (
     ALGORITHMS,
     AUTO,
@@ -24,8 +23,13 @@ from sept_offline.settings.fit import (
     Reward,
     UnicornConfig,
 )
-from sept_offline.settings.ope import OpeConfig
+from sept_offline.settings.tools import MOST_ROUNDS, DemarcateConfig, OpeConfig, Unsure
 from sept_offline.settings.values import (
+    Count,
+    Natural,
+    Range,
+    Settings,
+    Share,
     build,
     check_range,
     merge,
@@ -43,6 +47,7 @@ __all__ = [
     "REWARDS",
     "BnnConfig",
     "ControlConfig",
+    "Count",
     "CsroConfig",
     "DemarcateConfig",
     "DptConfig",
@@ -52,9 +57,13 @@ __all__ = [
     "FocalConfig",
     "LatentConfig",
     "MamlConfig",
+    "Natural",
     "OpeConfig",
     "ProbeConfig",
+    "Range",
     "Reward",
+    "Settings",
+    "Share",
     "UnicornConfig",
     "Unsure",
     "build",

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Annotated, Literal, get_args
 
 from sept_offline.errors import ConfigError
 from sept_offline.family import suggest
 from sept_offline.limits import LONGEST_REFINED, LONGEST_SEGMENT, LONGEST_STACK
-from sept_offline.settings.values import check_range
+from sept_offline.settings.values import (
+    Count,
+    Layers,
+    Natural,
+    NotNegative,
+    Positive,
+    Range,
+    Settings,
+    Share,
+)
 
-Objective = Literal["transitions", "segment"]
 Reward = Literal["elbo", "information", "total-variation", "negative-elbo"]
-REWARDS: tuple[Reward, ...] = ("elbo", "information", "total-variation", "negative-elbo")
+REWARDS: tuple[Reward, ...] = get_args(Reward)
 FINITE_ALGORITHMS = ("double_dqn", "discrete_cql", "discrete_bcq", "discrete_iql", "nfq")
 """Algorithms of control for a finite set of actions."""
 BOX_ALGORITHMS = ("rebrac", "td3_plus_bc", "iql", "cql", "awac")
@@ -25,83 +33,63 @@ Budget = Literal["reduced", "paper"]
 MOST, MOST_SAMPLES = 1_000_000, 10_000
 """Limits of `bnn` and `dpt`, whose settings come with an agent's file and determine the cost of its
 episode."""
+Bounded = Annotated[int, Range(least=1, most=MOST)]
+Fraction = Annotated[float, Range(least=0, below=1)]
+Steps = Annotated[int, Range(least=1, most=LONGEST_SEGMENT)]
 
 
 @dataclass(frozen=True)
-class LatentConfig:
+class LatentConfig(Settings, section="latent"):
     """Settings of the latent; the defaults are for the transitions objective."""
 
-    objective: Objective = "transitions"
+    objective: Literal["transitions", "segment"] = "transitions"
     """`transitions`: sum the evidence of single transitions; `segment`: the paper's VAE."""
     refine: bool = True
     """Whether the latent is refined at every step (transitions objective) or inferred once, from
     the first `probe_steps` steps."""
-    refine_steps: int = 64
+    refine_steps: Annotated[int, Range(least=1, most=LONGEST_REFINED)] = 64
     """Number of steps for which the latent is refined."""
-    dim: int = 2
+    dim: Count = 2
     """Number of latent dimensions; `fit` takes five or more, unless a preset or you set it."""
-    updates: int = 2000
+    updates: Count = 2000
     """Total number of gradient steps."""
-    learning_rate: float = 2e-3
+    learning_rate: Positive = 2e-3
     """Initial learning rate of Adam."""
-    learning_rate_end: float = 1e-4
+    learning_rate_end: Positive = 1e-4
     """Final learning rate of a cosine schedule; if equal to `learning_rate`, it is constant."""
-    beta: float = 1.0
+    beta: NotNegative = 1.0
     """Weight of the KL divergence to N(0, I)."""
-    context: int = 64
+    context: Count = 64
     """Maximum number of steps in a training context (transitions objective)."""
-    contexts: int = 64
+    contexts: Count = 64
     """Contexts per minibatch (transitions objective)."""
-    transitions: int = 512
+    transitions: Count = 512
     """Transitions per minibatch (transitions objective), or windows (`dynasept`)."""
-    segments: int = 128
+    segments: Count = 128
     """Segments per minibatch (segment objective)."""
-    hidden: int = 128
+    hidden: Count = 128
     """Width of the two hidden layers of each network (transitions objective, `dynasept`)."""
-    initial_spread: float = 0.05
+    initial_spread: Positive = 0.05
     """Initial standard deviation of the instances' means and of their posteriors."""
-    posterior_factor: float = 5.0
+    posterior_factor: Positive = 5.0
     """Learning rate of the instances' posteriors, as a multiple of the networks'."""
-    through: float = 1.0
+    through: NotNegative = 1.0
     """Weight of the decoder's loss with z from the encoder (transitions objective)."""
     changes: bool = False
     """Whether the VAE reads each step as (s, a, s′ − s), including the final state, and decodes the
     changes given the actions; otherwise it reads and decodes pairs (s, a) (segment objective)."""
-    entropy: float = 1.0
+    entropy: NotNegative = 1.0
     """Weight of −H(q) (segment objective)."""
-    encoder_units: int = 300
+    encoder_units: Count = 300
     """Units of each direction of the LSTM encoder (segment objective)."""
-    decoder_units: int = 256
+    decoder_units: Count = 256
     """Units of the LSTM decoder (segment objective)."""
-    minibatches: int = 1
+    minibatches: Count = 1
     """Minibatches per update (segment objective; the paper uses 10)."""
-
-    def __post_init__(self) -> None:
-        counts = (
-            "dim",
-            "updates",
-            "context",
-            "contexts",
-            "transitions",
-            "segments",
-            "hidden",
-            "encoder_units",
-            "decoder_units",
-            "minibatches",
-        )
-        check_range(self, counts, "latent", least=1)
-        check_range(self, ("refine_steps",), "latent", least=1, most=LONGEST_REFINED)
-        positive = ("learning_rate", "learning_rate_end", "initial_spread", "posterior_factor")
-        check_range(self, positive, "latent", above=0)
-        check_range(self, ("beta", "entropy", "through"), "latent", least=0)
-        if self.objective not in ("transitions", "segment"):
-            raise ConfigError(
-                f"latent.objective is {self.objective!r}; expected 'transitions' or 'segment'."
-            )
 
 
 @dataclass(frozen=True)
-class ProbeConfig:
+class ProbeConfig(Settings, section="probe"):
     """Settings of the probe, which is learned from logged segments."""
 
     use: Literal["auto", "always", "never"] = "auto"
@@ -109,42 +97,30 @@ class ProbeConfig:
     learned dynamics at the end of the fit and probes only if that earns more."""
     reward: Reward = "information"
     """Reward of a segment: information, elbo, negative-elbo or total-variation."""
-    steps: int = 150
+    steps: Count = 150
     """Number of full-batch gradient steps."""
-    learning_rate: float = 3e-3
+    learning_rate: Positive = 3e-3
     """Learning rate of Adam."""
-    hidden: int = 32
+    hidden: Count = 32
     """Width of the three hidden layers."""
-    ess_floor: float = 0.1
+    ess_floor: Share = 0.1
     """Minimum effective sample size, as a share of the segments."""
-    estimated_floor_factor: float = 2.0
+    estimated_floor_factor: Annotated[float, Range(least=1)] = 2.0
     """Factor on the floor if the behaviour's probabilities are estimated."""
-    holdout: float = 0.2
+    holdout: Annotated[float, Range(least=0, most=0.9)] = 0.2
     """Share of the segments held out for the final check."""
     margin: float = 2.0
     """Minimum improvement of the held-out reward for the probe to be kept, in standard errors."""
     progress_weight: float = 0.0
     """λ, the weight of a bonus for the final state of each segment, in standard deviations."""
-    tracking_rate: float = 1.0
+    tracking_rate: Share = 1.0
     """α, the rate at which the VAE that rewards the probe tracks the trained one (paper's loop)."""
-    warmup: int = 0
+    warmup: Natural = 0
     """Updates of the VAE before the probe starts to learn (paper's loop)."""
-    minibatches: int = 1
+    minibatches: Count = 1
     """Probe minibatches per update (paper's loop)."""
-    batch: int = 512
+    batch: Count = 512
     """Segments per probe minibatch (paper's loop)."""
-
-    def __post_init__(self) -> None:
-        if self.reward not in REWARDS:
-            raise ConfigError(
-                f"probe.reward is {self.reward!r}; expected one of {', '.join(REWARDS)}."
-            )
-        check_range(self, ("steps", "hidden", "minibatches", "batch"), "probe", least=1)
-        check_range(self, ("warmup",), "probe", least=0)
-        check_range(self, ("ess_floor", "tracking_rate"), "probe", least=0, most=1)
-        check_range(self, ("holdout",), "probe", least=0, most=0.9)
-        check_range(self, ("learning_rate",), "probe", above=0)
-        check_range(self, ("estimated_floor_factor",), "probe", least=1)
 
     def floor(self, estimated: bool) -> float:
         """The minimum effective share, given whether the probabilities are estimated."""
@@ -152,7 +128,7 @@ class ProbeConfig:
 
 
 @dataclass(frozen=True)
-class ControlConfig:
+class ControlConfig(Settings, section="control"):
     """Settings of control."""
 
     algorithm: str = "double_dqn"
@@ -160,52 +136,52 @@ class ControlConfig:
     for continuous actions one of rebrac, td3_plus_bc, iql, cql, awac. `auto` is rebrac for
     continuous actions; else discrete_cql if the behaviour takes a single action at most logged
     steps, and double_dqn if not."""
-    hidden: tuple[int, ...] = (256, 512)
+    hidden: Layers = (256, 512)
     """Widths of the hidden layers."""
     layer_norm: bool = False
     """Whether to use layer normalisation; critics of continuous actions always do."""
-    gamma: float = 0.99
+    gamma: Fraction = 0.99
     """Discount factor."""
-    learning_rate: float = 5e-4
+    learning_rate: Positive = 5e-4
     """Learning rate of Adam."""
-    batch_size: int = 64
+    batch_size: Count = 64
     """Transitions per minibatch."""
-    updates: int = 5000
+    updates: Natural = 5000
     """Total number of gradient steps; 0: chosen by the number of logged steps."""
-    target_rate: float = 0.005
+    target_rate: Annotated[float, Range(above=0, most=1)] = 0.005
     """Polyak rate of the target network, per update; `nfq` copies its weights instead."""
-    average_decay: float = 0.999
+    average_decay: Fraction = 0.999
     """Decay per update of the running average of the weights, which is deployed; lower at first."""
-    average_every: int = 10
+    average_every: Count = 10
     """Updates between two updates of the average."""
-    grad_clip: float | None = None
+    grad_clip: Positive | None = None
     """Maximum gradient norm; None: no clipping."""
-    critics: int = 0
+    critics: Natural = 0
     """Number of d3rlpy's Q-functions that share a target; 0: one for a finite set of actions, two
     for continuous ones."""
-    members: int = 1
+    members: Count = 1
     """Size of the ensemble; members have different initial weights and minibatches."""
-    cql_alpha: float = 1.0
+    cql_alpha: NotNegative = 1.0
     """Weight of the conservative term of `discrete_cql` and `cql`."""
-    bcq_flexibility: float = 0.3
+    bcq_flexibility: Annotated[float, Range(above=0, below=1)] = 0.3
     """Minimum probability of an action in `discrete_bcq`, relative to the most likely action."""
     bcq_beta: float = 0.5
     """Weight of the regulariser of the imitator in `discrete_bcq`."""
-    rebrac_actor_beta: float = 0.01
+    rebrac_actor_beta: NotNegative = 0.01
     """Weight of the distance between the actor's and the logged action in `rebrac`."""
-    rebrac_critic_beta: float = 0.01
+    rebrac_critic_beta: NotNegative = 0.01
     """The same of the next action, in the targets of `rebrac`."""
-    td3_alpha: float = 2.5
+    td3_alpha: Positive = 2.5
     """Weight of the values, relative to imitation, in `td3_plus_bc`."""
-    iql_expectile: float = 0.7
+    iql_expectile: Annotated[float, Range(above=0, below=1)] = 0.7
     """Expectile of the value function of `iql` and `discrete_iql`."""
-    iql_temperature: float = 3.0
+    iql_temperature: NotNegative = 3.0
     """Factor on the advantages that weight logged actions in `iql` and `discrete_iql`."""
-    awac_lambda: float = 1.0
+    awac_lambda: Positive = 1.0
     """Divisor of the advantages in `awac`."""
     reward_form: str = "raw"
     """Scaling of the rewards: raw, instance (root mean square of 1 per instance) or log."""
-    reward_scale: float = 1.0
+    reward_scale: Positive = 1.0
     """Factor on the rewards, applied after `reward_form`."""
     goal_shift: float | None = None
     """C of the shift r − C·(1 − γ·(1 − done)) for goal tasks: the scaled reward at the goal."""
@@ -218,31 +194,14 @@ class ControlConfig:
 
     def __post_init__(self) -> None:
         """Raise a ConfigError that names an invalid setting."""
-        known = (AUTO, *ALGORITHMS)
-        if self.algorithm not in known:
-            raise ConfigError(
-                f"control.algorithm is {self.algorithm!r}{suggest(self.algorithm, known)}; "
-                f"expected one of {', '.join(known)}."
-            )
-        if self.reward_form not in REWARD_FORMS:
-            raise ConfigError(
-                f"control.reward_form is {self.reward_form!r}"
-                f"{suggest(self.reward_form, REWARD_FORMS)}; expected one of "
-                f"{', '.join(REWARD_FORMS)}."
-            )
-        if not self.hidden or min(self.hidden) < 1:
-            raise ConfigError(
-                f"control.hidden needs layers of at least 1 unit, found {self.hidden}."
-            )
-        check_range(self, ("updates", "critics"), "control", least=0)
-        check_range(self, ("batch_size", "average_every", "members"), "control", least=1)
-        check_range(self, ("learning_rate", "reward_scale", "grad_clip"), "control", above=0)
-        check_range(self, ("gamma", "average_decay"), "control", least=0, below=1)
-        check_range(self, ("target_rate",), "control", above=0, most=1)
-        check_range(self, ("bcq_flexibility", "iql_expectile"), "control", above=0, below=1)
-        weights = ("cql_alpha", "rebrac_actor_beta", "rebrac_critic_beta", "iql_temperature")
-        check_range(self, weights, "control", least=0)
-        check_range(self, ("td3_alpha", "awac_lambda"), "control", above=0)
+        super().__post_init__()
+        for name, known in (("algorithm", (AUTO, *ALGORITHMS)), ("reward_form", REWARD_FORMS)):
+            value = getattr(self, name)
+            if value not in known:
+                raise ConfigError(
+                    f"control.{name} is {value!r}{suggest(value, known)}; "
+                    f"expected one of {', '.join(known)}."
+                )
 
     @property
     def num_critics(self) -> int:
@@ -251,228 +210,166 @@ class ControlConfig:
 
 
 @dataclass(frozen=True)
-class DynamicsConfig:
+class DynamicsConfig(Settings, section="dynamics"):
     """Settings of the network and of the model of rewards and terminations."""
 
-    dim: int = 5
+    dim: Count = 5
     """Dimension of w."""
-    hidden: tuple[int, ...] = (64, 64)
+    hidden: Layers = (64, 64)
     """Widths of the network's hidden layers."""
-    alpha: float = 0.5
+    alpha: Annotated[float, Range(above=0, most=1)] = 0.5
     """α of the divergence; variational inference is the limit at 0."""
-    samples: int = 4
+    samples: Count = 4
     """K: samples of the weights per estimate of the energy."""
-    updates: int = 5000
+    updates: Count = 5000
     """Gradient steps of the network."""
-    batch_size: int = 128
+    batch_size: Count = 128
     """Transitions per minibatch of the network."""
-    learning_rate: float = 3e-3
+    learning_rate: Positive = 3e-3
     """Initial learning rate of the network."""
-    learning_rate_end: float = 1e-4
+    learning_rate_end: Positive = 1e-4
     """Final learning rate of the cosine schedule."""
-    prior_variance: float = 1.0
+    prior_variance: Positive = 1.0
     """Prior variance of every weight."""
-    initial_spread: float = 0.02
+    initial_spread: Positive = 0.02
     """Initial standard deviation of the weights' posterior."""
-    latent_spread: float = 0.05
+    latent_spread: Positive = 0.05
     """Initial standard deviation of the instances' w and of their posteriors."""
-    latent_factor: float = 5.0
+    latent_factor: Positive = 5.0
     """Learning rate of the instances' posteriors, as a multiple of the network's."""
     angles: tuple[str, ...] | None = None
     """Names of columns that are angles in [−π, π]; None: detected from the data."""
-    outcome_hidden: tuple[int, ...] = (64, 64)
+    outcome_hidden: Layers = (64, 64)
     """Widths of the hidden layers of the model of rewards and terminations."""
-    outcome_updates: int = 3000
+    outcome_updates: Count = 3000
     """Gradient steps of the model of rewards and terminations."""
-    outcome_batch: int = 256
+    outcome_batch: Count = 256
     """Transitions per minibatch of the model of rewards and terminations."""
-    outcome_rate: float = 2e-3
+    outcome_rate: Positive = 2e-3
     """Learning rate of the model of rewards and terminations."""
-
-    def __post_init__(self) -> None:
-        """Raise a ConfigError that names an invalid setting."""
-        counts = ("dim", "samples", "updates", "batch_size", "outcome_updates", "outcome_batch")
-        check_range(self, counts, "dynamics", least=1)
-        positive = (
-            "learning_rate",
-            "learning_rate_end",
-            "prior_variance",
-            "initial_spread",
-            "latent_spread",
-            "latent_factor",
-            "outcome_rate",
-        )
-        check_range(self, positive, "dynamics", above=0)
-        check_range(self, ("alpha",), "dynamics", above=0, most=1)
-        for name in ("hidden", "outcome_hidden"):
-            widths = getattr(self, name)
-            if not widths or min(widths) < 1:
-                raise ConfigError(f"dynamics.{name} needs layers of at least 1 unit: {widths}.")
 
 
 @dataclass(frozen=True)
-class BnnConfig:
+class BnnConfig(Settings, section="bnn"):
     """Settings of `bnn` in the test episode."""
 
     budget: Budget = "reduced"
     """Name of the budget that these numbers define, for the record and the tables."""
-    every: int = 10
+    every: Bounded = 10
     """Steps between two updates."""
-    infer_steps: int = 40
+    infer_steps: Annotated[int, Range(least=0, most=MOST)] = 40
     """Gradient steps on q(w) per update."""
-    infer_rate: float = 0.05
+    infer_rate: Positive = 0.05
     """Learning rate of w."""
-    tune_steps: int = 10
+    tune_steps: Annotated[int, Range(least=0, most=MOST)] = 10
     """Gradient steps on the network per update; 0: none."""
-    tune_rate: float = 2e-4
+    tune_rate: Positive = 2e-4
     """Learning rate of the network's weights."""
-    samples: int = 8
+    samples: Annotated[int, Range(least=1, most=MOST_SAMPLES)] = 8
     """K of the energy in the episode."""
     start: Literal["logs", "scratch"] = "logs"
     """Initial policy: trained on the logs of all instances, or untrained as in the paper."""
-    episodes: int = 64
+    episodes: Bounded = 64
     """Fictional episodes per update, run in parallel."""
-    horizon: int = 24
+    horizon: Bounded = 24
     """Maximum number of steps in a fictional episode."""
-    updates: int = 200
+    updates: Bounded = 200
     """Updates of the policy per update of the model, spread over the fictional episodes."""
-    explore: float = 0.3
+    explore: Share = 0.3
     """Share of random actions in fictional episodes."""
-    anywhere: float = 0.5
+    anywhere: Share = 0.5
     """Share of fictional episodes that start in states logged at any time. Half of the others start
     in logged first states, half in states seen in this episode."""
-    average_decay: float = 0.98
+    average_decay: Fraction = 0.98
     """Decay per update of the running average of the policy's weights, which acts."""
-
-    def __post_init__(self) -> None:
-        """Raise a ConfigError that names an invalid setting."""
-        counts = ("every", "episodes", "horizon", "updates")
-        check_range(self, counts, "bnn", least=1, most=MOST)
-        check_range(self, ("samples",), "bnn", least=1, most=MOST_SAMPLES)
-        check_range(self, ("infer_steps", "tune_steps"), "bnn", least=0, most=MOST)
-        check_range(self, ("infer_rate", "tune_rate"), "bnn", above=0)
-        check_range(self, ("explore", "anywhere"), "bnn", least=0, most=1)
-        check_range(self, ("average_decay",), "bnn", least=0, below=1)
 
 
 @dataclass(frozen=True)
-class DptConfig:
+class DptConfig(Settings, section="dpt"):
     """Settings of `dpt` (direct policy transfer): inference in the episode, w in training."""
 
     budget: Budget = "reduced"
     """Name of the budget that these numbers define, for the record and the tables."""
-    every: int = 1
+    every: Bounded = 1
     """Steps between two updates of w."""
-    infer_steps: int = 10
+    infer_steps: Annotated[int, Range(least=0, most=MOST)] = 10
     """Gradient steps on q(w) per update."""
-    infer_rate: float = 0.05
+    infer_rate: Positive = 0.05
     """Learning rate of w."""
-    samples: int = 8
+    samples: Annotated[int, Range(least=1, most=MOST_SAMPLES)] = 8
     """K of the energy in the episode."""
-    copies: int = 50
+    copies: Bounded = 50
     """Samples of w from each training instance's posterior for the training of the policy."""
-    unknown: float = 0.1
+    unknown: Fraction = 0.1
     """Share of training transitions with the mean w, with which an episode starts."""
 
-    def __post_init__(self) -> None:
-        """Raise a ConfigError that names an invalid setting."""
-        check_range(self, ("every", "copies"), "dpt", least=1, most=MOST)
-        check_range(self, ("samples",), "dpt", least=1, most=MOST_SAMPLES)
-        check_range(self, ("infer_steps",), "dpt", least=0, most=MOST)
-        check_range(self, ("infer_rate",), "dpt", above=0)
-        check_range(self, ("unknown",), "dpt", least=0, below=1)
-
 
 @dataclass(frozen=True)
-class EpoptConfig:
+class EpoptConfig(Settings, section="epopt"):
     """Which episodes `epopt` trains on."""
 
-    percentile: float = 10.0
+    percentile: Annotated[float, Range(above=0, most=100)] = 10.0
     """ε: percentage of an iteration's episodes, those with the lowest returns, to train on."""
-    episodes: int = 100
+    episodes: Count = 100
     """Episodes drawn per iteration."""
-    everything: float = 0.5
+    everything: Share = 0.5
     """Share of the updates, from the start, that train on all episodes."""
 
-    def __post_init__(self) -> None:
-        """Raise a ConfigError that names an invalid setting."""
-        check_range(self, ("percentile",), "epopt", above=0, most=100)
-        check_range(self, ("episodes",), "epopt", least=1)
-        check_range(self, ("everything",), "epopt", least=0, most=1)
-
 
 @dataclass(frozen=True)
-class MamlConfig:
+class MamlConfig(Settings, section="maml"):
     """How `maml` adapts, in training and in the test episode."""
 
-    inner_rate: float = 0.03
+    inner_rate: Positive = 0.03
     """Learning rate of the one gradient step on the first T_p steps."""
-    tasks: int = 8
+    tasks: Count = 8
     """Instances per update; each provides an equal share of the minibatch's transitions."""
-
-    def __post_init__(self) -> None:
-        """Raise a ConfigError that names an invalid setting."""
-        check_range(self, ("inner_rate",), "maml", above=0)
-        check_range(self, ("tasks",), "maml", least=1)
 
 
 @dataclass(frozen=True)
-class FocalConfig:
+class FocalConfig(Settings, section="focal"):
     """Settings of `focal`, and of the distances in `unicorn` and `csro`."""
 
     rewards: bool = True
     """Whether the encoder reads the reward of each step, as published; the agent then needs it."""
-    repulsion: float = 1.0
+    repulsion: Positive = 1.0
     """Weight of the inverse distance between contexts of different instances."""
-    softening: float = 0.1
+    softening: Positive = 0.1
     """Constant added to squared distances, so that their inverse is finite."""
-
-    def __post_init__(self) -> None:
-        """Raise a ConfigError that names an invalid setting."""
-        check_range(self, ("repulsion", "softening"), "focal", above=0)
 
 
 @dataclass(frozen=True)
-class UnicornConfig:
+class UnicornConfig(Settings, section="unicorn"):
     """Settings of `unicorn`."""
 
     rewards: bool = True
     """Whether the encoder reads the reward of each step, as published; the agent then needs it."""
-    distance: float = 1.0
+    distance: NotNegative = 1.0
     """Weight of the distances of `focal`, relative to the reconstruction."""
-
-    def __post_init__(self) -> None:
-        """Raise a ConfigError that names an invalid setting."""
-        check_range(self, ("distance",), "unicorn", least=0)
 
 
 @dataclass(frozen=True)
-class CsroConfig:
+class CsroConfig(Settings, section="csro"):
     """Settings of `csro`."""
 
     rewards: bool = True
     """Whether the encoder reads the reward of each step, as published; the agent then needs it."""
-    independence: float = 1.0
+    independence: NotNegative = 1.0
     """Weight of the bound on the information between an embedding and its state and action."""
-    hidden: int = 64
+    hidden: Count = 64
     """Width of the hidden layers of the network that predicts embeddings."""
-
-    def __post_init__(self) -> None:
-        """Raise a ConfigError that names an invalid setting."""
-        check_range(self, ("independence",), "csro", least=0)
-        check_range(self, ("hidden",), "csro", least=1)
 
 
 @dataclass(frozen=True)
-class FitConfig:
+class FitConfig(Settings):
     """Settings of all stages; `--set a.b=c` uses the names of these fields."""
 
-    probe_steps: int
+    probe_steps: Steps
     """T_p, the number of steps in a probed segment."""
-    stack: int = 0
+    stack: Annotated[int, Range(least=0, most=LONGEST_STACK)] = 0
     """Number of observations the agent reads at once: the current one and the last ones, with the
     actions between them. 1: the current one alone. 0: chosen from the logs."""
-    held_out: float = 0.2
+    held_out: Annotated[float, Range(above=0, most=0.5)] = 0.2
     """Share of each instance's episodes held out from the latent, for identification and
     novelty."""
     novelty_prior: Literal["normal", "instances"] = "normal"
@@ -482,7 +379,7 @@ class FitConfig:
     """Whether the fit ends with a verdict, which may take as long as the fit itself."""
     fallback: Literal["none", "avg"] = "none"
     """Policy to use when the instance looks out-of-distribution."""
-    oracle_noise: float = 0.0
+    oracle_noise: NotNegative = 0.0
     """Standard deviation of the noise on the hidden parameters that `oracle` trains with, in
     standard deviations of the training instances. It prevents overfitting to few instances."""
     latent: LatentConfig = field(default_factory=LatentConfig)
@@ -491,7 +388,7 @@ class FitConfig:
     """Settings of the probe."""
     control: ControlConfig = field(default_factory=ControlConfig)
     """Settings of control."""
-    history_steps: int = 4
+    history_steps: Steps = 4
     """Number of previous steps that `history` reads."""
     epopt: EpoptConfig = field(default_factory=EpoptConfig)
     """Settings of `epopt`."""
@@ -509,10 +406,3 @@ class FitConfig:
     """Settings of `unicorn`."""
     csro: CsroConfig = field(default_factory=CsroConfig)
     """Settings of `csro`."""
-
-    def __post_init__(self) -> None:
-        """Raise a ConfigError that names an invalid setting."""
-        check_range(self, ("probe_steps", "history_steps"), least=1, most=LONGEST_SEGMENT)
-        check_range(self, ("stack",), least=0, most=LONGEST_STACK)
-        check_range(self, ("oracle_noise",), least=0)
-        check_range(self, ("held_out",), above=0, most=0.5)

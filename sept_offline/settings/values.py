@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import operator
 import tomllib
 import types
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from sept_offline.errors import ConfigError
 from sept_offline.family import suggest
 from sept_offline.limits import read_whole
 
 Record = TypeVar("Record")
+Rule = Callable[[Any, str], None]
+"""Raises a ConfigError if a value, of the setting whose path is given, is not allowed."""
 TOML_BYTES = 16 << 20
 """Size limit of a settings file, which is written by hand."""
 
@@ -89,36 +92,89 @@ def _convert(value: Any, hint: Any, path: str) -> Any:
     raise ConfigError(f"Setting {path} is {value!r:.120}; expected {name}.")
 
 
-def check_range(
-    config: Any,
-    names: Iterable[str],
-    where: str = "",
-    *,
-    least: float | None = None,
-    above: float | None = None,
-    most: float | None = None,
-    below: float | None = None,
-) -> None:
-    """Raise a ConfigError that names the first of these fields of `config` out of the bounds.
+@dataclasses.dataclass(frozen=True)
+class Range:
+    """The bounds of a number, declared in the annotation of a field."""
 
-    `where` is the section of the settings. A field that is None is not checked.
-    """
-    bounds = [
-        (word, holds, bound)
-        for word, holds, bound in (
-            ("at least", operator.ge, least),
-            ("above", operator.gt, above),
-            ("at most", operator.le, most),
-            ("below", operator.lt, below),
-        )
-        if bound is not None
-    ]
-    for name in names:
-        value = getattr(config, name)
-        if value is not None and not all(holds(value, bound) for _, holds, bound in bounds):
-            path = f"{where}.{name}" if where else name
+    least: float | None = None
+    above: float | None = None
+    most: float | None = None
+    below: float | None = None
+
+    def __call__(self, value: Any, path: str) -> None:
+        """Raise a ConfigError that names the setting `path` if its value is out of the bounds."""
+        bounds = [
+            (word, holds, bound)
+            for word, holds, bound in (
+                ("at least", operator.ge, self.least),
+                ("above", operator.gt, self.above),
+                ("at most", operator.le, self.most),
+                ("below", operator.lt, self.below),
+            )
+            if bound is not None
+        ]
+        if not all(holds(value, bound) for _, holds, bound in bounds):
             expected = " and ".join(f"{word} {bound}" for word, _, bound in bounds)
             raise ConfigError(f"{path} is {value}; expected {expected}.")
+
+
+def check_layers(widths: tuple[int, ...], path: str) -> None:
+    """Raise a ConfigError that names the setting `path` if a network cannot have such layers."""
+    if not widths or min(widths) < 1:
+        raise ConfigError(f"{path} needs layers of at least 1 unit, found {widths}.")
+
+
+def check_choice(known: tuple[Any, ...], value: Any, path: str) -> None:
+    """Raise a ConfigError that names the setting `path` if its value is none of the known."""
+    if value not in known:
+        listed = ", ".join(map(str, known))
+        raise ConfigError(f"{path} is {value!r}; expected one of {listed}.")
+
+
+Count = Annotated[int, Range(least=1)]
+Natural = Annotated[int, Range(least=0)]
+Positive = Annotated[float, Range(above=0)]
+NotNegative = Annotated[float, Range(least=0)]
+Share = Annotated[float, Range(least=0, most=1)]
+Layers = Annotated[tuple[int, ...], check_layers]
+
+
+class Settings:
+    """A frozen dataclass whose fields are checked against their annotations when it is made."""
+
+    _section = ""
+
+    def __init_subclass__(cls, section: str = "") -> None:
+        """`section` is the group of the settings, for error messages."""
+        cls._section = f"{section}." if section else ""
+
+    def __post_init__(self) -> None:
+        """Raise a ConfigError that names an invalid setting; None is not checked."""
+        record: Any = type(self)
+        for name, rule in _rules(record):
+            value = getattr(self, name)
+            if value is not None:
+                rule(value, f"{self._section}{name}")
+
+
+@functools.cache
+def _rules(record: type[Settings]) -> list[tuple[str, Rule]]:
+    """The names of the fields that are checked, each with the rule that its annotation declares."""
+    rules: list[tuple[str, Rule]] = []
+    for name, hint in typing.get_type_hints(record, include_extras=True).items():
+        for kind in (hint, *typing.get_args(hint)):  # those of `Count | None`, too
+            if typing.get_origin(kind) is typing.Literal:
+                rules.append((name, functools.partial(check_choice, typing.get_args(kind))))
+            rules += [(name, rule) for rule in getattr(kind, "__metadata__", ())]
+    return rules
+
+
+def check_range(config: Any, names: Iterable[str], **bounds: float) -> None:
+    """Raise a ConfigError that names the first of these fields that is out of the bounds."""
+    for name in names:
+        value = getattr(config, name)
+        if value is not None:
+            Range(**bounds)(value, name)
 
 
 def merge(*layers: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from sept_offline.cli import names
-from sept_offline.cli.completers import setting_names
+from sept_offline.cli import parameters
 from sept_offline.cli.main import cli
+from sept_offline.cli.parameters import setting_names
 from sept_offline.collect.check import SPLITS
 from sept_offline.collect.recipe import BEHAVIOURS
 from sept_offline.engines import ENGINES
@@ -33,13 +33,13 @@ def test_every_command_has_json_and_quiet(name: str) -> None:
 
 
 def test_what_is_completed_is_what_there_is() -> None:
-    assert set(names.METHODS) == set(METHODS)
-    assert names.PRESETS == PRESETS
-    assert (AUTO, *ALGORITHMS) == names.ALGORITHMS
-    assert names.BEHAVIOURS == BEHAVIOURS
-    assert names.ENGINES == ENGINES
-    assert names.SPLITS == SPLITS
-    assert names.AXES == AXES
+    assert set(parameters.METHODS) == set(METHODS)
+    assert parameters.PRESETS == PRESETS
+    assert parameters.algorithms() == (AUTO, *ALGORITHMS)
+    assert parameters.BEHAVIOURS == BEHAVIOURS
+    assert parameters.ENGINES == ENGINES
+    assert parameters.SPLITS == SPLITS
+    assert parameters.AXES == AXES
 
 
 def settings(record: Any, prefix: str = "") -> dict[str, tuple[str, ...]]:

@@ -17,7 +17,7 @@ from sept_offline.actions import Box
 from sept_offline.agent import Agent, NoContext, Spaces
 from sept_offline.agent.control import Actor
 from sept_offline.agent.networks import MLP, Standardiser
-from sept_offline.cli.ope import _print
+from sept_offline.cli.evaluate import _print_judgement
 from sept_offline.data import Dataset, DatasetWriter
 from sept_offline.errors import AgentError
 from sept_offline.settings import OpeConfig
@@ -76,7 +76,7 @@ def test_no_weights_and_the_verdict_says_so(
     assert found.headline == "fqe" and found.verdict != "trust"
     assert any("no density" in reason for reason in found.reasons)
     assert found.overlap.support == 1
-    _print(found)
+    _print_judgement(found)
     shown = capsys.readouterr().out
     assert "99.5% intervals" in shown
     assert "overlap of the agent: 100.0% of its actions have support in the logs\n" in shown

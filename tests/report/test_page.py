@@ -16,8 +16,8 @@ import pytest
 from click.testing import CliRunner
 
 import sept_offline as so
+from sept_offline.cli.bench import report
 from sept_offline.cli.main import cli
-from sept_offline.cli.report import report
 from sept_offline.errors import ConfigError, DataError
 from sept_offline.methods import resolve_config
 from sept_offline.seals import read_sealed, write_json
