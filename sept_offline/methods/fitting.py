@@ -15,15 +15,10 @@ from sept_offline.control import ControlStage
 from sept_offline.data import Dataset, read_dataset
 from sept_offline.errors import ConfigError, TrainingError
 from sept_offline.family import suggest
-from sept_offline.methods.avg import AVG
-from sept_offline.methods.bnn import BNN
+from sept_offline.methods.baselines import AVG, EPOPT, HISTORY, ORACLE
+from sept_offline.methods.bayes import BNN, DPT
 from sept_offline.methods.choices import Choice, choose_settings
-from sept_offline.methods.csro import CSRO
-from sept_offline.methods.dpt import DPT
 from sept_offline.methods.dynasept import DYNASEPT
-from sept_offline.methods.epopt import EPOPT
-from sept_offline.methods.focal import FOCAL
-from sept_offline.methods.history import HISTORY
 from sept_offline.methods.hold_out import (
     choose_hold_out,
     episode_digests,
@@ -31,18 +26,14 @@ from sept_offline.methods.hold_out import (
     to_ranges,
 )
 from sept_offline.methods.maml import MAML
-from sept_offline.methods.maxent import MAXENT
-from sept_offline.methods.method import Method
-from sept_offline.methods.oracle import ORACLE
+from sept_offline.methods.method import Method, check_data
 from sept_offline.methods.preset import resolve_config
+from sept_offline.methods.rivals import CSRO, FOCAL, UNICORN
 from sept_offline.methods.run import RunDirectory
-from sept_offline.methods.sept import SEPT
+from sept_offline.methods.sept import MAXENT, SEPT, TOTALVAR
 from sept_offline.methods.sept_np import SEPT_NP
-from sept_offline.methods.shared import check_data
 from sept_offline.methods.stacking import check_stack, choose_stack, observing_plainly
-from sept_offline.methods.totalvar import TOTALVAR
 from sept_offline.methods.trial import chooses_probe, renamed, trial, with_or_without_probe
-from sept_offline.methods.unicorn import UNICORN
 from sept_offline.methods.verdict import Evidence, Interval, Values, reach
 from sept_offline.progress import Progress, Silent
 from sept_offline.settings import FitConfig, to_plain
