@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from sept_offline.agent import Agent, WindowContext
 from sept_offline.agent.contexts.window import UNKNOWN, doubt
 from sept_offline.agent.networks import Array, Standardiser
+from sept_offline.agent.rewards import shift_by_goal
 from sept_offline.control import prepare_rewards
-from sept_offline.control.rewards import shift_by_goal
 from sept_offline.data import Dataset
 from sept_offline.data.records import Steps
 from sept_offline.latent import LatentModel, SegmentLatentStage, WindowLatentStage

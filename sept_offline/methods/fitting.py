@@ -63,6 +63,7 @@ METHODS: dict[str, Method] = {
     )
 }
 Stages = Generator[Stage, None, Agent]
+Result = TypeVar("Result")
 EPOCHS = 20
 """Times a stage stops to report."""
 UNTESTED = (
@@ -115,18 +116,17 @@ class Fitter:
         """The held-out episodes that are already missing from `data`."""
         self.agent: Agent | None = None
         self._ended = False
-        self._begun: tuple[Stages, Stage | Agent] | None = None
+        self._begun: Stages | None = None
         self._number = 0
         self._values: Values | None = None
         self._stack: Stack | None = None
 
     def begin(self) -> None:
         """Make the first stage: a method that cannot begin refuses here, with nothing trained."""
-        self._begun = self._first(self.config.stack or 1)
+        self._begun = _begun(self._stages(self.config.stack or 1))
 
-    def _first(self, stack: int) -> tuple[Stages, Stage | Agent]:
-        stages = self.method.stages(self.data.stacked(stack), self.config, self.seed)
-        return stages, _next(stages)
+    def _stages(self, stack: int) -> Stages:
+        return self.method.stages(self.data.stacked(stack), self.config, self.seed)
 
     def end_stage(self) -> None:
         """End the current stage after the epoch it is in."""
@@ -142,14 +142,11 @@ class Fitter:
         if length > 1:
             self._stack = Stack(length, self.data.observation_dim, self.data.action_space.width)
         if begun is None or length != (self.config.stack or 1):
-            begun = self._first(length)
-        stages, stage = begun
-        while not isinstance(stage, Agent):
-            yield from self._train(stage)
-            stage = _next(stages)
+            begun = self._stages(length)
+        agent = yield from self._train_all(begun)
         facts: dict[str, Any] = {"fitted_on": fitted_on(self.data)}
         if self.config.verdict and self.method.judged:
-            stage, verdict = yield from self._judge(stage)
+            agent, verdict = yield from self._judge(agent)
             facts |= verdict
         if choices:
             facts["choices"] = {name: choice.summary() for name, choice in choices.items()}
@@ -159,22 +156,29 @@ class Fitter:
         if named is not None:
             facts["family_object"] = named
         seen = np.sort(episode_digests(self.data))
-        plain = observing_plainly(stage, self._stack)
-        self.agent = replace(plain, record=stage.record | facts, learned_from=seen)
+        plain = observing_plainly(agent, self._stack)
+        self.agent = replace(plain, record=agent.record | facts, learned_from=seen)
         if self.run is not None:
             self.run.finish(self.agent)
 
     def _choose_stack(self) -> Generator[Epoch, None, Choice]:
         """Compare what the present observation and the last ones predict."""
-        stages = choose_stack(self.data, self.config, self.seed)
         try:
-            found = _next(stages)
-            while not isinstance(found, Choice):
-                yield from self._train(found)
-                found = _next(stages)
-            return found
+            return (yield from self._train_all(choose_stack(self.data, self.config, self.seed)))
         except TrainingError as problem:
             return Choice(1, f"The last steps could not be compared with the present: {problem}")
+
+    def _train_all(self, stages: Generator[Stage, None, Result]) -> Generator[Epoch, None, Result]:
+        """Train one stage after another; what the generator of stages returns."""
+        while True:
+            try:
+                # what is computed between stages must not depend on free cores either
+                with one_thread():
+                    stage = next(stages)
+            except StopIteration as finished:
+                result: Result = finished.value
+                return result
+            yield from self._train(stage)
 
     def _train(self, stage: Stage) -> Generator[Epoch, None, None]:
         """Advance one stage to its end, from where the run stopped."""
@@ -205,11 +209,7 @@ class Fitter:
         if not acts_as_avg:
             stages = trial(self.method, self._seen, self.config, self.seed, agent, self._stack)
             try:
-                found = _next(stages)
-                while not isinstance(found, Evidence):
-                    yield from self._train(found)
-                    found = _next(stages)
-                evidence = found
+                evidence = yield from self._train_all(stages)
             except TrainingError as problem:
                 evidence = Evidence(missing=f"The agent could not be tried: {problem}")
         if separation is not None:
@@ -226,7 +226,8 @@ class Fitter:
             agent = with_or_without_probe(agent, evidence.probe_gains)
         better = evidence.better
         if better is not None and isinstance(agent.context, RefinedContext):
-            instead = yield from self._another(METHODS[better])
+            others = METHODS[better].stages(self._seen, self.config, self.seed)
+            instead = yield from self._train_all(renamed(others, better))
             context = instead.context
             if isinstance(context, NoContext):
                 context = NoContext(uncertainty=1.0)
@@ -235,15 +236,6 @@ class Fitter:
         conservative = "cql" if isinstance(self.data.action_space, Box) else "discrete_cql"
         facts = {**reach(evidence, conservative).summary(), "evidence": asdict(evidence)}
         return agent, facts
-
-    def _another(self, method: Method) -> Generator[Epoch, None, Agent]:
-        """The agent of another method from the same logs with the same seed."""
-        stages = renamed(method.stages(self._seen, self.config, self.seed), method.name)
-        found = _next(stages)
-        while not isinstance(found, Agent):
-            yield from self._train(found)
-            found = _next(stages)
-        return found
 
     @property
     def _seen(self) -> Dataset:
@@ -259,18 +251,16 @@ def _full(agent: Agent, data: Dataset) -> int | None:
     return int(found["of"])
 
 
-Result = TypeVar("Result")
+def _begun(stages: Stages) -> Stages:
+    """The same stages, the first of which is already made."""
+    with one_thread():
+        first = next(stages)
 
+    def whole() -> Stages:
+        yield first
+        return (yield from stages)
 
-def _next(stages: Generator[Stage, None, Result]) -> Stage | Result:
-    """The next stage of a generator, or what it returns after its last."""
-    try:
-        # what a method computes between its stages must not depend on free cores either
-        with one_thread():
-            return next(stages)
-    except StopIteration as finished:
-        result: Result = finished.value
-        return result
+    return whole()
 
 
 def _method(name: str) -> Method:
