@@ -33,9 +33,9 @@ from sept_offline.evaluation import evaluate  # noqa: E402
 from sept_offline.latent.identification import linear, vote  # noqa: E402
 from sept_offline.methods.hold_out import held_out_episodes  # noqa: E402
 from sept_offline.methods.knowledge import Knowledge, learn_in_turn, learn_jointly  # noqa: E402
+from sept_offline.methods.method import control_stage, spaces_of  # noqa: E402
 from sept_offline.methods.preset import resolve_config  # noqa: E402
 from sept_offline.methods.sept import context_of, read_segments  # noqa: E402
-from sept_offline.methods.shared import control_stage, spaces_of  # noqa: E402
 from sept_offline.probe import (  # noqa: E402
     ProbeStage,
     logged_or_estimated,

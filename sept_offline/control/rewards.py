@@ -8,18 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sept_offline.agent.rewards import RewardForm, Rewards, compress, shift_by_goal
+from sept_offline.agent.rewards import RewardForm, Rewards
 from sept_offline.settings import ControlConfig
-
-__all__ = [
-    "common_form",
-    "compress",
-    "mean_return",
-    "prepare_rewards",
-    "reward_form",
-    "scale_by_instance",
-    "shift_by_goal",
-]
 
 
 def scale_by_instance(rewards: NDArray[Any], instance: NDArray[Any]) -> Rewards:

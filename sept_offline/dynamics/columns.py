@@ -12,7 +12,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from sept_offline.agent.networks import Arrays, Standardiser, take, varying
-from sept_offline.training.inputs import Floats, StepsLike
+from sept_offline.data.records import Steps
+from sept_offline.training.inputs import Floats
+
+LOG_NOISE = (-9.0, 2.0)
+"""Bounds of the noise's log-variance in standardised units: most families here have no noise, and a
+density without a floor grows for ever."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +38,7 @@ class Columns:
     high: Floats
 
     @classmethod
-    def fit(cls, steps: StepsLike, angle: NDArray[np.bool_] | None = None) -> Columns:
+    def fit(cls, steps: Steps, angle: NDArray[np.bool_] | None = None) -> Columns:
         """Statistics of all logged transitions; `angle[d]`: which columns are angles, if known."""
         before, after = steps.observations[steps.row], steps.observations[steps.row + 1]
         if angle is None:

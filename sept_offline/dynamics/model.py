@@ -1,4 +1,4 @@
-"""The fitted model as it travels with an agent: networks, the instances' w, states to begin in."""
+"""The fitted model as it travels with an agent, and what an episode infers with it."""
 
 from __future__ import annotations
 
@@ -9,18 +9,27 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
 
 from sept_offline.agent.networks import Arrays, take
 from sept_offline.agent.records import count, field
+from sept_offline.dynamics.bayesian import Dynamics, alpha_energy, draw, log_ratio
 from sept_offline.dynamics.columns import Columns, Reader
-from sept_offline.dynamics.network import Dynamics, Outcome
+from sept_offline.dynamics.outcome import Outcome
 from sept_offline.errors import AgentError
+from sept_offline.seeding import torch_generator
+from sept_offline.training.gaussians import Gaussian
 from sept_offline.training.inputs import Floats
+from sept_offline.training.layers import array
+from sept_offline.training.updates import descend
 
 Network = TypeVar("Network", bound=nn.Module)
 WIDEST, DEEPEST = 100_000, 64
 """Units of a layer, and layers, that a model may claim."""
+ROWS = 64
+"""Maximum number of steps per gradient step; of more, a sample is drawn."""
+FACTORS = (1.0, 4.0)
+"""Factors on the learning rates of means and of log-variances, whose units differ."""
 
 
 @dataclass(frozen=True)
@@ -132,10 +141,7 @@ def _widths(description: Any, name: str) -> tuple[int, ...]:
 
 
 def _module_arrays(module: nn.Module, prefix: str) -> dict[str, NDArray[Any]]:
-    return {
-        f"{prefix}.{name}": tensor.detach().numpy().astype(np.float32, copy=True)
-        for name, tensor in module.state_dict().items()
-    }
+    return {f"{prefix}.{name}": array(tensor) for name, tensor in module.state_dict().items()}
 
 
 def _load_module(make: Callable[[], Network], arrays: Arrays, prefix: str) -> Network:
@@ -157,3 +163,127 @@ def _load_module(make: Callable[[], Network], arrays: Arrays, prefix: str) -> Ne
     module.load_state_dict(weights, assign=True)
     module.requires_grad_(False)
     return module
+
+
+class Belief:
+    """q(w) and q(W) of one episode; the model itself is never changed.
+
+    The prior of w is that of a new instance (the training instances' spread), the prior of W the
+    posterior that the logs have left.
+    """
+
+    def __init__(self, model: Model, seed: int, samples: int) -> None:
+        self.model, self.samples = model, samples
+        self._rng = torch_generator(seed, "agent", "belief")
+        mean, log_variance = (torch.from_numpy(part.copy()) for part in model.prior())
+        self._prior: Gaussian = (mean, log_variance)
+        self._w = [mean.clone(), log_variance.clone()]
+        network = model.dynamics.network
+        self._fitted: Gaussian = (network.mean.detach(), network.log_variance.detach())
+        self._weights = list(self._fitted)
+        means = torch.from_numpy(model.w_mean.copy())
+        # What a whole log would leave is narrow, what nothing leaves is wide; a gradient step moves
+        # a log-variance little, so the first one begins half-way.
+        narrow = torch.from_numpy(model.w_log_variance.mean(axis=0))
+        self._first = 0.5 * (log_variance + torch.minimum(narrow, log_variance))
+        self._candidates = torch.cat((mean.unsqueeze(0), means))
+        self._seen: list[tuple[Floats, int, Floats]] = []
+        self._known, self._change = torch.empty(0), torch.empty(0)
+
+    @property
+    def mean(self) -> Floats:
+        """The posterior mean of w, [k]."""
+        mean: Floats = self._w[0].detach().numpy().copy()
+        return mean
+
+    @property
+    def spread(self) -> float:
+        """The standard deviation of w, mean over columns."""
+        return float(torch.exp(0.5 * self._w[1].detach()).mean())
+
+    def see(self, before: Floats, action: int, after: Floats) -> None:
+        """Remember one step: `before[d]`, `after[d]`."""
+        self._seen.append((before.copy(), action, after.copy()))
+
+    def states(self) -> Floats:
+        """All states seen so far but the first, [n, d]."""
+        states: Floats = np.stack([after for _, _, after in self._seen])
+        return states
+
+    def infer(self, steps: int, rate: float) -> None:
+        """Gradient steps on q(w), from the likeliest of where it is and where instances were."""
+        if not len(self._known):
+            self._w[1] = self._first.clone()
+        self._read()
+        self._restart()
+        self._descend(self._w, steps, rate)
+
+    def tune(self, steps: int, rate: float) -> None:
+        """Gradient steps on q(W), which begin at what the logs have left."""
+        if steps:
+            self._read()
+            self._weights = [part.clone() for part in self._weights]
+            self._descend(self._weights, steps, rate)
+
+    def draw(self, count: int) -> tuple[Tensor, Tensor]:
+        """Draws of w [count, k] and of all weights [count, P]."""
+        with torch.no_grad():
+            w = draw((self._w[0], self._w[1]), count, self._rng)
+            return w, draw((self._weights[0], self._weights[1]), count, self._rng)
+
+    def _read(self) -> None:
+        if len(self._known) == len(self._seen):
+            return
+        before, after = (
+            torch.from_numpy(np.stack([step[place] for step in self._seen])) for place in (0, 2)
+        )
+        dynamics = self.model.dynamics
+        actions = torch.tensor([action for _, action, _ in self._seen])
+        taken = torch.nn.functional.one_hot(actions, dynamics.action_width).float()
+        self._known = dynamics.known(before, taken)
+        self._change = dynamics.reader.change(before, after)
+
+    def _restart(self) -> None:
+        """Begin at an instance's w where that explains what was seen better than the present one.
+
+        Where instances are of a few kinds, w has a mode at each, and no gradient leads across.
+        """
+        with torch.no_grad():
+            points = torch.cat((self._w[0].detach().unsqueeze(0), self._candidates))
+            count = len(points)
+            weights = self._weights[0].detach().unsqueeze(0).expand(count, -1)
+            w = points.unsqueeze(1).expand(-1, len(self._known), -1)
+            fits = self.model.dynamics.log_likelihood(self._change, self._known, w, weights)
+            deviation = (points - self._prior[0]) ** 2 * torch.exp(-self._prior[1])
+            best = int((fits.sum(1) - 0.5 * deviation.sum(1)).argmax())
+        if best > 0:
+            self._w[0] = points[best].clone()
+
+    def _descend(self, parts: list[Tensor], steps: int, rate: float) -> None:
+        for part in parts:
+            part.requires_grad_(True)
+        groups = [
+            {"params": [part], "factor": factor}
+            for part, factor in zip(parts, FACTORS, strict=True)
+        ]
+        optimiser = torch.optim.Adam(groups, lr=rate, fused=True)
+        for step in range(steps):
+            # the last steps are small: w comes to rest instead of circling
+            descend(optimiser, self._energy(), rate * (1 - step / steps))
+        for part in parts:
+            part.requires_grad_(False)
+
+    def _energy(self) -> Tensor:
+        seen = len(self._known)
+        known, change = self._known, self._change
+        if seen > ROWS:
+            rows = torch.randint(seen, (ROWS,), generator=self._rng)
+            known, change = known[rows], change[rows]
+        q_w, q_weights = (self._w[0], self._w[1]), (self._weights[0], self._weights[1])
+        w, weights = (draw(q, self.samples, self._rng) for q in (q_w, q_weights))
+        site = log_ratio(w, q_w, self._prior)
+        if q_weights[0] is not self._fitted[0]:
+            site = site + log_ratio(weights, q_weights, self._fitted)
+        repeated = w.unsqueeze(1).expand(-1, len(known), -1)
+        likelihood = self.model.dynamics.log_likelihood(change, known, repeated, weights)
+        return alpha_energy(likelihood, site.unsqueeze(1) / seen, self.model.alpha)

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from sept_offline.actions import ActionSpace
 from sept_offline.agent import Agent
-from sept_offline.dynamics.columns import Columns, Reader
-from sept_offline.dynamics.network import LOG_NOISE, Outcome
+from sept_offline.data.records import Steps
+from sept_offline.dynamics.columns import LOG_NOISE, Columns, Reader
+from sept_offline.dynamics.outcome import Outcome
 from sept_offline.seeding import integer, torch_generator
 from sept_offline.stacking import Stack
 from sept_offline.threads import one_thread
-from sept_offline.training.draws import Balanced
 from sept_offline.training.gaussians import Posteriors, kl_standard, log_normal, sample
-from sept_offline.training.inputs import Doubles, Floats, Integers, StepsLike
+from sept_offline.training.inputs import Balanced, Doubles, Floats, Integers
 from sept_offline.training.layers import initialise, perceptron
-from sept_offline.training.updates import UpdateStage, annealed, check_finite, descend
+from sept_offline.training.updates import UpdateStage
 
 HIDDEN = (128, 128)
 DIM = 8
@@ -82,9 +80,11 @@ class WorldStage(UpdateStage):
     stack: how the rows of `steps` are stacked, if they are.
     """
 
+    watched = ("log_likelihood",)
+
     def __init__(
         self,
-        steps: StepsLike,
+        steps: Steps,
         columns: Columns,
         updates: int,
         seed: int,
@@ -95,17 +95,16 @@ class WorldStage(UpdateStage):
         hidden: tuple[int, ...] = HIDDEN,
         batch: int = BATCH,
     ) -> None:
-        super().__init__("world", updates)
+        super().__init__("world", updates, RATES)
         rng = torch_generator(seed, "world", "initialise")
         self.world = World(columns, space, rng, stack, hidden)
         self._batch = batch
         self.posteriors = Posteriors(num_instances, DIM, 0.05, rng)
-        self.rng = torch_generator(seed, "world", "train")
-        groups: list[dict[str, Any]] = [
-            {"params": list(self.world.parameters())},
-            {"params": list(self.posteriors.parameters()), "factor": 5.0},
-        ]
-        self.optimiser = torch.optim.Adam(groups, lr=RATES[0], fused=True)
+        self.learn(
+            {"world": self.world, "posteriors": self.posteriors},
+            torch_generator(seed, "world", "train"),
+            {"posteriors": 5.0},
+        )
         self._before = torch.from_numpy(steps.observations[steps.row])
         after = torch.from_numpy(steps.observations[steps.row + 1])
         newest = self.world.newest
@@ -116,14 +115,7 @@ class WorldStage(UpdateStage):
         counts = np.bincount(steps.instance, minlength=num_instances)
         self._shared = torch.from_numpy(np.maximum(counts, 1).astype(np.float32))
 
-    def advance(self, updates: int) -> dict[str, float]:
-        """See Stage; the log-likelihood is a mean over these updates."""
-        (likelihood,) = self._repeat(updates, 1)
-        metrics = {"log_likelihood": likelihood}
-        check_finite(metrics, self.name, self.done)
-        return metrics
-
-    def predictions(self, steps: StepsLike) -> tuple[Floats, Floats]:
+    def predictions(self, steps: Steps) -> tuple[Floats, Floats]:
         """The standardised change of every step, and what is predicted of it, [N, d] each.
 
         `steps` are of instances that the world knows, stacked as those it learned from.
@@ -149,11 +141,8 @@ class WorldStage(UpdateStage):
         change = torch.where(varies > 0, self._change[rows], mean.detach())
         likelihood = log_normal(change, mean, log_variance).mean()
         loss = -likelihood + (kl_standard(q) / self._shared[instance]).mean()
-        descend(self.optimiser, loss, annealed(*RATES, self.done, self.total))
+        self._descend(loss)
         return likelihood.detach()
-
-    def _modules(self) -> dict[str, nn.Module]:
-        return {"world": self.world, "posteriors": self.posteriors}
 
 
 def roll_out(

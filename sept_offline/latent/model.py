@@ -15,14 +15,7 @@ from torch import Tensor
 from sept_offline.actions import ActionSpace
 from sept_offline.agent.encoders import AnyEncoder
 from sept_offline.agent.novelty import TransitionDecoder
-from sept_offline.latent.export import (
-    lstm_encoder,
-    pooled_encoder,
-    residual_decoder,
-    transition_decoder,
-    transition_encoder,
-)
-from sept_offline.latent.networks import SegmentNetwork, TransitionNetwork, WindowNetwork
+from sept_offline.latent.networks import LatentNetwork, TransitionNetwork
 from sept_offline.seeding import torch_generator
 from sept_offline.threads import one_thread
 from sept_offline.training.gaussians import kl_standard, log_normal
@@ -42,7 +35,7 @@ class LatentModel:
     instance_log_variance[I, k]: the posterior of each training instance (zeros without data).
     """
 
-    network: TransitionNetwork | WindowNetwork | SegmentNetwork
+    network: LatentNetwork
     space: ActionSpace
     instance_mean: Floats
     instance_log_variance: Floats
@@ -81,20 +74,12 @@ class LatentModel:
     @property
     def encoder(self) -> AnyEncoder:
         """q(z|segment) in NumPy, for the agent."""
-        if isinstance(self.network, TransitionNetwork):
-            return transition_encoder(self.network)
-        if isinstance(self.network, WindowNetwork):
-            return pooled_encoder(self.network)
-        return lstm_encoder(self.network)
+        return self.network.to_encoder()
 
     @property
     def decoder(self) -> TransitionDecoder | None:
-        """p(s′−s|s, a, z) in NumPy, for novelty; the paper's LSTM decoder has no such form."""
-        if isinstance(self.network, TransitionNetwork):
-            return residual_decoder(self.network)
-        if isinstance(self.network, WindowNetwork):
-            return transition_decoder(self.network)
-        return None
+        """p(s′−s|s, a, z) in NumPy, for novelty, if the network has such a form."""
+        return self.network.to_decoder()
 
     def encode(self, segments: SegmentsLike) -> tuple[Floats, Floats]:
         """Mean and log-variance of q(z|segment), [N, k] each."""

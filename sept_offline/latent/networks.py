@@ -1,20 +1,29 @@
 """The torch networks of the latent: of single transitions, of windows, and the paper's LSTMs.
 
-All of them take encoded actions `[..., A]`: one-hot, or the scaled components of a box.
+All of them take encoded actions `[..., A]`: one-hot, or the scaled components of a box. Each of
+them exports its encoder and its decoder to the NumPy classes that an agent acts with.
 """
 
 from __future__ import annotations
 
-from typing import Protocol
+from abc import ABC, abstractmethod
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from sept_offline.agent.networks import Standardiser
+from sept_offline.agent.encoders import (
+    AnyEncoder,
+    LstmEncoder,
+    LstmWeights,
+    PooledEncoder,
+    TransitionEncoder,
+)
+from sept_offline.agent.networks import MLP, Standardiser
+from sept_offline.agent.novelty import TransitionDecoder
 from sept_offline.training.gaussians import Gaussian, log_normal
-from sept_offline.training.layers import initialise, lstm, perceptron
+from sept_offline.training.layers import array, initialise, lstm, perceptron, to_numpy
 
 LOG_VARIANCE = (-10.0, 4.0)
 """Bounds of a decoder's log-variance, in standardised units: noiseless dynamics have no floor of
@@ -26,20 +35,8 @@ LOG_PRECISION = (-10.0, 8.0)
 """Bounds of the log-precision of one transition's evidence."""
 RESIDUAL = 10.0
 """A transition's residual counts as evidence up to this size."""
-
-
-class LatentNetwork(Protocol):
-    """The interface of a learned latent, in torch."""
-
-    dim: int
-
-    def encode(self, observations: Tensor, actions: Tensor) -> Gaussian:
-        """q(z|segment): [n, T+1, d] and [n, T, A] to two [n, k]."""
-        ...
-
-    def log_prob(self, observations: Tensor, actions: Tensor, z: Tensor) -> Tensor:
-        """log p(segment|z), [n]."""
-        ...
+NEVER = 1e30
+"""The unit of a column that never changes, so that any change of it is negligible."""
 
 
 def bounded(output: Tensor, bounds: tuple[float, float]) -> Gaussian:
@@ -53,20 +50,66 @@ def outer(actions: Tensor, values: Tensor) -> Tensor:
     return (actions.unsqueeze(-1) * values.unsqueeze(-2)).flatten(-2)
 
 
-class _Scaled(nn.Module):
-    """A module that keeps scalings as buffers, so that they travel with its weights."""
+class LatentNetwork(nn.Module, ABC):
+    """A latent of segments of T steps, `[n, T+1, d]` and `[n, T, A]`, with k columns.
+
+    Scalings are buffers, so that they travel with the weights.
+    """
+
+    def __init__(self, steps: int, action_width: int, dim: int, width: int) -> None:
+        super().__init__()
+        self.steps, self.action_width, self.dim, self.width = steps, action_width, dim, width
+
+    @abstractmethod
+    def encode(self, observations: Tensor, actions: Tensor) -> Gaussian:
+        """q(z|segment), two [n, k]; what follows the first T steps is not read."""
+
+    @abstractmethod
+    def log_prob(self, observations: Tensor, actions: Tensor, z: Tensor) -> Tensor:
+        """log p(segment|z), [n], in standardised units."""
+
+    @abstractmethod
+    def to_encoder(self) -> AnyEncoder:
+        """q(z|segment) in NumPy, for the agent."""
+
+    def to_decoder(self) -> TransitionDecoder | None:
+        """p(s′−s|s, a, z) in NumPy, for novelty; the paper's LSTM decoder has no such form."""
+        return None
 
     def keep(self, name: str, scaling: Standardiser) -> None:
+        """Store a scaling."""
         self.register_buffer(f"{name}_mean", torch.from_numpy(scaling.mean.copy()))
         self.register_buffer(f"{name}_scale", torch.from_numpy(scaling.scale.copy()))
 
     def scaled(self, name: str, values: Tensor) -> Tensor:
-        mean: Tensor = getattr(self, f"{name}_mean")
-        scale: Tensor = getattr(self, f"{name}_scale")
-        return (values - mean) / scale
+        """`values` in the units of a scaling."""
+        return (values - self.get_buffer(f"{name}_mean")) / self.get_buffer(f"{name}_scale")
+
+    def scaling(self, name: str) -> Standardiser:
+        """A scaling in NumPy."""
+        mean, scale = (self.get_buffer(f"{name}_{part}") for part in ("mean", "scale"))
+        return Standardiser(array(mean), array(scale))
+
+    def first_steps(self, observations: Tensor, actions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The states, actions and next states of the first T steps, [n, T, ·] each."""
+        steps = self.steps
+        return observations[:, :steps], actions[:, :steps], observations[:, 1 : steps + 1]
+
+    def _transition_decoder(self, hidden: int) -> nn.Sequential:
+        """A network of (s, a, z, a⊗z) with 2d outputs; its weights are not yet drawn."""
+        inputs = self.width + self.action_width + self.dim + self.action_width * self.dim
+        return perceptron(inputs, (hidden, hidden), 2 * self.width)
 
 
-class WindowNetwork(_Scaled):
+def decode(
+    decoder: nn.Sequential, states: Tensor, chosen: Tensor, z: Tensor, varies: Tensor
+) -> Gaussian:
+    """The change given standardised states; `varies[2d]`: 0 for a unit normal."""
+    inputs = torch.cat((states, chosen, z, outer(chosen, z)), dim=-1)
+    return bounded(varies * decoder(inputs), LOG_VARIANCE)
+
+
+class WindowNetwork(LatentNetwork):
     """The window encoder and the transition decoder of the window objective.
 
     Given z the dynamics are Markov, so a segment is a set of transitions: `each` reads them one by
@@ -89,26 +132,22 @@ class WindowNetwork(_Scaled):
         varies: NDArray[np.bool_],
         rng: torch.Generator,
     ) -> None:
-        super().__init__()
         width = len(scalings["state"].mean)
-        self.steps, self.action_width, self.dim, self.width = steps, action_width, dim, width
+        super().__init__(steps, action_width, dim, width)
         for name, scaling in scalings.items():
             self.keep(name, scaling)
         self.register_buffer("varies", torch.from_numpy(np.tile(varies, 2).astype(np.float32)))
         per_step = 2 * width + action_width + action_width * width
         self.each = perceptron(per_step, (hidden,), hidden)
         self.pooled = perceptron(hidden, (hidden,), 2 * dim)
-        self.decoder = perceptron(
-            width + action_width + dim + action_width * dim, (hidden, hidden), 2 * width
-        )
+        self.decoder = self._transition_decoder(hidden)
         initialise(self, rng)
 
     def segment_features(self, observations: Tensor, actions: Tensor) -> Tensor:
         """(s, a, Δs, a⊗Δs) of each step, [n, T, 2d + A + A·d]."""
-        before = observations[:, : self.steps]
+        before, chosen, after = self.first_steps(observations, actions)
         states = self.scaled("segment_state", before)
-        changes = self.scaled("segment_change", observations[:, 1 : self.steps + 1] - before)
-        chosen = actions[:, : self.steps]
+        changes = self.scaled("segment_change", after - before)
         return torch.cat((states, chosen, changes, outer(chosen, changes)), dim=-1)
 
     def posterior(self, features: Tensor) -> Gaussian:
@@ -118,25 +157,44 @@ class WindowNetwork(_Scaled):
 
     def predict(self, states: Tensor, chosen: Tensor, z: Tensor) -> Gaussian:
         """p(standardised Δs | s, a, z) from standardised states."""
-        inputs = torch.cat((states, chosen, z, outer(chosen, z)), dim=-1)
-        varies: Tensor = self.get_buffer("varies")
-        return bounded(varies * self.decoder(inputs), LOG_VARIANCE)
+        return decode(self.decoder, states, chosen, z, self.get_buffer("varies"))
 
     def encode(self, observations: Tensor, actions: Tensor) -> Gaussian:
-        """See LatentNetwork; what follows the first T steps is not looked at."""
+        """See LatentNetwork."""
         return self.posterior(self.segment_features(observations, actions))
 
     def log_prob(self, observations: Tensor, actions: Tensor, z: Tensor) -> Tensor:
         """Σ_t log p(s_{t+1} | s_t, a_t, z), in standardised units of change."""
-        before = observations[:, : self.steps]
-        change = self.scaled("change", observations[:, 1 : self.steps + 1] - before)
-        chosen = actions[:, : self.steps]
+        before, chosen, after = self.first_steps(observations, actions)
         repeated = z.unsqueeze(1).expand(-1, self.steps, -1)
         mean, log_variance = self.predict(self.scaled("state", before), chosen, repeated)
-        return log_normal(change, mean, log_variance).sum(-1)
+        return log_normal(self.scaled("change", after - before), mean, log_variance).sum(-1)
+
+    def to_encoder(self) -> PooledEncoder:
+        """See LatentNetwork."""
+        return PooledEncoder(
+            to_numpy(self.each),
+            to_numpy(self.pooled),
+            self.scaling("segment_state"),
+            self.scaling("segment_change"),
+            action_width=self.action_width,
+            steps=self.steps,
+            log_var_range=POSTERIOR_LOG_VARIANCE,
+        )
+
+    def to_decoder(self) -> TransitionDecoder:
+        """See LatentNetwork."""
+        return TransitionDecoder(
+            to_numpy(self.decoder, array(self.get_buffer("varies"))),
+            self.scaling("state"),
+            self.scaling("change"),
+            action_width=self.action_width,
+            latent_dim=self.dim,
+            log_var_range=LOG_VARIANCE,
+        )
 
 
-class TransitionNetwork(_Scaled):
+class TransitionNetwork(LatentNetwork):
     """The average model, the transition encoder and the decoder of the transitions objective.
 
     state: scaling of the states, over [d]; change_scale[d]: unit of each column's change, 0 for a
@@ -155,9 +213,8 @@ class TransitionNetwork(_Scaled):
         change_scale: NDArray[np.float32],
         rng: torch.Generator,
     ) -> None:
-        super().__init__()
         width = len(state.mean)
-        self.steps, self.action_width, self.dim, self.width = steps, action_width, dim, width
+        super().__init__(steps, action_width, dim, width)
         self.keep("state", state)
         scale = torch.from_numpy(change_scale)
         self.register_buffer("varies", (scale > 0).float())
@@ -167,9 +224,7 @@ class TransitionNetwork(_Scaled):
         self.encoder = perceptron(
             2 * width + action_width + action_width * width, (hidden, hidden), 2 * dim
         )
-        self.decoder = perceptron(
-            width + action_width + dim + action_width * dim, (hidden, hidden), 2 * width
-        )
+        self.decoder = self._transition_decoder(hidden)
         initialise(self, rng)
 
     def left(self, states: Tensor, chosen: Tensor, changes: Tensor) -> Tensor:
@@ -191,9 +246,7 @@ class TransitionNetwork(_Scaled):
 
     def predict(self, states: Tensor, chosen: Tensor, z: Tensor) -> Gaussian:
         """p(ρ | s, a, z) from standardised states."""
-        inputs = torch.cat((states, chosen, z, outer(chosen, z)), dim=-1)
-        varies = self.get_buffer("varies").repeat(2)
-        return bounded(varies * self.decoder(inputs), LOG_VARIANCE)
+        return decode(self.decoder, states, chosen, z, self.get_buffer("varies").repeat(2))
 
     def read(self, before: Tensor, actions: Tensor, after: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Standardised states, actions and ρ of raw transitions."""
@@ -205,17 +258,50 @@ class TransitionNetwork(_Scaled):
         return self.evidence(*self.read(before, actions, after))
 
     def encode(self, observations: Tensor, actions: Tensor) -> Gaussian:
-        """See LatentNetwork; what follows the first T steps is not looked at."""
-        steps = self.steps
-        seen = observations[:, : steps + 1]
-        return posterior(self.evidence_of(seen[:, :-1], actions[:, :steps], seen[:, 1:]).sum(1))
+        """See LatentNetwork."""
+        return posterior(self.evidence_of(*self.first_steps(observations, actions)).sum(1))
 
     def log_prob(self, observations: Tensor, actions: Tensor, z: Tensor) -> Tensor:
         """Σ_t log p(ρ_t | s_t, a_t, z), [n]."""
-        seen = observations[:, : self.steps + 1]
-        states, chosen, residual = self.read(seen[:, :-1], actions[:, : self.steps], seen[:, 1:])
+        states, chosen, residual = self.read(*self.first_steps(observations, actions))
         repeated = z.unsqueeze(1).expand(-1, self.steps, -1)
         return log_normal(residual, *self.predict(states, chosen, repeated)).sum(-1)
+
+    def to_encoder(self) -> TransitionEncoder:
+        """See LatentNetwork."""
+        average, state, change = self._residual_parts()
+        return TransitionEncoder(
+            average,
+            to_numpy(self.encoder),
+            state,
+            change,
+            action_width=self.action_width,
+            steps=self.steps,
+            residual_range=RESIDUAL,
+            log_precision_range=LOG_PRECISION,
+        )
+
+    def to_decoder(self) -> TransitionDecoder:
+        """See LatentNetwork."""
+        average, state, change = self._residual_parts()
+        return TransitionDecoder(
+            to_numpy(self.decoder, np.tile(array(self.get_buffer("varies")), 2)),
+            state,
+            change,
+            action_width=self.action_width,
+            latent_dim=self.dim,
+            log_var_range=LOG_VARIANCE,
+            average=average,
+        )
+
+    def _residual_parts(self) -> tuple[MLP, Standardiser, Standardiser]:
+        """The average model and the scalers of states and changes, in units of what it leaves."""
+        rest, per_change, varies = (
+            array(self.get_buffer(name)) for name in ("rest", "per_change", "varies")
+        )
+        unit = np.where(varies > 0, rest / np.maximum(per_change, 1 / NEVER), NEVER)
+        average = to_numpy(self.average, varies / rest)
+        return average, self.scaling("state"), Standardiser(np.zeros_like(unit), unit)
 
 
 def posterior(evidence: Tensor) -> Gaussian:
@@ -224,7 +310,7 @@ def posterior(evidence: Tensor) -> Gaussian:
     return weighted / (1 + precision), -torch.log1p(precision)
 
 
-class SegmentNetwork(_Scaled):
+class SegmentNetwork(LatentNetwork):
     """The paper's VAE: a bi-LSTM encoder, mean-pooled, and an LSTM decoder.
 
     Scalings: `state` over [d] and, where there is one, `change` over [d]. Without it the segment is
@@ -244,9 +330,8 @@ class SegmentNetwork(_Scaled):
         rng: torch.Generator,
         change: Standardiser | None = None,
     ) -> None:
-        super().__init__()
         width = len(scaling.mean)
-        self.steps, self.action_width, self.dim, self.width = steps, action_width, dim, width
+        super().__init__(steps, action_width, dim, width)
         self.keep("state", scaling)
         self.changes = change is not None
         if change is not None:
@@ -261,10 +346,10 @@ class SegmentNetwork(_Scaled):
 
     def read(self, observations: Tensor, actions: Tensor) -> Tensor:
         """The T steps, standardised: (s, a), [n, T, d + A], or (s, a, s′ − s)."""
-        before = observations[:, : self.steps]
-        parts = [self.scaled("state", before), actions[:, : self.steps]]
+        before, chosen, after = self.first_steps(observations, actions)
+        parts = [self.scaled("state", before), chosen]
         if self.changes:
-            parts.append(self.scaled("change", observations[:, 1 : self.steps + 1] - before))
+            parts.append(self.scaled("change", after - before))
         return torch.cat(parts, dim=-1)
 
     def posterior(self, steps: Tensor) -> Gaussian:
@@ -294,3 +379,17 @@ class SegmentNetwork(_Scaled):
     def log_prob(self, observations: Tensor, actions: Tensor, z: Tensor) -> Tensor:
         """See LatentNetwork."""
         return self.likelihood(self.read(observations, actions), z)
+
+    def to_encoder(self) -> LstmEncoder:
+        """See LatentNetwork."""
+        lstm, parts = self.encoder_lstm, LstmWeights._fields
+        return LstmEncoder(
+            LstmWeights(*(array(getattr(lstm, f"{part}_l0")) for part in parts)),
+            LstmWeights(*(array(getattr(lstm, f"{part}_l0_reverse")) for part in parts)),
+            to_numpy(self.encoder_head),
+            self.scaling("state"),
+            action_width=self.action_width,
+            steps=self.steps,
+            log_var_range=POSTERIOR_LOG_VARIANCE,
+            delta_scaler=self.scaling("change") if self.changes else None,
+        )

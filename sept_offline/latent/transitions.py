@@ -29,15 +29,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from sept_offline.actions import ActionSpace
 from sept_offline.agent.networks import Standardiser, varying
+from sept_offline.data.records import Steps
 from sept_offline.errors import DataError, TrainingError
 from sept_offline.latent.identification import neighbour_share
 from sept_offline.latent.model import LatentModel
@@ -45,7 +45,6 @@ from sept_offline.latent.networks import TransitionNetwork, posterior
 from sept_offline.seeding import torch_generator
 from sept_offline.settings import LatentConfig
 from sept_offline.threads import one_thread
-from sept_offline.training.draws import Balanced
 from sept_offline.training.gaussians import (
     Gaussian,
     Posteriors,
@@ -55,10 +54,10 @@ from sept_offline.training.gaussians import (
     sample,
 )
 from sept_offline.training.inputs import (
+    Balanced,
     Floats,
     Integers,
     SegmentsLike,
-    TimedStepsLike,
     check_segments,
     standardised,
 )
@@ -138,9 +137,11 @@ class TransitionLatentStage(UpdateStage):
     of a stacked observation are known from the last step).
     """
 
+    watched = ("log_likelihood", "kl", "encoder_kl")
+
     def __init__(
         self,
-        steps: TimedStepsLike,
+        steps: Steps,
         segments: SegmentsLike,
         config: LatentConfig,
         seed: int,
@@ -154,7 +155,7 @@ class TransitionLatentStage(UpdateStage):
         missing = np.setdiff1d(np.unique(segments.instance), np.unique(steps.instance))
         if len(missing):
             raise DataError(f"Instance number {missing[0]} has segments but no steps.")
-        super().__init__("latent", config.updates)
+        super().__init__("latent", config.updates, (config.learning_rate, config.learning_rate_end))
         self.config, self.space, self.num_instances = config, space, num_instances
         self._warm = max(1, round(AVERAGE * config.updates))
         before = steps.observations[steps.row]
@@ -171,12 +172,11 @@ class TransitionLatentStage(UpdateStage):
             rng,
         )
         self.posteriors = Posteriors(num_instances, config.dim, config.initial_spread, rng)
-        self.rng = torch_generator(seed, "latent", "train")
-        groups: list[dict[str, Any]] = [
-            {"params": list(self.network.parameters())},
-            {"params": list(self.posteriors.parameters()), "factor": config.posterior_factor},
-        ]
-        self.optimiser = torch.optim.Adam(groups, lr=config.learning_rate, fused=True)
+        self.learn(
+            {"network": self.network, "posteriors": self.posteriors},
+            torch_generator(seed, "latent", "train"),
+            {"posteriors": config.posterior_factor},
+        )
         self._states = standardised(state, before)
         self._changes = torch.from_numpy(change)
         self._chosen = torch.from_numpy(space.encode(steps.actions))
@@ -192,12 +192,12 @@ class TransitionLatentStage(UpdateStage):
         warm = min(updates, max(self._warm - self.done, 0))
         metrics: dict[str, float] = {}
         if warm:
-            metrics["average_error"] = self._repeat(warm, 3)[0]
+            metrics |= self._repeat(warm, ("average_error",))
         if updates > warm and self.done < self.total:
-            values = self._repeat(updates - warm, 3)
-            metrics |= zip(("log_likelihood", "kl", "encoder_kl"), values, strict=True)
+            metrics |= self._repeat(updates - warm)
             # Of a transition: what the instance's latent costs is shared by all it explains.
-            metrics["elbo"] = values[0] - values[1] * float(self._kl_weight.mean())
+            cost = metrics["kl"] * float(self._kl_weight.mean())
+            metrics["elbo"] = metrics["log_likelihood"] - cost
         check_finite(metrics, self.name, self.done)
         if "elbo" in metrics and self._asked is not None and len(self._asked.instance):
             metrics["identification"] = self._identify(self._asked)
@@ -223,7 +223,7 @@ class TransitionLatentStage(UpdateStage):
 
         cost = (self._kl_weight[instance] * prior).mean()
         loss = cost + encoder - likelihood - config.through * through
-        self._descend(loss, self.done - self._warm, self.total - self._warm)
+        self._descend(loss)
         return torch.stack((likelihood, prior.mean(), encoder)).detach()
 
     def _read(self, start: Tensor, length: Tensor) -> Gaussian:
@@ -243,12 +243,15 @@ class TransitionLatentStage(UpdateStage):
         rows = self._contexts.steps.draw(2 * self.config.transitions, self.rng)
         left = self.network.left(self._states[rows], self._chosen[rows], self._changes[rows])
         error = (left**2).sum(1).mean()
-        self._descend(error, self.done, self._warm)
-        return torch.stack((error, error, error)).detach()
+        self._descend(error)
+        return error.detach()
 
-    def _descend(self, loss: Tensor, done: int, total: int) -> None:
-        rates = self.config.learning_rate, self.config.learning_rate_end
-        descend(self.optimiser, loss, annealed(*rates, done, total))
+    def _descend(self, loss: Tensor) -> None:
+        """See UpdateStage; the average model and what follows it have a cosine each."""
+        done, total = self.done, self._warm
+        if done >= self._warm:
+            done, total = done - self._warm, self.total - self._warm
+        descend(self.optimiser, loss, annealed(*self._rates, done, total))
 
     def _known_residuals(self) -> Tensor:
         """ρ of every transition; the size of the rest is measured once and kept."""
@@ -277,9 +280,6 @@ class TransitionLatentStage(UpdateStage):
             latent, instance = _encode_some(model, asked, WATCHED)
         return neighbour_share(known, known_instance, latent, instance)
 
-    def _modules(self) -> dict[str, nn.Module]:
-        return {"network": self.network, "posteriors": self.posteriors}
-
     def result(self) -> LatentModel:
         """The fitted latent."""
         # However early it is asked for: the encoder needs the size of what the average leaves.
@@ -292,15 +292,20 @@ class TransitionLatentStage(UpdateStage):
         )
 
 
-def cumulative(evidence: Tensor) -> Tensor:
-    """Sums of `evidence[N, 2k]` over all steps before each, and over all, [N + 1, 2k]."""
+def draw_latents(
+    evidence: Tensor, contexts: Contexts, rng: torch.Generator
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Latents of contexts of 0 steps or more, equally many of each instance; `evidence[N, 2k]`.
+
+    Returns the latents `[S, k]`, their instances `[S]` and the contexts' first steps `[S]`.
+    """
     sums = evidence.double().cumsum(0)
-    return torch.cat((torch.zeros_like(sums[:1]), sums))
-
-
-def between(sums: Tensor, start: Tensor, length: Tensor) -> Tensor:
-    """The evidence of contexts, [B, 2k], from `cumulative` sums."""
-    return (sums[start + length] - sums[start]).float()
+    sums = torch.cat((torch.zeros_like(sums[:1]), sums))
+    present = contexts.steps.present
+    instance = present.repeat(max(CONTEXTS // len(present), LEAST_CONTEXTS))
+    start, length = contexts.draw(instance, rng)
+    latent, _ = posterior((sums[start + length] - sums[start]).float())
+    return latent, instance, start
 
 
 def _encode_some(model: LatentModel, segments: SegmentsLike, most: int) -> tuple[Floats, Integers]:
@@ -325,9 +330,7 @@ class ContextLatents:
     begins: NDArray[np.bool_]
 
 
-def context_latents(
-    model: LatentModel, steps: TimedStepsLike, longest: int, seed: int
-) -> ContextLatents:
+def context_latents(model: LatentModel, steps: Steps, longest: int, seed: int) -> ContextLatents:
     """Latents of contexts of 0 to `longest` steps, equally many of each instance."""
     network = model.network
     if not isinstance(network, TransitionNetwork):
@@ -339,12 +342,10 @@ def context_latents(
             after = torch.from_numpy(steps.observations[steps.row[rows] + 1])
             actions = torch.from_numpy(model.space.encode(steps.actions[rows]))
             parts.append(network.evidence_of(before, actions, after))
-        contexts = Contexts(steps.instance, steps.time, longest)
-        rng = torch_generator(seed, "contexts")
-        present = contexts.steps.present
-        each = max(CONTEXTS // len(present), LEAST_CONTEXTS)
-        instance = present.repeat(each)
-        start, length = contexts.draw(instance, rng)
-        latent, _ = posterior(between(cumulative(torch.cat(parts)), start, length))
+        latent, instance, start = draw_latents(
+            torch.cat(parts),
+            Contexts(steps.instance, steps.time, longest),
+            torch_generator(seed, "contexts"),
+        )
     first = start.numpy()
     return ContextLatents(latent.numpy(), instance.numpy(), first, steps.time[first] == 0)

@@ -12,6 +12,7 @@ amortised; as the window's own steps are not decoded, z has no use for copies of
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -23,13 +24,19 @@ from sept_offline.data.records import Steps
 from sept_offline.errors import DataError
 from sept_offline.latent.model import LatentModel
 from sept_offline.latent.networks import WindowNetwork
-from sept_offline.latent.windows import Windows
 from sept_offline.seeding import torch_generator
 from sept_offline.settings import LatentConfig
-from sept_offline.training.draws import Balanced
 from sept_offline.training.gaussians import kl_standard, log_normal, sample
-from sept_offline.training.inputs import SegmentsLike, check_segments, standardised
-from sept_offline.training.updates import UpdateStage, annealed, check_finite, descend
+from sept_offline.training.inputs import (
+    Balanced,
+    Doubles,
+    Floats,
+    Integers,
+    SegmentsLike,
+    check_segments,
+    standardised,
+)
+from sept_offline.training.updates import UpdateStage
 
 RUN = 100
 """Windows in a row that share what their latent costs: dynamics change, but not at every step."""
@@ -37,8 +44,43 @@ WARM = 0.5
 """The first share of the updates, in which β rises from 0."""
 
 
+@dataclass(frozen=True)
+class Windows:
+    """All windows of T steps, in the order of the step that completes them."""
+
+    observations: Floats
+    """[W, T+1, d]"""
+    actions: Integers
+    """[W, T]"""
+    instance: Integers
+    """[W]"""
+    last: Integers
+    """[W], the step that completes the window, an index into the columns of `Steps`"""
+    left: Integers
+    """[W], how many steps of its episode follow"""
+    propensities: Doubles | None = None
+
+
+def all_windows(steps: Steps, length: int) -> Windows:
+    """The windows of `length` steps; those of an episode overlap in all but one."""
+    last = np.flatnonzero(steps.time >= length - 1)
+    back = np.arange(length) - (length - 1)
+    # one row more than steps: the state the window ends in
+    rows = steps.row[last][:, None] + np.arange(length + 1) - (length - 1)
+    ends = np.flatnonzero(np.append(steps.time[1:] == 0, True))
+    return Windows(
+        observations=steps.observations[rows],
+        actions=steps.actions[last[:, None] + back],
+        instance=steps.instance[last],
+        last=last,
+        left=ends[np.searchsorted(ends, last)] - last,
+    )
+
+
 class WindowLatentStage(UpdateStage):
     """Learns encoder and decoder from windows and the steps that follow them; see above."""
+
+    watched = ("log_likelihood", "kl")
 
     def __init__(
         self,
@@ -57,7 +99,7 @@ class WindowLatentStage(UpdateStage):
                 "No window is followed by a step, because every episode ends with the probe; lower "
                 "probe_steps."
             )
-        super().__init__("latent", config.updates)
+        super().__init__("latent", config.updates, (config.learning_rate, config.learning_rate_end))
         self.config, self.space, self.num_instances = config, space, num_instances
         self._length = windows.actions.shape[1]
         before = steps.observations[steps.row]
@@ -81,10 +123,7 @@ class WindowLatentStage(UpdateStage):
         with torch.no_grad():
             # narrow at first: a decoder that sees only noise learns to ignore z
             head.bias[config.dim :] = 2 * math.log(config.initial_spread)
-        self.rng = torch_generator(seed, "latent", "train")
-        self.optimiser = torch.optim.Adam(
-            self.network.parameters(), lr=config.learning_rate, fused=True
-        )
+        self.learn({"network": self.network}, torch_generator(seed, "latent", "train"))
         self._states = standardised(scalings["state"], before)
         self._changes = standardised(scalings["change"], change)
         self._chosen = torch.from_numpy(space.encode(steps.actions))
@@ -98,13 +137,6 @@ class WindowLatentStage(UpdateStage):
         self._ahead = torch.from_numpy(ahead)
         self._draws = Balanced(windows.instance[self._followed])
 
-    def advance(self, updates: int) -> dict[str, float]:
-        """See Stage; the metrics are means over these updates."""
-        values = self._repeat(updates, 2)
-        metrics = dict(zip(("log_likelihood", "kl"), values, strict=True))
-        check_finite(metrics, self.name, self.done)
-        return metrics
-
     def _update(self) -> Tensor:
         config, rng = self.config, self.rng
         picked = self._draws.draw(config.transitions, rng)
@@ -114,14 +146,10 @@ class WindowLatentStage(UpdateStage):
         predicted = self.network.predict(self._states[rows], self._chosen[rows], sample(q, rng))
         likelihood = log_normal(self._changes[rows], *predicted).mean()
         prior = kl_standard(q).mean()
-        rate = annealed(config.learning_rate, config.learning_rate_end, self.done, self.total)
         # increased gradually: at full weight from the start, ignoring z is cheaper
         weight = config.beta / (self._length * RUN) * min(1.0, self.done / (WARM * self.total))
-        descend(self.optimiser, -likelihood + weight * prior, rate)
+        self._descend(-likelihood + weight * prior)
         return torch.stack((likelihood, prior)).detach()
-
-    def _modules(self) -> dict[str, nn.Module]:
-        return {"network": self.network}
 
     def result(self) -> LatentModel:
         """The fitted latent; instances have no posteriors."""

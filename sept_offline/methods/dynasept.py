@@ -12,14 +12,13 @@ from numpy.typing import NDArray
 from sept_offline.agent import Agent, WindowContext
 from sept_offline.agent.contexts.latent import UNKNOWN, doubt
 from sept_offline.agent.networks import Array, Standardiser
+from sept_offline.agent.rewards import shift_by_goal
 from sept_offline.control import prepare_rewards
-from sept_offline.control.rewards import shift_by_goal
 from sept_offline.data import Dataset
 from sept_offline.data.records import Steps
 from sept_offline.latent import LatentModel, SegmentLatentStage, WindowLatentStage
-from sept_offline.latent.windows import Windows, all_windows
-from sept_offline.methods.method import Method
-from sept_offline.methods.shared import control_stage, spaces_of
+from sept_offline.latent.window import Windows, all_windows
+from sept_offline.methods.method import Method, agent_of, control_stage
 from sept_offline.seeding import integer
 from sept_offline.settings import ControlConfig, FitConfig
 from sept_offline.stage import Stage
@@ -105,24 +104,17 @@ def relabel(
 def _stages(data: Dataset, config: FitConfig, seed: int) -> Generator[Stage, None, Agent]:
     steps = data.steps()
     windows = all_windows(steps, config.probe_steps)
+    settings: dict[str, Any] = {
+        "config": config.latent,
+        "seed": integer(seed, "latent"),
+        "space": data.action_space,
+        "num_instances": len(data.instances),
+    }
     latent: WindowLatentStage | SegmentLatentStage
     if config.latent.objective == "segment":
-        latent = SegmentLatentStage(
-            windows,
-            config.latent,
-            integer(seed, "latent"),
-            space=data.action_space,
-            num_instances=len(data.instances),
-        )
+        latent = SegmentLatentStage(windows, **settings)
     else:
-        latent = WindowLatentStage(
-            steps,
-            windows,
-            config.latent,
-            integer(seed, "latent"),
-            space=data.action_space,
-            num_instances=len(data.instances),
-        )
+        latent = WindowLatentStage(steps, windows, **settings)
     yield latent
     model = latent.result()
     scaler = Standardiser.fit(model.encode(windows)[0], unit=1.0)
@@ -131,14 +123,9 @@ def _stages(data: Dataset, config: FitConfig, seed: int) -> Generator[Stage, Non
         data, config.control, seed, beside=labels.beside, rewards=labels.rewards
     )
     eta = labels.beside[steps.row[windows.last] + 1, -1]
-    return Agent(
-        "dynasept",
-        data.metadata.family or "",
-        spaces_of(data),
-        WindowContext(model.encoder, scaler),
-        control,
-        record={"eta": {"mean": float(eta.mean()), "sd": float(eta.std())}},
-    )
+    record = {"eta": {"mean": float(eta.mean()), "sd": float(eta.std())}}
+    context = WindowContext(model.encoder, scaler)
+    return agent_of("dynasept", data, context, control, record=record)
 
 
 DYNASEPT = Method(

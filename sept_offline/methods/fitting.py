@@ -15,15 +15,10 @@ from sept_offline.control import ControlStage
 from sept_offline.data import Dataset, read_dataset
 from sept_offline.errors import ConfigError, TrainingError
 from sept_offline.family import suggest
-from sept_offline.methods.avg import AVG
-from sept_offline.methods.bnn import BNN
+from sept_offline.methods.baselines import AVG, EPOPT, HISTORY, ORACLE
+from sept_offline.methods.bayes import BNN, DPT
 from sept_offline.methods.choices import Choice, choose_settings
-from sept_offline.methods.csro import CSRO
-from sept_offline.methods.dpt import DPT
 from sept_offline.methods.dynasept import DYNASEPT
-from sept_offline.methods.epopt import EPOPT
-from sept_offline.methods.focal import FOCAL
-from sept_offline.methods.history import HISTORY
 from sept_offline.methods.hold_out import (
     choose_hold_out,
     episode_digests,
@@ -31,18 +26,14 @@ from sept_offline.methods.hold_out import (
     to_ranges,
 )
 from sept_offline.methods.maml import MAML
-from sept_offline.methods.maxent import MAXENT
-from sept_offline.methods.method import Method
-from sept_offline.methods.oracle import ORACLE
+from sept_offline.methods.method import Method, check_data
 from sept_offline.methods.preset import resolve_config
+from sept_offline.methods.rivals import CSRO, FOCAL, UNICORN
 from sept_offline.methods.run import RunDirectory
-from sept_offline.methods.sept import SEPT
+from sept_offline.methods.sept import MAXENT, SEPT, TOTALVAR
 from sept_offline.methods.sept_np import SEPT_NP
-from sept_offline.methods.shared import check_data
 from sept_offline.methods.stacking import check_stack, choose_stack, observing_plainly
-from sept_offline.methods.totalvar import TOTALVAR
 from sept_offline.methods.trial import chooses_probe, renamed, trial, with_or_without_probe
-from sept_offline.methods.unicorn import UNICORN
 from sept_offline.methods.verdict import Evidence, Interval, Values, reach
 from sept_offline.progress import Progress, Silent
 from sept_offline.settings import FitConfig, to_plain
@@ -72,6 +63,7 @@ METHODS: dict[str, Method] = {
     )
 }
 Stages = Generator[Stage, None, Agent]
+Result = TypeVar("Result")
 EPOCHS = 20
 """Times a stage stops to report."""
 UNTESTED = (
@@ -124,18 +116,17 @@ class Fitter:
         """The held-out episodes that are already missing from `data`."""
         self.agent: Agent | None = None
         self._ended = False
-        self._begun: tuple[Stages, Stage | Agent] | None = None
+        self._begun: Stages | None = None
         self._number = 0
         self._values: Values | None = None
         self._stack: Stack | None = None
 
     def begin(self) -> None:
         """Make the first stage: a method that cannot begin refuses here, with nothing trained."""
-        self._begun = self._first(self.config.stack or 1)
+        self._begun = _begun(self._stages(self.config.stack or 1))
 
-    def _first(self, stack: int) -> tuple[Stages, Stage | Agent]:
-        stages = self.method.stages(self.data.stacked(stack), self.config, self.seed)
-        return stages, _next(stages)
+    def _stages(self, stack: int) -> Stages:
+        return self.method.stages(self.data.stacked(stack), self.config, self.seed)
 
     def end_stage(self) -> None:
         """End the current stage after the epoch it is in."""
@@ -151,14 +142,11 @@ class Fitter:
         if length > 1:
             self._stack = Stack(length, self.data.observation_dim, self.data.action_space.width)
         if begun is None or length != (self.config.stack or 1):
-            begun = self._first(length)
-        stages, stage = begun
-        while not isinstance(stage, Agent):
-            yield from self._train(stage)
-            stage = _next(stages)
+            begun = self._stages(length)
+        agent = yield from self._train_all(begun)
         facts: dict[str, Any] = {"fitted_on": fitted_on(self.data)}
         if self.config.verdict and self.method.judged:
-            stage, verdict = yield from self._judge(stage)
+            agent, verdict = yield from self._judge(agent)
             facts |= verdict
         if choices:
             facts["choices"] = {name: choice.summary() for name, choice in choices.items()}
@@ -168,22 +156,29 @@ class Fitter:
         if named is not None:
             facts["family_object"] = named
         seen = np.sort(episode_digests(self.data))
-        plain = observing_plainly(stage, self._stack)
-        self.agent = replace(plain, record=stage.record | facts, learned_from=seen)
+        plain = observing_plainly(agent, self._stack)
+        self.agent = replace(plain, record=agent.record | facts, learned_from=seen)
         if self.run is not None:
             self.run.finish(self.agent)
 
     def _choose_stack(self) -> Generator[Epoch, None, Choice]:
         """Compare what the present observation and the last ones predict."""
-        stages = choose_stack(self.data, self.config, self.seed)
         try:
-            found = _next(stages)
-            while not isinstance(found, Choice):
-                yield from self._train(found)
-                found = _next(stages)
-            return found
+            return (yield from self._train_all(choose_stack(self.data, self.config, self.seed)))
         except TrainingError as problem:
             return Choice(1, f"The last steps could not be compared with the present: {problem}")
+
+    def _train_all(self, stages: Generator[Stage, None, Result]) -> Generator[Epoch, None, Result]:
+        """Train one stage after another; what the generator of stages returns."""
+        while True:
+            try:
+                # what is computed between stages must not depend on free cores either
+                with one_thread():
+                    stage = next(stages)
+            except StopIteration as finished:
+                result: Result = finished.value
+                return result
+            yield from self._train(stage)
 
     def _train(self, stage: Stage) -> Generator[Epoch, None, None]:
         """Advance one stage to its end, from where the run stopped."""
@@ -214,11 +209,7 @@ class Fitter:
         if not acts_as_avg:
             stages = trial(self.method, self._seen, self.config, self.seed, agent, self._stack)
             try:
-                found = _next(stages)
-                while not isinstance(found, Evidence):
-                    yield from self._train(found)
-                    found = _next(stages)
-                evidence = found
+                evidence = yield from self._train_all(stages)
             except TrainingError as problem:
                 evidence = Evidence(missing=f"The agent could not be tried: {problem}")
         if separation is not None:
@@ -235,7 +226,8 @@ class Fitter:
             agent = with_or_without_probe(agent, evidence.probe_gains)
         better = evidence.better
         if better is not None and isinstance(agent.context, RefinedContext):
-            instead = yield from self._another(METHODS[better])
+            others = METHODS[better].stages(self._seen, self.config, self.seed)
+            instead = yield from self._train_all(renamed(others, better))
             context = instead.context
             if isinstance(context, NoContext):
                 context = NoContext(uncertainty=1.0)
@@ -248,15 +240,6 @@ class Fitter:
             pairs = zip(separation["radii"], evidence.unseen_radii, strict=True)
             facts["separation"] = separation | {"radii": [max(pair) for pair in pairs]}
         return agent, facts
-
-    def _another(self, method: Method) -> Generator[Epoch, None, Agent]:
-        """The agent of another method from the same logs with the same seed."""
-        stages = renamed(method.stages(self._seen, self.config, self.seed), method.name)
-        found = _next(stages)
-        while not isinstance(found, Agent):
-            yield from self._train(found)
-            found = _next(stages)
-        return found
 
     @property
     def _seen(self) -> Dataset:
@@ -272,18 +255,16 @@ def _full(agent: Agent, data: Dataset) -> int | None:
     return int(found["of"])
 
 
-Result = TypeVar("Result")
+def _begun(stages: Stages) -> Stages:
+    """The same stages, the first of which is already made."""
+    with one_thread():
+        first = next(stages)
 
+    def whole() -> Stages:
+        yield first
+        return (yield from stages)
 
-def _next(stages: Generator[Stage, None, Result]) -> Stage | Result:
-    """The next stage of a generator, or what it returns after its last."""
-    try:
-        # what a method computes between its stages must not depend on free cores either
-        with one_thread():
-            return next(stages)
-    except StopIteration as finished:
-        result: Result = finished.value
-        return result
+    return whole()
 
 
 def _method(name: str) -> Method:

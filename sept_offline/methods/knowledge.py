@@ -106,18 +106,21 @@ def learn_jointly(
         num_instances=len(fitted.instances),
     )
     yield loop
-    result = loop.result()
-    last = result.history[-1]
-    record = {"probe": "the paper's loop", "probe_accepted": True, "probe_ess": last.ess}
-    record["probe_reward"] = loop.reward
-    record |= describe_behaviour(loop.behaviour)
+    policy = loop.learner.policy
+    record = {
+        "probe": "the paper's loop",
+        "probe_accepted": True,
+        "probe_ess": loop.history[-1].ess,
+        "probe_reward": loop.reward,
+        **describe_behaviour(loop.behaviour),
+    }
     weights = np.zeros(len(segments.actions))
-    weights[~fresh] = result.weights
+    weights[~fresh] = loop.weights().numpy()
     likely = None
     if config.latent.changes:
         behaviour = logged_or_estimated(segments, fitted.action_space, integer(seed, "loop"))
-        likely = probe_weights(result.policy, segments, behaviour)
-    return Knowledge(result.latent, result.policy.export(), weights, record, likely)
+        likely = probe_weights(policy, segments, behaviour)
+    return Knowledge(loop.result(), policy.export(), weights, record, likely)
 
 
 def probe_weights(

@@ -1,13 +1,24 @@
-"""The record of a method: its name, what it may see, and a generator of its stages."""
+"""A method: the record that describes it, and the parts that all methods share."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
-from sept_offline.agent import Agent
+import numpy as np
+from numpy.typing import NDArray
+
+from sept_offline.actions import Box
+from sept_offline.agent import Actor, Agent, Control, Spaces
+from sept_offline.agent.contexts.base import Context
+from sept_offline.agent.networks import Standardiser
+from sept_offline.control import ControlStage, Learner, Replay, prepare_rewards
+from sept_offline.control.rewards import mean_return
 from sept_offline.data import Dataset
-from sept_offline.settings import FitConfig
+from sept_offline.errors import DataError
+from sept_offline.seeding import integer
+from sept_offline.settings import ControlConfig, FitConfig
 from sept_offline.stage import Stage
 
 Recipe = Callable[[Dataset, FitConfig, int], Generator[Stage, None, Agent]]
@@ -51,3 +62,157 @@ class Method:
     """Whether its latent changes until the end of an episode."""
     sections: tuple[str, ...] = ()
     """Sections of `FitConfig`, beside its own, that not every method reads."""
+
+
+def check_data(data: Dataset, probe_steps: int) -> None:
+    """Refuse, in one sentence, data that cannot be learned from.
+
+    `probe_steps`: how many steps every episode must have; 0 for a method that reads no segments.
+    """
+    index = data.episode_index
+    present = np.unique(index.instance)
+    if len(present) < 2:
+        raise DataError(
+            f"{data.path} holds {len(present)} instance; at least 2 are needed to learn what "
+            "differs between them."
+        )
+    short = np.flatnonzero(index.length < probe_steps)
+    if len(short):
+        first = int(short[0])
+        raise DataError(
+            f"{data.path}: {len(short)} episodes are shorter than the probe of {probe_steps} steps "
+            f"(the first is episode {first} of instance {data.instances[index.instance[first]]!r} "
+            f"with {index.length[first]} steps), but the probe is trained on the start of "
+            f"every episode; use --set probe_steps={index.length.min()}."
+        )
+    steps = data.steps()
+    space = data.action_space
+    outside = np.count_nonzero(space.outside(steps.actions))
+    if outside:
+        raise DataError(
+            f"{data.path}: {outside} actions are outside {space.expected}; "
+            "run sept-offline validate to see where."
+        )
+    for name, values in (("observations", steps.observations), ("rewards", steps.rewards)):
+        bad = ~np.isfinite(values)
+        if bad.any():
+            raise DataError(
+                f"{data.path}: {int(bad.sum())} values of {name} are not finite; "
+                "run sept-offline validate to see where."
+            )
+    if isinstance(space, Box):
+        _check_components(data.path, space, steps.actions)
+    else:
+        _check_counts(data.path, np.bincount(steps.actions, minlength=space.width))
+
+
+def _check_counts(path: object, counts: NDArray[np.int64]) -> None:
+    """Refuse logs in which an action of a finite set is missing; counts `[A]`."""
+    taken, never = np.flatnonzero(counts), np.flatnonzero(counts == 0)
+    if len(taken) < 2:
+        raise DataError(
+            f"{path}: only action {taken[0]} was ever logged, so nothing can be learned "
+            "about the others."
+        )
+    if len(never):
+        raise DataError(
+            f"{path}: action {never[0]} of {len(counts)} was never logged, so its effect "
+            "is unknown; drop it from the action space or log it."
+        )
+
+
+def _check_components(path: object, space: Box, actions: NDArray[Any]) -> None:
+    """Refuse logs in which a component of the actions `[N, k]` never varies."""
+    for name, values in zip(space.names, actions.T, strict=True):
+        if np.ptp(values) == 0:
+            raise DataError(
+                f"{path}: the component {name!r} of the actions is always {values[0]:g}, so its "
+                "effect is unknown; drop it from the action space or log other values."
+            )
+
+
+def spaces_of(data: Dataset) -> Spaces:
+    """The agent's observations and actions, with the dataset's names."""
+    return Spaces.of(
+        data.steps().observations,
+        data.action_space,
+        data.metadata.observation_names,
+    )
+
+
+def agent_of(
+    name: str,
+    data: Dataset,
+    context: Context,
+    control: Control,
+    fallback: Control | None = None,
+    record: dict[str, Any] | None = None,
+) -> Agent:
+    """The agent that the method `name` has fitted to `data`."""
+    family = data.metadata.family or ""
+    return Agent(name, family, spaces_of(data), context, control, fallback, record or {})
+
+
+def centre_rewards(data: Dataset, config: ControlConfig) -> ControlConfig:
+    """The same settings with the shift of the rewards, if `centred` asks for one.
+
+    Whoever prepares rewards by these settings, in training or in an episode, shifts them equally.
+    """
+    if not config.centred or config.goal_shift is not None:
+        return config
+    steps = data.steps()
+    rewards = prepare_rewards(steps.rewards, steps.terminations, steps.instance, config)
+    return replace(config, goal_shift=mean_return(rewards, steps.time, config.gamma))
+
+
+def control_stage(
+    data: Dataset,
+    config: ControlConfig,
+    seed: int,
+    contexts: NDArray[Any] | None = None,
+    context_instance: NDArray[Any] | None = None,
+    context_weights: NDArray[Any] | None = None,
+    name: str = "control",
+    replay: Callable[..., Replay] = Replay,
+    beside: NDArray[np.float32] | None = None,
+    learner: Callable[[ControlConfig, int, int, int], Learner] = Learner,
+    rewards: NDArray[np.float64] | None = None,
+) -> Generator[Stage, None, Control]:
+    """Train π(a | s, context) on every logged step; the contexts are already standardised.
+
+    `replay` may define another kind of minibatch, and `learner` another kind of update.
+    `beside[N+E, k]` is a context that every observation of the logs has for itself; `rewards[N]`,
+    already prepared, replace the logged ones.
+    """
+    steps = data.steps()
+    scaler = Standardiser.fit(steps.observations)
+    if rewards is None:
+        shifted = centre_rewards(data, config)
+        rewards = prepare_rewards(steps.rewards, steps.terminations, steps.instance, shifted)
+    seen, space = scaler(steps.observations), data.action_space
+    logged = replay(
+        seen if beside is None else np.concatenate([seen, beside], axis=1),
+        steps.row,
+        space.encode(steps.actions) if isinstance(space, Box) else steps.actions,
+        rewards,
+        steps.terminations,
+        steps.instance,
+        contexts=contexts,
+        context_instance=context_instance,
+        context_weights=context_weights,
+    )
+    stage = ControlStage(logged, config, integer(seed, name), space.width, learner)
+    stage.name = name
+    yield stage
+    if isinstance(space, Box):
+        return Actor(scaler, stage.result(), space)
+    return Control(scaler, stage.result())
+
+
+def fallback_stage(
+    data: Dataset, config: FitConfig, seed: int
+) -> Generator[Stage, None, Control | None]:
+    """The robust policy for instances that are flagged as new, if there is to be one."""
+    if config.fallback == "none":
+        return None
+    return (yield from control_stage(data, config.control, seed, name="fallback"))

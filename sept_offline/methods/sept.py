@@ -1,9 +1,12 @@
-"""SEPT: learn a latent, learn to probe for it, learn control given it; then one episode."""
+"""SEPT: learn a latent, learn to probe for it, learn control given it; then one episode.
+
+Its ablations TotalVar and MaxEnt differ in the reward of the probe.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Generator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,17 +19,18 @@ from sept_offline.errors import TrainingError
 from sept_offline.latent import context_latents
 from sept_offline.methods.hold_out import held_out_episodes
 from sept_offline.methods.knowledge import Knowledge, learn_in_turn, learn_jointly, refines
-from sept_offline.methods.method import Method
+from sept_offline.methods.method import (
+    Method,
+    Recipe,
+    agent_of,
+    control_stage,
+    fallback_stage,
+)
 from sept_offline.methods.novelty import novelty_of
 from sept_offline.methods.separation import identification, separation, separation_in_time
-from sept_offline.methods.shared import control_stage, fallback_stage, spaces_of
 from sept_offline.seeding import integer
-from sept_offline.settings import FitConfig
+from sept_offline.settings import FitConfig, Reward
 from sept_offline.stage import Stage
-
-
-def _stages(data: Dataset, config: FitConfig, seed: int) -> Generator[Stage, None, Agent]:
-    return (yield from probe_infer_control("sept", data, config, seed))
 
 
 def probe_infer_control(
@@ -53,14 +57,7 @@ def probe_infer_control(
         if config.verdict and not informed and config.latent.objective != "segment":
             # Steps spent on a probe would be lost, and its latent noise: act as avg does.
             control = yield from control_stage(data, config.control, seed)
-            return Agent(
-                name,
-                data.metadata.family or "",
-                spaces_of(data),
-                NoContext(uncertainty=1.0),
-                control,
-                record=record,
-            )
+            return agent_of(name, data, NoContext(uncertainty=1.0), control, record=record)
     read = read_contexts if refine else read_segments
     seen = read(data, segments, known, config, seed)
     scaler = Standardiser.fit(seen.latent, unit=1.0)
@@ -80,15 +77,7 @@ def probe_infer_control(
         1.0 if separated is None else separated.scale,
         config,
     )
-    return Agent(
-        name,
-        data.metadata.family or "",
-        spaces_of(data),
-        context,
-        control,
-        fallback,
-        record=record,
-    )
+    return agent_of(name, data, context, control, fallback, record)
 
 
 def context_of(
@@ -144,13 +133,41 @@ def read_contexts(
     return Seen(found.latent, found.instance, weights)
 
 
+def _recipe(name: str, reward: Reward | None = None) -> Recipe:
+    """The stages of SEPT, or of an ablation that always probes, for this reward."""
+
+    def stages(data: Dataset, config: FitConfig, seed: int) -> Generator[Stage, None, Agent]:
+        if reward is not None:
+            probe = replace(config.probe, use="always", reward=reward)
+            config = replace(config, probe=probe)
+        return (yield from probe_infer_control(name, data, config, seed))
+
+    return stages
+
+
 SEPT = Method(
     "sept",
-    _stages,
+    _recipe("sept"),
     "Probe, infer a latent, control: Single Episode Policy Transfer.",
     segments=True,
     novelty=True,
     probe_optional=True,
     title="SEPT",
     probe_reward=True,
+)
+TOTALVAR = replace(
+    SEPT,
+    name="totalvar",
+    stages=_recipe("totalvar", "total-variation"),
+    summary="SEPT whose probe seeks to move the state as far as it can.",
+    probe_optional=False,
+    title="TotalVar",
+    ablation=True,
+)
+MAXENT = replace(
+    TOTALVAR,
+    name="maxent",
+    stages=_recipe("maxent", "negative-elbo"),
+    summary="SEPT whose probe seeks what the latent's model explains least.",
+    title="MaxEnt",
 )

@@ -25,17 +25,11 @@ from sept_offline.data import Dataset, Segments
 from sept_offline.latent import LatentModel, SegmentLatentStage, TransitionLatentStage
 from sept_offline.methods.hold_out import held_out_episodes
 from sept_offline.methods.knowledge import describe_behaviour
-from sept_offline.methods.method import Method
+from sept_offline.methods.method import Method, agent_of, control_stage, fallback_stage
 from sept_offline.methods.novelty import novelty_of
 from sept_offline.methods.separation import identification
-from sept_offline.methods.shared import control_stage, fallback_stage, spaces_of
 from sept_offline.probe import Behaviour, logged_or_estimated
-from sept_offline.probe.weights import (
-    balance,
-    check_possible,
-    effective,
-    normalised,
-)
+from sept_offline.probe.weights import balance, check_possible, effective, normalised
 from sept_offline.seeding import integer
 from sept_offline.settings import FitConfig
 from sept_offline.stage import Stage
@@ -104,21 +98,15 @@ def _stages(data: Dataset, config: FitConfig, seed: int) -> Generator[Stage, Non
 
     fallback = yield from fallback_stage(data, config, seed)
     novelty = novelty_of(last.latent, acted.weights, segments, fresh, config)
-    return Agent(
-        "sept-np",
-        data.metadata.family or "",
-        spaces_of(data),
-        UnprobedContext(last.start, last.latent.encoder, last.scaler, novelty),
-        last.control,
-        fallback,
-        record={
-            "probe": "none, control acts from the first step",
-            "segment_epsilon": acted.epsilon,
-            "segment_ess": acted.ess_share * len(segments.actions),
-            **describe_behaviour(behaviour),
-            **identification(last.latent, segments, fresh),
-        },
-    )
+    context = UnprobedContext(last.start, last.latent.encoder, last.scaler, novelty)
+    record = {
+        "probe": "none, control acts from the first step",
+        "segment_epsilon": acted.epsilon,
+        "segment_ess": acted.ess_share * len(segments.actions),
+        **describe_behaviour(behaviour),
+        **identification(last.latent, segments, fresh),
+    }
+    return agent_of("sept-np", data, context, last.control, fallback, record)
 
 
 def halved(config: FitConfig) -> FitConfig:

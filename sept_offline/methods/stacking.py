@@ -257,10 +257,7 @@ def _lasting(tried: Tried, data: Dataset, rng: np.random.Generator) -> Gain | No
     # Steps of one episode are not independent.
     place = np.unique(episode[own], return_inverse=True)[1]
     sums = np.stack([np.bincount(place, weights=column) for column in (gains - mean).T], axis=1)
-    room = WIDE * np.sqrt((sums**2).sum(axis=0)) / len(own)
-    column = int(np.argmax(np.where(tried.open, mean - room, -np.inf)))
-    low, high = mean[column] - room[column], mean[column] + room[column]
-    return Gain(column, float(mean[column]), float(low), float(high))
+    return _surest(mean, WIDE * np.sqrt((sums**2).sum(axis=0)) / len(own), tried.open)
 
 
 def _nearest(features: Floats, row: int, among: Integers) -> tuple[int, float]:
@@ -277,7 +274,11 @@ def _gain(worse: Tried, better: Tried, columns: NDArray[np.bool_]) -> Gain:
     error = worse.errors.mean(axis=0)
     gains = (worse.errors - better.errors) / np.where(error > 0, error, 1.0)
     mean = gains.mean(axis=0)
-    room = WIDE * gains.std(axis=0, ddof=1) / np.sqrt(len(gains))
+    return _surest(mean, WIDE * gains.std(axis=0, ddof=1) / np.sqrt(len(gains)), columns)
+
+
+def _surest(mean: Doubles, room: Doubles, columns: NDArray[np.bool_]) -> Gain:
+    """The gain `mean[d] ± room[d]` of the column, among `columns[d]`, with the highest low end."""
     column = int(np.argmax(np.where(columns, mean - room, -np.inf)))
     low, high = mean[column] - room[column], mean[column] + room[column]
     return Gain(column, float(mean[column]), float(low), float(high))

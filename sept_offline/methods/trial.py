@@ -20,13 +20,11 @@ from sept_offline.dynamics.outcome import NEARLY_EQUAL, OutcomeStage
 from sept_offline.dynamics.world import WorldStage, roll_out
 from sept_offline.errors import ConfigError, DataError, TrainingError
 from sept_offline.latent.separation import Separation, measure_separation
-from sept_offline.methods.avg import AVG
-from sept_offline.methods.history import HISTORY
+from sept_offline.methods.baselines import AVG, HISTORY
 from sept_offline.methods.hold_out import FEW_INSTANCES, choose_hold_out, held_out_episodes
 from sept_offline.methods.knowledge import refines
-from sept_offline.methods.method import Method
+from sept_offline.methods.method import Method, check_data
 from sept_offline.methods.separation import later_steps
-from sept_offline.methods.shared import check_data
 from sept_offline.methods.verdict import Evidence, Interval, probe_pays
 from sept_offline.seeding import generator, integer
 from sept_offline.settings import FitConfig

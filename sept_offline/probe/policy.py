@@ -14,9 +14,8 @@ from torch import Tensor, nn
 from sept_offline.actions import ActionSpace, Box
 from sept_offline.agent.networks import Standardiser
 from sept_offline.agent.probes import LOG_DEVIATION, NetworkProbe, NormalProbe
-from sept_offline.latent.export import perceptron_to_numpy
 from sept_offline.training.inputs import Doubles, Floats, SegmentsLike, standardised
-from sept_offline.training.layers import initialise, layers_of, perceptron
+from sept_offline.training.layers import initialise, layers_of, perceptron, to_numpy
 
 
 class PolicyNetwork(nn.Module, ABC):
@@ -91,7 +90,7 @@ class SoftmaxNetwork(PolicyNetwork):
 
     def export(self) -> NetworkProbe:
         """See PolicyNetwork."""
-        return NetworkProbe(self.scaling, perceptron_to_numpy(self.network))
+        return NetworkProbe(self.scaling, to_numpy(self.network))
 
 
 class NormalNetwork(PolicyNetwork):
@@ -131,7 +130,7 @@ class NormalNetwork(PolicyNetwork):
 
     def export(self) -> NormalProbe:
         """See PolicyNetwork."""
-        return NormalProbe(self.scaling, perceptron_to_numpy(self.network))
+        return NormalProbe(self.scaling, to_numpy(self.network))
 
 
 def log_truncated(values: Tensor, mean: Tensor, log_deviation: Tensor) -> Tensor:

@@ -8,24 +8,181 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from sept_offline.actions import ActionSpace
+from sept_offline.agent.networks import Standardiser
 from sept_offline.agent.probes import NetworkProbe
-from sept_offline.errors import DataError
+from sept_offline.errors import ConfigError, DataError
+from sept_offline.latent.model import LatentModel
 from sept_offline.probe.behaviour import Behaviour, logged_or_estimated
-from sept_offline.probe.learner import ProbeLearner
-from sept_offline.probe.weights import Diagnostics, balance, normalised
-from sept_offline.seeding import generator
-from sept_offline.settings import ProbeConfig
+from sept_offline.probe.policy import policy_network
+from sept_offline.probe.weights import (
+    Diagnostics,
+    balance,
+    check_possible,
+    diagnose,
+    effective,
+    normalised,
+)
+from sept_offline.seeding import generator, torch_generator
+from sept_offline.settings import REWARDS, ProbeConfig, Reward
 from sept_offline.stage import StageState
 from sept_offline.threads import one_thread
 from sept_offline.training.inputs import Doubles, Integers, SegmentsLike
-from sept_offline.training.updates import check_finite
+from sept_offline.training.updates import (
+    check_finite,
+    descend,
+    load_module,
+    load_optimiser,
+    save_module,
+    save_optimiser,
+)
 
+LIKELY = 0.01
+"""A policy 'may take' an action it gives more than this probability."""
 IMITATION = 100
 """Steps towards a behaviour that is not uniform, before any towards the reward."""
 CLIP = 5.0
 """Rewards are clipped at this many standard deviations, to limit the effect of outliers."""
+
+
+def segment_rewards(kind: Reward, model: LatentModel, segments: SegmentsLike) -> Doubles:
+    """The reward of each segment, [N].
+
+    elbo: how well the VAE knows it (the paper's); negative-elbo: how badly (maximum entropy);
+    total-variation: how far the state moves, the paper's TotalVar;
+    information: log q(m_i|segment), how surely it gives its instance's latent away.
+    """
+    if kind == "elbo":
+        return model.elbo(segments)
+    if kind == "negative-elbo":
+        return -model.elbo(segments)
+    if kind == "information":
+        return model.information(segments)
+    if kind == "total-variation":
+        return total_variation(segments)
+    raise ConfigError(f"probe.reward is {kind!r}; expected one of {', '.join(REWARDS)}.")
+
+
+def total_variation(segments: SegmentsLike, final_state: bool = True) -> Doubles:
+    """1/T_p Σ_t Σ_i |s_{t+1,i} − s_{t,i}|, [N]: the paper's, in the observations' own units.
+
+    The paper's trajectory ends before the state that the last action leads to; with `final_state`
+    that change counts as well.
+    """
+    length = segments.actions.shape[1]
+    seen = segments.observations[:, : length + final_state].astype(np.float64)
+    return np.asarray(np.abs(np.diff(seen, axis=1)).sum(axis=(1, 2)) / length)
+
+
+class ProbeLearner:
+    """Policy, optimisers and the segments it learns from; `rows` are those it may look at."""
+
+    def __init__(
+        self,
+        segments: SegmentsLike,
+        behaviour: Behaviour,
+        config: ProbeConfig,
+        seed: int,
+        rows: Integers,
+    ) -> None:
+        length, width = segments.actions.shape[1], segments.observations.shape[-1]
+        seen = segments.observations[:, :length]
+        self.policy = policy_network(
+            behaviour.space,
+            (config.hidden,) * 3,
+            Standardiser.fit(seen.reshape(-1, width)),
+            torch_generator(seed, "probe", "initialise"),
+        )
+        self.optimiser = torch.optim.Adam(
+            self.policy.parameters(), lr=config.learning_rate, fused=True
+        )
+        self.retreat = torch.optim.Adam(
+            self.policy.parameters(), lr=config.learning_rate, fused=True
+        )
+        self.floor = config.floor(behaviour.estimated)
+        self.inputs = self.policy.inputs(seen)
+        self.actions = self.policy.read(segments.actions)
+        self.propensities = torch.from_numpy(behaviour.propensities.astype(np.float32))
+        logged = behaviour.along(segments)
+        check_possible(logged)
+        self.log_mu = torch.from_numpy(logged.sum(axis=1))
+        self.rows = torch.from_numpy(np.asarray(rows, dtype=np.int64))
+        self.instance = segments.instance
+        self.shares = torch.from_numpy(balance(segments.instance[rows]))
+
+    def log_ratio(self, rows: Tensor) -> Tensor:
+        """log Π π/μ of these segments, [n]."""
+        each = self.policy.log_probability(self.inputs[rows], self.actions[rows])
+        return each.sum(-1).double() - self.log_mu[rows]
+
+    def ess(self) -> float:
+        """The effective share of the rows it learns from."""
+        with torch.no_grad():
+            return float(effective(self.log_ratio(self.rows), self.shares))
+
+    def ascend(self, rows: Tensor, shares: Tensor, rewards: Tensor) -> bool:
+        """A REINFORCE step on rewards[n]; where it would cross the floor, one towards μ instead.
+
+        Weight times advantage is the exact gradient of the self-normalised estimate, whose own
+        value is the baseline. Returns whether the step was taken.
+        """
+        ratio = self.log_ratio(rows)
+        with torch.no_grad():
+            weights = normalised(ratio, shares)
+            advantage = weights * (rewards - (weights * rewards).sum())
+        before, share = self._weights(), self.ess()
+        descend(self.optimiser, -(advantage * ratio).sum())
+        if self.ess() >= self.floor:
+            return True
+        self._put_back(before)
+        descend(self.retreat, self.distance(self.rows))
+        reached = self.ess()
+        if reached < self.floor and reached <= share:
+            self._put_back(before)
+        return False
+
+    def imitate(self) -> None:
+        """A step towards μ."""
+        descend(self.retreat, self.distance(self.rows))
+
+    def distance(self, rows: Tensor) -> Tensor:
+        """Cross-entropy from μ to π, least at π = μ."""
+        return self.policy.distance(self.inputs[rows], self.actions[rows], self.propensities[rows])
+
+    def diagnostics(self, rows: Tensor, rewards: Tensor) -> Diagnostics:
+        """Metrics of the policy on these segments with rewards[n]."""
+        with torch.no_grad():
+            unsupported = self.policy.unsupported(
+                self.inputs[rows], self.propensities[rows], LIKELY
+            )
+            return diagnose(
+                self.log_ratio(rows),
+                torch.from_numpy(balance(self.instance[rows.numpy()])),
+                rewards,
+                int(unsupported.any(dim=1).sum()),
+            )
+
+    def save(self, state: StageState) -> None:
+        """Add everything that changes to a snapshot."""
+        save_module(state, "policy", self.policy)
+        save_optimiser(state, "ascent", self.optimiser)
+        save_optimiser(state, "retreat", self.retreat)
+
+    def load(self, state: StageState) -> None:
+        """Take everything that changes from a snapshot."""
+        load_module(state, "policy", self.policy)
+        load_optimiser(state, "ascent", self.optimiser)
+        load_optimiser(state, "retreat", self.retreat)
+
+    def _weights(self) -> list[Tensor]:
+        return [parameter.detach().clone() for parameter in self.policy.parameters()]
+
+    def _put_back(self, weights: list[Tensor]) -> None:
+        with torch.no_grad():
+            for parameter, saved in zip(self.policy.parameters(), weights, strict=True):
+                parameter.copy_(saved)
 
 
 @dataclass(frozen=True)
@@ -56,7 +213,7 @@ class ProbeStage:
     """Learns π(a|s) from segments and a reward for each.
 
     reward_per_segment[N]; bonus[N]: what λ (`progress_weight`) multiplies, e.g. the value of the
-    state a segment ends in; behaviour: μ, by default as logged, or estimated where it was not.
+    state a segment ends in.
     """
 
     def __init__(
@@ -68,7 +225,6 @@ class ProbeStage:
         *,
         space: ActionSpace,
         bonus: Doubles | None = None,
-        behaviour: Behaviour | None = None,
     ) -> None:
         count = len(segments.actions)
         for name, values in (("reward", reward_per_segment), ("bonus", bonus)):
@@ -79,7 +235,7 @@ class ProbeStage:
                 )
         self.name = "probe"
         self.config, self.done = config, 0
-        self.behaviour = behaviour or logged_or_estimated(segments, space, seed)
+        self.behaviour = logged_or_estimated(segments, space, seed)
         self.kept, held = split(segments.instance, config.holdout, seed)
         self.held = torch.from_numpy(held)
         self.learner = ProbeLearner(segments, self.behaviour, config, seed, self.kept)
@@ -107,25 +263,14 @@ class ProbeStage:
                 self.history.append(learner.diagnostics(learner.rows, own))
         if not self.history:
             return {}
-        last = self.history[-1]
-        metrics = {
-            "reward": last.reward,
-            "ess": last.ess,
-            "ess_share": last.ess_share,
-            "largest_weight": last.largest,
-            "violations": float(last.violations),
-        }
+        metrics = self.history[-1].metrics()
         check_finite(metrics, self.name, self.done)
         return metrics
 
     def state(self) -> StageState:
         """See Stage."""
-        state = StageState(
-            values={
-                "done": self.done,
-                "history": [dataclasses.asdict(entry) for entry in self.history],
-            }
-        )
+        history = [dataclasses.asdict(entry) for entry in self.history]
+        state = StageState(values={"done": self.done, "history": history})
         self.learner.save(state)
         for name, array in self._start.network.to_arrays("start").items():
             state.tensors[name] = torch.from_numpy(np.array(array))

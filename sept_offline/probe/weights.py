@@ -30,6 +30,16 @@ class Diagnostics:
     reward: float
     """Self-normalised estimate of E_π[R]."""
 
+    def metrics(self) -> dict[str, float]:
+        """The metrics that a stage reports."""
+        return {
+            "reward": self.reward,
+            "ess": self.ess,
+            "ess_share": self.ess_share,
+            "largest_weight": self.largest,
+            "violations": float(self.violations),
+        }
+
 
 def balance(instance: Integers) -> Doubles:
     """Shares that give every instance equal weight, [N], summing to 1."""

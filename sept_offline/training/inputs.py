@@ -1,4 +1,4 @@
-"""Inputs of training stages: segments, steps, and their scaling."""
+"""Inputs of training stages: segments, their scaling, and draws that balance instances."""
 
 from __future__ import annotations
 
@@ -42,39 +42,6 @@ class SegmentsLike(Protocol):
         ...
 
 
-class StepsLike(Protocol):
-    """All steps of a dataset in columns, as `Dataset.steps()` gives them."""
-
-    @property
-    def observations(self) -> Floats:
-        """[N+E, d]."""
-        ...
-
-    @property
-    def actions(self) -> NDArray[Any]:
-        """[N], or [N, k] of a box."""
-        ...
-
-    @property
-    def row(self) -> Integers:
-        """[N], the row of a step's own observation; its next one is the row after."""
-        ...
-
-    @property
-    def instance(self) -> Integers:
-        """[N]."""
-        ...
-
-
-class TimedStepsLike(StepsLike, Protocol):
-    """The same, with the place of each step in its episode."""
-
-    @property
-    def time(self) -> Integers:
-        """[N], 0 at an episode's first step; the steps of an episode are consecutive."""
-        ...
-
-
 def standardised(scaler: Standardiser, values: Floats) -> Tensor:
     """`values[..., k]` as a network reads them in training: divided, as its own buffers divide."""
     return torch.from_numpy(((values - scaler.mean) / scaler.scale).astype(np.float32))
@@ -100,3 +67,46 @@ def check_segments(segments: SegmentsLike, space: ActionSpace, num_instances: in
             f"The segments contain an action outside {space.expected}; "
             "check the dataset's action space."
         )
+
+
+class Balanced:
+    """Draws rows so that every instance has the same chance, however many rows it has.
+
+    With weights[N], the rows of an instance are drawn in proportion to theirs.
+    """
+
+    def __init__(self, instance: Integers, weights: Doubles | None = None) -> None:
+        self.order = torch.from_numpy(np.argsort(instance, kind="stable"))
+        present, counts = np.unique(instance, return_counts=True)
+        self.present = torch.from_numpy(present)
+        self.counts = torch.from_numpy(counts)
+        self.offsets = torch.from_numpy(np.cumsum(counts) - counts)
+        self.place = torch.zeros(int(present.max()) + 1, dtype=torch.int64)
+        self.place[self.present] = torch.arange(len(present))
+        self.cumulative: Tensor | None = None
+        if weights is not None:
+            ordered = np.asarray(weights, dtype=np.float64)[self.order.numpy()]
+            shares = np.empty_like(ordered)
+            for index, (start, count) in enumerate(zip(self.offsets, counts, strict=True)):
+                part = ordered[int(start) : int(start) + count]
+                # Share i lies in (i, i + 1], so that one search serves all instances.
+                shares[int(start) : int(start) + count] = index + np.cumsum(part) / part.sum()
+            self.cumulative = torch.from_numpy(shares)
+
+    def draw(self, count: int, rng: torch.Generator) -> Tensor:
+        """`count` rows, [count]."""
+        chosen = torch.randint(len(self.present), (count,), generator=rng)
+        return self._within(chosen, rng)
+
+    def draw_like(self, instance: Tensor, rng: torch.Generator) -> Tensor:
+        """One row of each of the given instances, [n]."""
+        return self._within(self.place[instance], rng)
+
+    def _within(self, chosen: Tensor, rng: torch.Generator) -> Tensor:
+        position = torch.rand(len(chosen), generator=rng, dtype=torch.float64)
+        first, counts = self.offsets[chosen], self.counts[chosen]
+        if self.cumulative is None:
+            rank = first + (position * counts).long()
+        else:
+            rank = torch.searchsorted(self.cumulative, chosen + position)
+        return self.order[torch.minimum(rank, first + counts - 1)]

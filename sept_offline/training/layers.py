@@ -1,12 +1,16 @@
-"""Networks with weights drawn from a handed-in generator: perceptrons and LSTMs."""
+"""Networks with weights drawn from a handed-in generator: perceptrons, LSTMs, and NumPy copies."""
 
 from __future__ import annotations
 
 import itertools
 import math
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
+
+from sept_offline.agent.networks import MLP
 
 
 def initialise(module: nn.Module, rng: torch.Generator) -> None:
@@ -48,3 +52,17 @@ def lstm(inputs: int, units: int, bidirectional: bool = False) -> nn.LSTM:
 def layers_of(network: nn.Sequential) -> list[tuple[torch.Tensor, torch.Tensor]]:
     """The (weight, bias) of each linear layer, in order."""
     return [(part.weight, part.bias) for part in network if isinstance(part, nn.Linear)]
+
+
+def array(tensor: torch.Tensor) -> NDArray[np.float32]:
+    """A copy of a tensor's values."""
+    return tensor.detach().numpy().astype(np.float32, copy=True)
+
+
+def to_numpy(network: nn.Sequential, factor: NDArray[np.float32] | None = None) -> MLP:
+    """The same perceptron in NumPy, its outputs multiplied by `factor` if there is one."""
+    layers = [(array(weight), array(bias)) for weight, bias in layers_of(network)]
+    if factor is not None:
+        weight, bias = layers[-1]
+        layers[-1] = weight * factor[:, None], bias * factor
+    return MLP(layers)

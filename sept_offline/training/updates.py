@@ -1,4 +1,4 @@
-"""Gradient updates: learning rates, checks, and a stage that repeats one update."""
+"""Gradient updates: learning rates, checks, snapshots, and a stage that repeats one update."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from sept_offline.errors import TrainingError
 from sept_offline.stage import StageState
 from sept_offline.threads import one_thread
-from sept_offline.training.snapshots import load_training, save_training
 
 
 def annealed(start: float, end: float, done: int, total: int) -> float:
@@ -20,16 +19,14 @@ def annealed(start: float, end: float, done: int, total: int) -> float:
     return end + (start - end) * 0.5 * (1 + math.cos(math.pi * min(done / max(total, 1), 1.0)))
 
 
-def set_rate(optimiser: torch.optim.Optimizer, rate: float) -> None:
-    """Give every parameter group this learning rate, times its own factor if it has one."""
-    for group in optimiser.param_groups:
-        group["lr"] = rate * group.get("factor", 1.0)
-
-
 def descend(optimiser: torch.optim.Optimizer, loss: Tensor, rate: float | None = None) -> None:
-    """One step down the gradient of `loss`, at this learning rate if one is given."""
+    """One step down the gradient of `loss`, at this learning rate if one is given.
+
+    A parameter group that has a `factor` multiplies the rate by it.
+    """
     if rate is not None:
-        set_rate(optimiser, rate)
+        for group in optimiser.param_groups:
+            group["lr"] = rate * group.get("factor", 1.0)
     optimiser.zero_grad()
     torch.autograd.backward(loss)
     optimiser.step()
@@ -46,49 +43,115 @@ def check_finite(values: Mapping[str, float], stage: str, update: int) -> None:
             )
 
 
-class UpdateStage(ABC):
-    """Base of stages that repeat one update, with one optimiser and one generator; see Stage.
+def save_module(state: StageState, prefix: str, module: nn.Module) -> None:
+    """Copy a module's weights into a snapshot."""
+    for name, tensor in module.state_dict().items():
+        state.tensors[f"{prefix}.{name}"] = tensor.detach().clone()
 
-    Its constructor is called first; optimiser and rng are there before the first update.
+
+def load_module(state: StageState, prefix: str, module: nn.Module) -> None:
+    """Copy a module's weights out of a snapshot."""
+    module.load_state_dict(
+        {name: state.tensors[f"{prefix}.{name}"] for name in module.state_dict()}
+    )
+
+
+def save_optimiser(state: StageState, prefix: str, optimiser: torch.optim.Optimizer) -> None:
+    """Copy an optimiser's moments and counts into a snapshot."""
+    for index, entries in optimiser.state_dict()["state"].items():
+        for key, value in entries.items():
+            state.tensors[f"{prefix}.{index}.{key}"] = torch.as_tensor(value).detach().clone()
+
+
+def load_optimiser(state: StageState, prefix: str, optimiser: torch.optim.Optimizer) -> None:
+    """Copy an optimiser's moments and counts out of a snapshot."""
+    restored: dict[int, dict[str, torch.Tensor]] = {}
+    for name, tensor in state.tensors.items():
+        if name.startswith(f"{prefix}."):
+            index, key = name[len(prefix) + 1 :].split(".")
+            restored.setdefault(int(index), {})[key] = tensor.clone()
+    optimiser.load_state_dict(optimiser.state_dict() | {"state": restored})
+
+
+class UpdateStage(ABC):
+    """Base of stages that repeat one update of `modules`; see Stage.
+
+    watched: names of the means that `advance` reports; rates: first and last learning rate;
+    minibatches: how often an update calls `_update`.
     """
 
-    optimiser: torch.optim.Optimizer
-    rng: torch.Generator
+    watched: tuple[str, ...]
+    minibatches = 1
 
-    def __init__(self, name: str, total: int) -> None:
+    def __init__(self, name: str, total: int, rates: tuple[float, float]) -> None:
         self.name, self.total, self.done = name, total, 0
+        self._rates = rates
 
-    @abstractmethod
-    def _modules(self) -> dict[str, nn.Module]:
-        """All that learns, by the names it has in a snapshot."""
+    def learn(
+        self,
+        modules: Mapping[str, nn.Module],
+        rng: torch.Generator,
+        factors: Mapping[str, float] | None = None,
+    ) -> None:
+        """Set what learns, by the names that snapshots use, and the generator of all draws.
+
+        factors: on the learning rates of some modules.
+        """
+        self.modules, self.rng = dict(modules), rng
+        groups = [
+            {"params": list(module.parameters()), "factor": (factors or {}).get(name, 1.0)}
+            for name, module in modules.items()
+        ]
+        self.optimiser = torch.optim.Adam(groups, lr=self._rates[0], fused=True)
 
     @abstractmethod
     def _update(self) -> Tensor:
-        """One update; what is watched of it, [m]."""
+        """One update; the `watched` numbers, [m]."""
+
+    def _descend(self, loss: Tensor) -> None:
+        """One step down the gradient of `loss`, at the rate of this update."""
+        descend(self.optimiser, loss, annealed(*self._rates, self.done, self.total))
+
+    def advance(self, updates: int) -> dict[str, float]:
+        """See Stage; the metrics are means over these updates."""
+        metrics = self._repeat(updates)
+        check_finite(metrics, self.name, self.done)
+        return metrics
 
     def _repeat(
-        self, updates: int, watched: int, dtype: torch.dtype = torch.float32
-    ) -> list[float]:
-        """Up to `updates` more, never beyond the total; means of the m numbers that are watched.
+        self,
+        updates: int,
+        watched: tuple[str, ...] | None = None,
+        dtype: torch.dtype = torch.float32,
+    ) -> dict[str, float]:
+        """Up to `updates` more, never beyond the total; means of the numbers that are watched.
 
         dtype: what they are added up in.
         """
+        names = watched or self.watched
         count = min(updates, self.total - self.done)
-        sums = torch.zeros(watched, dtype=dtype)
+        sums = torch.zeros(len(names), dtype=dtype)
         with one_thread():
             for _ in range(count):
-                sums += self._update()
+                for _ in range(self.minibatches):
+                    sums += self._update()
                 self.done += 1
-        means: list[float] = (sums / max(count, 1)).tolist()
-        return means
+        means = sums / max(count * self.minibatches, 1)
+        return dict(zip(names, means.tolist(), strict=True))
 
     def state(self) -> StageState:
         """See Stage."""
         state = StageState(values={"done": self.done})
-        save_training(state, self._modules(), self.optimiser, self.rng)
+        for name, module in self.modules.items():
+            save_module(state, name, module)
+        save_optimiser(state, "optimiser", self.optimiser)
+        state.tensors["rng"] = self.rng.get_state()
         return state
 
     def restore(self, state: StageState) -> None:
         """See Stage."""
-        load_training(state, self._modules(), self.optimiser, self.rng)
+        for name, module in self.modules.items():
+            load_module(state, name, module)
+        load_optimiser(state, "optimiser", self.optimiser)
+        self.rng.set_state(state.tensors["rng"])
         self.done = int(state.values["done"])

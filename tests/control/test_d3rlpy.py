@@ -20,11 +20,11 @@ from torch import nn
 
 import sept_offline
 from sept_offline.control import Batch
+from sept_offline.control.adam import FlatAdam
 from sept_offline.control.d3rlpy import (
     ALGORITHMS,
     ActorCritic,
     Critic,
-    FlatAdam,
     QNetworks,
     drawing_from,
     encoder_factory,
@@ -35,8 +35,8 @@ from sept_offline.control.d3rlpy import (
 from sept_offline.settings import BOX_ALGORITHMS, FINITE_ALGORITHMS, ControlConfig
 
 SMALL = ControlConfig(hidden=(16, 24), batch_size=8, learning_rate=1e-2, target_rate=0.25)
-INTERNALS = "control/d3rlpy/"
-"""The package that may touch what d3rlpy and torch keep private."""
+INTERNALS = {"control/d3rlpy.py", "control/adam.py"}
+"""The files that may touch what d3rlpy and torch keep private."""
 PUBLIC = {"data/exchange.py", "data/dataset.py"}
 """Hand over a dataset, by d3rlpy's public names."""
 
@@ -62,7 +62,7 @@ def test_nothing_else_touches_their_internals() -> None:
     root = Path(sept_offline.__file__).parent
     for path in root.rglob("*.py"):
         name = path.relative_to(root).as_posix()
-        if name.startswith(INTERNALS):
+        if name in INTERNALS:
             continue
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Import | ast.ImportFrom):

@@ -12,8 +12,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sept_offline.agent.rewards import compress, shift_by_goal
 from sept_offline.control import Batch, ControlStage, Replay, prepare_rewards
-from sept_offline.control.rewards import compress, scale_by_instance, shift_by_goal
+from sept_offline.control.rewards import scale_by_instance
 from sept_offline.errors import TrainingError
 from sept_offline.settings import ControlConfig
 

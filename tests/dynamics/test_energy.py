@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from sept_offline.dynamics.energy import alpha_energy, log_ratio
+from sept_offline.dynamics.bayesian import alpha_energy, log_ratio
 from sept_offline.training.gaussians import Gaussian, kl_between, log_normal
 
 NOISE = 0.3

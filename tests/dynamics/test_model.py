@@ -16,14 +16,13 @@ from sept_offline.agent import Control
 from sept_offline.agent.networks import MLP, Standardiser
 from sept_offline.control.learner import Learner
 from sept_offline.data.records import Steps
-from sept_offline.dynamics.belief import Belief
+from sept_offline.dynamics.bayesian import DynamicsStage
 from sept_offline.dynamics.columns import Columns, Reader, find_angles
-from sept_offline.dynamics.contexts import PlanningContext
-from sept_offline.dynamics.model import Fiction, Model
+from sept_offline.dynamics.contexts import Planner, PlanningContext
+from sept_offline.dynamics.model import Belief, Fiction, Model
 from sept_offline.dynamics.outcome import OutcomeStage
-from sept_offline.dynamics.planner import Planner, states_of
-from sept_offline.dynamics.stage import DynamicsStage
 from sept_offline.errors import AgentError, ConfigError
+from sept_offline.methods.bayes import states_of
 from sept_offline.settings import BnnConfig, ControlConfig, DynamicsConfig
 from sept_offline.threads import one_thread
 from tests.latent.tiny import ACTIONS, SPACE, STRENGTH, episodes

@@ -18,10 +18,10 @@ from sept_offline.latent import (
     WindowLatentStage,
     identify,
 )
-from sept_offline.latent.windows import all_windows
+from sept_offline.latent.window import all_windows
 from sept_offline.settings import LatentConfig
 from sept_offline.stage import StageState
-from sept_offline.training.draws import Balanced
+from sept_offline.training.inputs import Balanced
 from tests.latent.tiny import SPACE, cut, episodes
 from tests.margins import Margins
 

@@ -15,8 +15,7 @@ from sept_offline.control.rewards import common_form
 from sept_offline.dynamics.contexts import PlanningContext
 from sept_offline.errors import ConfigError
 from sept_offline.methods import Fitter, resolve_config
-from sept_offline.methods.bayes import angles_read, model_stage, named_angles
-from sept_offline.methods.bnn import planning_settings
+from sept_offline.methods.bayes import angles_read, model_stage, named_angles, planning_settings
 from sept_offline.methods.preset import preset_values
 from sept_offline.settings import BnnConfig, ControlConfig, merge
 from tests.methods.check_method import SMALL

@@ -10,7 +10,7 @@ import pytest
 import sept_offline as so
 from sept_offline.dynamics.contexts import InferredContext
 from sept_offline.errors import ConfigError
-from sept_offline.methods.dpt import latents
+from sept_offline.methods.bayes import latents
 from sept_offline.settings import DptConfig, merge
 from tests.methods.check_method import SMALL
 from tests.methods.two_step import log_two_step

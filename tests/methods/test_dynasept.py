@@ -15,7 +15,7 @@ from sept_offline.agent.networks import Standardiser
 from sept_offline.data.records import Steps
 from sept_offline.errors import DataError
 from sept_offline.latent import LatentModel, WindowLatentStage
-from sept_offline.latent.windows import all_windows
+from sept_offline.latent.window import all_windows
 from sept_offline.methods.dynasept import relabel, running_doubt, total_rewards
 from sept_offline.settings import ControlConfig, LatentConfig, merge
 from tests.margins import Margins

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sept_offline.errors import ConfigError
-from sept_offline.methods.epopt import WorstReplay
+from sept_offline.methods.baselines import WorstReplay
 from sept_offline.settings import EpoptConfig
 
 TURN = 70

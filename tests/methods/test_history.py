@@ -14,7 +14,7 @@ from sept_offline.agent.networks import MLP, Standardiser
 from sept_offline.data import Dataset
 from sept_offline.errors import ConfigError
 from sept_offline.methods import resolve_config
-from sept_offline.methods.history import histories
+from sept_offline.methods.baselines import histories
 from tests.methods.navigation import log_navigation
 
 

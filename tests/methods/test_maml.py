@@ -17,10 +17,9 @@ from sept_offline.agent.contexts.adapted import td_step
 from sept_offline.agent.networks import MLP
 from sept_offline.agent.rewards import RewardForm
 from sept_offline.control import Batch
-from sept_offline.control.meta import MetaLearner, MetaMember, Tasks, divide
 from sept_offline.errors import AgentError, ConfigError, DataError
 from sept_offline.methods import maml
-from sept_offline.methods.maml import TaskReplay
+from sept_offline.methods.maml import MetaLearner, MetaMember, TaskReplay, Tasks, divide
 from sept_offline.settings import ControlConfig, merge
 from tests.margins import Margins
 from tests.methods.check_method import SMALL

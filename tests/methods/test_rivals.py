@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,13 +13,15 @@ from sept_offline.agent.contexts import RewardedContext
 from sept_offline.agent.control import Control
 from sept_offline.agent.networks import MLP, Standardiser
 from sept_offline.data.records import Steps
-from sept_offline.latent.context_encoder import ContextStage
 from sept_offline.latent.identification import neighbour_share
-from sept_offline.methods.csro import IndependentStage
-from sept_offline.methods.focal import DistanceStage
-from sept_offline.methods.rivals import distance_loss
-from sept_offline.methods.unicorn import ReconstructionStage
-from sept_offline.settings import CsroConfig, FocalConfig, LatentConfig
+from sept_offline.methods.rivals import (
+    ContextStage,
+    CsroStage,
+    FocalStage,
+    UnicornStage,
+    distance_loss,
+)
+from sept_offline.settings import FitConfig, FocalConfig, LatentConfig
 from tests.latent.tiny_box import SPACE, episodes
 from tests.margins import Margins
 from tests.probe.test_probe import same
@@ -29,10 +30,10 @@ LENGTH = 6
 STEPS, _ = episodes(per=40, length=LENGTH, seed=0)
 FRESH, _ = episodes(per=20, length=LENGTH, seed=1)
 CONFIG = LatentConfig(dim=2, updates=250, hidden=32, contexts=64, context=LENGTH)
-KINDS: dict[str, tuple[type[ContextStage], dict[str, Any]]] = {
-    "focal": (DistanceStage, {}),
-    "unicorn": (ReconstructionStage, {"weight": 1.0}),
-    "csro": (IndependentStage, {"own": CsroConfig()}),
+KINDS: dict[str, type[ContextStage]] = {
+    "focal": FocalStage,
+    "unicorn": UnicornStage,
+    "csro": CsroStage,
 }
 LEAST = {"focal": 0.55, "unicorn": 0.55, "csro": 0.4}
 """Least share of fresh episodes whose instance is named; chance is 1/4."""
@@ -42,16 +43,8 @@ EACH = pytest.mark.parametrize("kind", sorted(KINDS))
 def stage(
     kind: str, steps: Steps = STEPS, seed: int = 0, updates: int = 250, rewards: bool = False
 ) -> ContextStage:
-    made, own = KINDS[kind]
-    return made(
-        steps,
-        replace(CONFIG, updates=updates),
-        seed,
-        space=SPACE,
-        distance=FocalConfig(),
-        rewards=steps.rewards if rewards else None,
-        **own,
-    )
+    config = FitConfig(latent=replace(CONFIG, updates=updates), probe_steps=1)
+    return KINDS[kind](steps, config, seed, space=SPACE, rewards=rewards)
 
 
 def latents(learner: ContextStage, steps: Steps) -> tuple[np.ndarray, np.ndarray]:

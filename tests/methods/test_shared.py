@@ -13,7 +13,7 @@ import sept_offline as so
 from sept_offline.control import Replay
 from sept_offline.data import Dataset, DatasetWriter
 from sept_offline.methods import METHODS
-from sept_offline.methods.shared import control_stage
+from sept_offline.methods.method import control_stage
 from sept_offline.settings import ControlConfig
 from tests.methods.two_step import log_two_step
 

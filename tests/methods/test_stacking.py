@@ -16,7 +16,7 @@ from sept_offline.actions import Finite
 from sept_offline.cli import main
 from sept_offline.data import Dataset, DatasetWriter
 from sept_offline.dynamics.columns import Columns
-from sept_offline.dynamics.network import Outcome
+from sept_offline.dynamics.outcome import Outcome
 from sept_offline.dynamics.world import World, WorldStage, roll_out
 from sept_offline.errors import ConfigError
 from sept_offline.methods.fitting import METHODS, Fitter

@@ -1,4 +1,7 @@
-"""EPOpt-adv: one policy π(a | s), in the end trained on the episodes that went worst."""
+"""Baselines that learn one policy: Avg, Oracle, History and EPOpt-adv.
+
+They differ in what the policy reads beside the state, and in the transitions that it learns from.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +13,73 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from sept_offline.agent import Agent, NoContext
+from sept_offline.actions import ActionSpace
+from sept_offline.agent import Agent, HiddenContext, HistoryContext, NoContext
+from sept_offline.agent.networks import Array, Standardiser
 from sept_offline.control import Batch, Replay
 from sept_offline.data import Dataset
-from sept_offline.methods.method import Method
-from sept_offline.methods.shared import control_stage, spaces_of
+from sept_offline.data.records import Steps
+from sept_offline.errors import DataError
+from sept_offline.methods.method import Method, agent_of, control_stage
+from sept_offline.seeding import generator
 from sept_offline.settings import EpoptConfig, FitConfig
 from sept_offline.stage import Stage
+
+COPIES = 50
+"""Noisy versions of each instance's parameters that Oracle learns with, where there is noise."""
+
+
+def _avg(data: Dataset, config: FitConfig, seed: int) -> Generator[Stage, None, Agent]:
+    """One policy π(a | s) on the logs of all instances, as if they were one system."""
+    control = yield from control_stage(data, config.control, seed)
+    return agent_of("avg", data, NoContext(), control)
+
+
+def _oracle(data: Dataset, config: FitConfig, seed: int) -> Generator[Stage, None, Agent]:
+    """π(a | s, hidden), shown the true hidden parameters in training and in the test."""
+    hidden = data.hidden
+    if hidden is None:
+        raise DataError(
+            f"{data.path} does not contain the hidden parameters of its instances, which the "
+            "method 'oracle' needs; fit 'sept' or 'avg'."
+        )
+    # instances that were held out keep their rows, and no say in the scale
+    present = np.unique(data.episode_index.instance)
+    scaler = Standardiser.fit(hidden.values[present])
+    copies = COPIES if config.oracle_noise else 1
+    contexts = np.repeat(scaler(hidden.values), copies, axis=0)
+    noise = generator(seed, "oracle", "noise").standard_normal(contexts.shape)
+    control = yield from control_stage(
+        data,
+        config.control,
+        seed,
+        contexts=contexts + config.oracle_noise * noise,
+        context_instance=np.repeat(np.arange(len(hidden.values)), copies),
+    )
+    return agent_of("oracle", data, HiddenContext(hidden.names, scaler), control)
+
+
+def histories(steps: Steps, context: HistoryContext, space: ActionSpace) -> Array:
+    """The history features at each logged observation, `[N+E, context.dim]`."""
+    rows = len(steps.observations)
+    time = np.zeros(rows, dtype=np.int64)
+    time[steps.row + 1] = steps.time + 1
+    actions = np.zeros((rows, context.action_width), dtype=np.float32)
+    actions[steps.row] = space.encode(steps.actions)
+    lag = np.arange(1, context.steps + 1)
+    seen = time[:, None] >= lag
+    before = np.where(seen, np.arange(rows)[:, None] - lag, 0)
+    return context.features(steps.observations[before], actions[before], seen)
+
+
+def _history(data: Dataset, config: FitConfig, seed: int) -> Generator[Stage, None, Agent]:
+    """π(a | the last k observations and actions); not in the paper."""
+    steps, space = data.steps(), data.action_space
+    scaler = Standardiser.fit(steps.observations)
+    context = HistoryContext(config.history_steps, space.width, scaler)
+    beside = histories(steps, context, space)
+    control = yield from control_stage(data, config.control, seed, beside=beside)
+    return agent_of("history", data, context, control)
 
 
 class WorstReplay(Replay):
@@ -100,7 +163,8 @@ class WorstReplay(Replay):
         return drawn
 
 
-def _stages(data: Dataset, config: FitConfig, seed: int) -> Generator[Stage, None, Agent]:
+def _epopt(data: Dataset, config: FitConfig, seed: int) -> Generator[Stage, None, Agent]:
+    """EPOpt-adv: one policy π(a | s), in the end trained on the episodes that went worst."""
     steps = data.steps()
     replay = partial(
         WorstReplay,
@@ -110,12 +174,28 @@ def _stages(data: Dataset, config: FitConfig, seed: int) -> Generator[Stage, Non
         turn=round(config.epopt.everything * config.control.updates),
     )
     control = yield from control_stage(data, config.control, seed, replay=replay)
-    return Agent("epopt", data.metadata.family or "", spaces_of(data), NoContext(), control)
+    return agent_of("epopt", data, NoContext(), control)
 
 
+AVG = Method("avg", _avg, "One policy for all instances: the lower bound.", title="Avg")
+ORACLE = Method(
+    "oracle",
+    _oracle,
+    "One policy that is given the hidden parameters: the upper bound.",
+    privileged=True,
+    judged=False,
+    title="Oracle",
+)
+HISTORY = Method(
+    "history",
+    _history,
+    "One policy on the last observations and actions.",
+    stacks=False,
+    title="History",
+)
 EPOPT = Method(
     "epopt",
-    _stages,
+    _epopt,
     "One policy, in the end trained on the worst episodes only.",
     title="EPOpt-adv",
 )
