@@ -322,8 +322,7 @@ def _warnings(summary: Summary) -> list[str]:
         shortest = min(row.length_min for row in summary.table)
         found.append(
             f"{summary.short_episodes} episodes are shorter than the probe's {probe} steps and "
-            "have no segment; methods that probe reject such logs; use --set "
-            f"probe_steps={shortest}."
+            f"have no segment, so fit uses a probe of {shortest}, the length of the shortest."
         )
     single = [row.instance for row in summary.table if row.episodes < 2]
     if single:

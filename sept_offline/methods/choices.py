@@ -10,6 +10,7 @@ import numpy as np
 from sept_offline.actions import Box, Finite
 from sept_offline.data import Dataset
 from sept_offline.data.records import Segments, Steps
+from sept_offline.data.summary import DEFAULT_PROBE_STEPS
 from sept_offline.errors import ConfigError
 from sept_offline.probe.behaviour import estimate_behaviour
 from sept_offline.seeding import generator, integer
@@ -83,6 +84,16 @@ def choose_updates(data: Dataset) -> Choice:
     return Choice(chosen, f"The logs have {data.num_steps:,} steps.")
 
 
+def choose_probe_steps(data: Dataset) -> Choice:
+    """The dataset's probe length, or the default one; at most the length of every episode."""
+    named = data.metadata.probe_steps
+    wanted = named or DEFAULT_PROBE_STEPS
+    shortest = int(data.episode_index.length.min(initial=wanted))
+    if shortest < wanted:
+        return Choice(shortest, f"The shortest episode has {shortest} steps.")
+    return Choice(wanted, "The dataset names it." if named else "The dataset names no other.")
+
+
 def check_algorithm(data: Dataset, algorithm: str) -> None:
     """Refuse an algorithm for the other kind of actions."""
     box = isinstance(data.action_space, Box)
@@ -112,4 +123,8 @@ def choose_settings(
     if control.updates == 0:
         choices["control.updates"] = found = choose_updates(data)
         control = replace(control, updates=int(found.chosen))
-    return replace(config, control=control), choices
+    config = replace(config, control=control)
+    if config.probe_steps == 0:
+        choices["probe_steps"] = found = choose_probe_steps(data)
+        config = replace(config, probe_steps=int(found.chosen))
+    return config, choices

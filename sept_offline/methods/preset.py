@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from sept_offline.data import Dataset
-from sept_offline.data.summary import DEFAULT_PROBE_STEPS
 from sept_offline.errors import ConfigError
 from sept_offline.family import suggest
 from sept_offline.settings import FitConfig, build, merge, read_toml
@@ -48,23 +47,14 @@ def resolve_config(
     stacks: whether the method reads stacked observations; if not, a preset's `stack` is ignored.
     """
     metadata = data.metadata
-    named = metadata.extra.get("latent_dim")
+    wanted = metadata.extra.get("latent_dim")
     # Unused columns cost little; a hidden factor without a column is not found.
-    dim = max(named, LEAST_DIM) if isinstance(named, int) else LEAST_DIM
-    said: dict[str, Any] = {"latent": {"dim": dim}}
-    if metadata.probe_steps:
-        said["probe_steps"] = metadata.probe_steps
+    dim = max(wanted, LEAST_DIM) if isinstance(wanted, int) else LEAST_DIM
+    named: dict[str, Any] = {"latent": {"dim": dim}}
+    # A length that some episodes do not reach is left to the fit.
+    if metadata.probe_steps and not (data.episode_index.length < metadata.probe_steps).any():
+        named["probe_steps"] = metadata.probe_steps
     chosen = preset_values(metadata.family, preset)
     if not stacks:
         chosen.pop("stack", None)
-    values = merge(said, chosen, *overrides)
-    if "probe_steps" not in values:
-        # Build with a placeholder first, so that a mistyped setting is reported instead.
-        build(FitConfig, values | {"probe_steps": 1})
-        lengths = data.episode_index.length
-        raise ConfigError(
-            f"{data.path} does not name a probe length; add --set "
-            f"probe_steps={lengths.min(initial=DEFAULT_PROBE_STEPS)}, or another number of first "
-            f"steps that identify the instance; the shortest episode has {lengths.min()}."
-        )
-    return build(FitConfig, values)
+    return build(FitConfig, merge(named, chosen, *overrides))

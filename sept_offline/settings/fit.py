@@ -364,8 +364,8 @@ class CsroConfig(Settings, section="csro"):
 class FitConfig(Settings):
     """Settings of all stages; `--set a.b=c` uses the names of these fields."""
 
-    probe_steps: Steps
-    """T_p, the number of steps in a probed segment."""
+    probe_steps: Annotated[int, Range(least=0, most=LONGEST_SEGMENT)] = 0
+    """T_p, the number of steps in a probed segment. 0: chosen from the logs."""
     stack: Annotated[int, Range(least=0, most=LONGEST_STACK)] = 0
     """Number of observations the agent reads at once: the current one and the last ones, with the
     actions between them. 1: the current one alone. 0: chosen from the logs."""

@@ -295,7 +295,6 @@ def written(
     ("shape", "sentence"),
     [
         ({"instances": 1}, "holds 1 instance; at least 2 are needed"),
-        ({"length": 1}, "shorter than the probe of 2 steps"),
         ({"actions": 1}, "only action 0 was ever logged"),
         ({"actions": 2}, "action 2 of 3 was never logged"),
     ],

@@ -90,14 +90,14 @@ def _about_probe(card: dict[str, Any]) -> list[str]:
     if "probe_steps" not in card["mapping"]:
         less = f"; episodes shorter than {probe} steps: {short:,}" if short else ""
         found.append(
-            "No probe length was named; set it with fit --set probe_steps=N, or here with "
-            "--probe-steps N. Keep it short: 1 to 8 steps, and "
+            "No probe length was named, so fit chooses one; set it here with --probe-steps N or "
+            "with fit --set probe_steps=N. Keep it short: 1 to 8 steps, and "
             f"at most {shortest}, the length of the shortest episode{less}."
         )
     elif short:
         found.append(
-            f"{short:,} episodes are shorter than the probe's {probe} steps, and fit rejects such "
-            f"logs; use --probe-steps {shortest}, or fewer."
+            f"{short:,} episodes are shorter than the probe's {probe} steps, so fit uses "
+            f"{shortest}; name that with --probe-steps {shortest}, or log longer episodes."
         )
     if shown["min"] < LOW_COVERAGE:
         possible = f"{len(card['actions'])}^{probe} initial action sequences of {probe} steps"
