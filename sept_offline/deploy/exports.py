@@ -18,7 +18,6 @@ from sept_offline.agent import (
     Agent,
     HistoryContext,
     RefinedContext,
-    UnprobedContext,
     WindowContext,
     load_agent,
 )
@@ -245,14 +244,12 @@ def _initial(context: Context) -> dict[str, Any]:
     if not isinstance(context, LatentContext):
         return {}
     initial: dict[str, Any] = {"steps": context.encoder.steps}
-    size = context.encoder.latent_dim
-    if isinstance(context, WindowContext):
-        initial |= {"start": [0.0] * size + [1.0], "largest": [1.0] * size}
-    elif isinstance(context, UnprobedContext):
+    if len(context.start):
         initial["start"] = context.start.tolist()
-    elif isinstance(context, RefinedContext):
-        nothing = np.zeros(size, dtype=np.float32)
-        initial |= {"start": context.latent_scaler(nothing).tolist(), "nothing": nothing.tolist()}
+    if isinstance(context, WindowContext):
+        initial["largest"] = [1.0] * context.encoder.latent_dim
+    if isinstance(context, RefinedContext):
+        initial["nothing"] = [0.0] * context.dim
     return initial
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from types import ModuleType
 
 import numpy as np
 import pytest
@@ -13,6 +12,7 @@ from sept_offline.agent.contexts import Tracker
 from sept_offline.agent.networks import MLP, Array
 from sept_offline.errors import AgentError
 from sept_offline.family import Hidden
+from tests.agent import builders
 
 DIM, ACTIONS = 4, 3
 
@@ -43,13 +43,13 @@ class PaidContext(NoContext):
         return PaidTracker(control)
 
 
-def paid_agent(builders: ModuleType) -> Agent:
+def paid_agent() -> Agent:
     agent: Agent = replace(builders.make_agent("avg"), context=PaidContext())
     return agent
 
 
-def test_rewards_reach_the_tracker_and_its_control_acts(builders: ModuleType) -> None:
-    agent = paid_agent(builders)
+def test_rewards_reach_the_tracker_and_its_control_acts() -> None:
+    agent = paid_agent()
     assert agent.learns and agent.needs == {"reward"}
     rows = np.random.default_rng(0).normal(size=(30, DIM))
     robust = [int(agent.control.network(agent.control.scaler(row)).argmax()) for row in rows]
@@ -63,8 +63,8 @@ def test_rewards_reach_the_tracker_and_its_control_acts(builders: ModuleType) ->
             episode.act(rows[0])
 
 
-def test_a_batch_of_them_acts_as_each_alone(builders: ModuleType) -> None:
-    agent = paid_agent(builders)
+def test_a_batch_of_them_acts_as_each_alone() -> None:
+    agent = paid_agent()
     rng = np.random.default_rng(1)
     rows, rewards = rng.normal(size=(6, 5, DIM)), rng.integers(0, ACTIONS, size=(6, 5))
     batch = agent.begin_batch(range(5))
@@ -81,5 +81,5 @@ def test_a_batch_of_them_acts_as_each_alone(builders: ModuleType) -> None:
 
 
 @pytest.mark.parametrize("method", ["avg", "oracle", "history", "sept", "sept-np", "dynasept"])
-def test_other_contexts_do_not_learn(builders: ModuleType, method: str) -> None:
+def test_other_contexts_do_not_learn(method: str) -> None:
     assert builders.make_agent(method).learns is False
