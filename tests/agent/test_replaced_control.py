@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from sept_offline.agent import Agent, Control, NoContext
-from sept_offline.agent.contexts import Tracker
+from sept_offline.agent import Agent, Control, NetworkProbe, NoContext
+from sept_offline.agent.contexts import RewardedContext, Tracker
 from sept_offline.agent.networks import MLP, Array
 from sept_offline.errors import AgentError
 from sept_offline.family import Hidden
@@ -83,3 +83,18 @@ def test_a_batch_of_them_acts_as_each_alone() -> None:
 @pytest.mark.parametrize("method", ["avg", "oracle", "history", "sept", "sept-np", "dynasept"])
 def test_other_contexts_do_not_learn(method: str) -> None:
     assert builders.make_agent(method).learns is False
+
+
+def test_a_probe_reads_the_observation_without_the_reward() -> None:
+    agent = builders.make_agent("avg")
+    rng, wide = np.random.default_rng(0), DIM + 1
+    encoder = builders.transition_encoder(rng, wide)
+    probe = NetworkProbe(builders.scaler(rng, DIM), builders.mlp(rng, [DIM, 8, ACTIONS]))
+    context = RewardedContext(probe, encoder, builders.scaler(rng, builders.LATENT))
+    control = Control(agent.control.scaler, builders.mlp(rng, [DIM + builders.LATENT, 8, ACTIONS]))
+    episode = replace(agent, context=context, control=control).begin()
+    rows = rng.normal(size=(builders.STEPS + 2, DIM)).astype(np.float32)
+    for step, row in enumerate(rows):
+        assert episode.phase == ("probe" if step < builders.STEPS else "control")
+        assert episode.act(row, None if step == 0 else 1.5) in range(ACTIONS)
+    assert episode.latent is not None
