@@ -59,11 +59,13 @@ class _LatentTracker(Tracker):
             return None
         return probe.policy(observation, self._time)
 
-    def _infer(self, mean: Array, log_var: Array) -> None:
-        """Report the posterior of mean `[k]` and log-variance `[k]`."""
-        deviation = float(np.exp(np.float32(0.5) * log_var).mean())
-        self.latent, self.uncertainty = mean, self._context.uncertainty_scale * deviation
+    def _infer(self, mean: Array, log_var: Array) -> Array:
+        """Report the posterior of mean `[k]` and log-variance `[k]`; returns its deviation."""
+        deviation = np.exp(np.float32(0.5) * log_var)
+        self.latent = mean
+        self.uncertainty = self._context.uncertainty_scale * float(deviation.mean())
         self.vector = self._context.latent_scaler(mean)
+        return deviation
 
     def _measure_novelty(self, mean: Array, log_var: Array) -> None:
         """Compare the first T steps, of posterior `[1, k]` each, with held-out segments."""
@@ -101,8 +103,7 @@ class _Sliding(_LatentTracker):
         self._observations[0, -1] = observation
         if self._time >= self._context.encoder.steps:
             mean, log_var = self._context.encoder.encode(self._observations, self._taken)
-            self._infer(mean[0], log_var[0])
-            deviation = np.exp(np.float32(0.5) * log_var[0])
+            deviation = self._infer(mean[0], log_var[0])
             self._largest = np.maximum(self._largest, deviation)
             self.vector = np.append(self.vector, np.float32(doubt(deviation, self._largest)))
         return None
