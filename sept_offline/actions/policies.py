@@ -35,9 +35,9 @@ class Policy(ABC):
     def log_probability(self, actions: NDArray[Any]) -> Floats:
         """`[...]`: log-probability or log-density of `actions[..., *shape]`."""
 
-    @abstractmethod
     def logged(self, actions: NDArray[Any]) -> Floats:
         """What a dataset keeps as the propensity of `actions`: `[..., *propensity_shape]`."""
+        return self.log_probability(actions)
 
     @abstractmethod
     def take(self, rows: NDArray[Any]) -> Policy:
@@ -134,10 +134,6 @@ class TruncatedNormal(Policy):
         mixed = log(np.maximum((1.0 - spread) * exp(normal) + spread * exp(flat), SMALLEST))
         return np.asarray(np.where(spread == 0, normal, np.where(spread == 1, flat, mixed)))
 
-    def logged(self, actions: NDArray[Any]) -> Floats:
-        """The log-density of the actions."""
-        return self.log_probability(actions)
-
     @property
     def encoded_mean(self) -> Floats:
         _, lower, upper = self._edges()
@@ -204,10 +200,6 @@ class Certain(Policy):
         """Infinite for the action."""
         taken = (np.asarray(actions) == self.actions).all(axis=-1)
         return np.asarray(np.where(taken, np.inf, -np.inf))
-
-    def logged(self, actions: NDArray[Any]) -> Floats:
-        """See `log_probability`."""
-        return self.log_probability(actions)
 
     def take(self, rows: NDArray[Any]) -> Certain:
         return Certain(self.space, self.actions[rows])

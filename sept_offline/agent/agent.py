@@ -17,12 +17,12 @@ from ..stacking import Stack
 from . import records
 from .contexts import Context, context_from_arrays
 from .control import Actor, Control
+from .episode import AgentEpisode, BatchEpisode
 from .networks import Array, Arrays, Standardiser, network_from_arrays, take
 from .records import strings
 
 if TYPE_CHECKING:
     from ..family import Hidden
-    from .episode import AgentEpisode, BatchEpisode
 
 
 LEARNED_FROM = "record.learned_from"
@@ -157,16 +157,12 @@ class Agent:
 
     def begin(self, seed: int = 0, hidden: Hidden | None = None) -> AgentEpisode:
         """Start an episode; `hidden` only for an agent that needs it."""
-        from .episode import AgentEpisode
-
         return AgentEpisode(self, seed, hidden)
 
     def begin_batch(
         self, seeds: Sequence[int], hidden: Sequence[Hidden] | None = None
     ) -> BatchEpisode:
         """Start one episode per seed, which act together; `hidden` has one entry per episode."""
-        from .episode import BatchEpisode
-
         return BatchEpisode(self, seeds, hidden)
 
 

@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from ..actions import Policy
 from ..errors import AgentError
 from ..seeding import generator
-from .agent import Agent
 from .control import Control
 from .networks import Array
 
 if TYPE_CHECKING:
     from ..family import Hidden
+    from .agent import Agent
 
 
 class AgentEpisode:

@@ -242,8 +242,8 @@ class MLP:
         if packed is None:
             return box.decode(self._through(x))
         row = np.ascontiguousarray(x, dtype=np.float32)
-        found: Array = self._decoded(row, *packed, self._relu, box.scaling)
-        return found
+        action: Array = self._decoded(row, *packed, self._relu, box.scaling)
+        return action
 
     def _pack(self) -> tuple[Array, NDArray[np.int64]] | None:
         """The weights as compiled code reads them; None where rows are computed in NumPy."""

@@ -93,12 +93,12 @@ class Weights(Stored):
         assert self.reader is not None
         if self.flag:
             absent, present = self.says
-            said = field(description, self.flag, type(present))
-            if said == absent:
+            flag = field(description, self.flag, type(present))
+            if flag == absent:
                 return None
-            if said != present:
+            if flag != present:
                 raise AgentError(
-                    f"The agent's description has {self.flag!r} as {said!r:.40}, expected "
+                    f"The agent's description has {self.flag!r} as {flag!r:.40}, expected "
                     f"{absent!r} or {present!r}."
                 )
         return self.reader(arrays, f"{prefix}.{self.place}")

@@ -18,7 +18,6 @@ from sept_offline.agent import (
     Agent,
     HistoryContext,
     RefinedContext,
-    UnprobedContext,
     WindowContext,
     load_agent,
 )
@@ -154,15 +153,15 @@ def load_export(folder: str | Path) -> Any:
         raise AgentError(f"{place} does not contain an exported agent.")
     manifest = _read_manifest(place)
     try:
-        found: Any
+        exported: Any
         if manifest["form"] == "numpy":
-            found = ExportedAgent(manifest, read_weights(place / WEIGHTS))
+            exported = ExportedAgent(manifest, read_weights(place / WEIGHTS))
         else:
             from sept_offline.deploy.onnx_agent import OnnxAgent
 
-            found = OnnxAgent(place, manifest)
-        _try_out(found, manifest)
-        return found
+            exported = OnnxAgent(place, manifest)
+        _try_out(exported, manifest)
+        return exported
     except (AgentError, ConfigError):
         raise
     except Exception as problem:  # onnxruntime has its own class for each failure
@@ -175,11 +174,11 @@ def load_export(folder: str | Path) -> Any:
         raise AgentError(f"{place} is not a valid export ({words:.200}).") from problem
 
 
-def _try_out(found: Any, manifest: dict[str, Any]) -> None:
+def _try_out(exported: Any, manifest: dict[str, Any]) -> None:
     """Act once in every phase, so that parts that do not fit fail here and not in an episode."""
     context, probe = manifest["context"], int(manifest["probe_steps"])
     hidden = dict.fromkeys(context["names"], 0.0) if context["kind"] == "hidden" else None
-    episode = found.begin(0, hidden)
+    episode = exported.begin(0, hidden)
     row = np.zeros(len(manifest["observation_names"]), dtype=np.float32)
     if not 0 <= probe <= LONGEST_SEGMENT:
         raise AgentError(f"An export claims a probe of {probe:,} steps; it is damaged.")
@@ -245,14 +244,12 @@ def _initial(context: Context) -> dict[str, Any]:
     if not isinstance(context, LatentContext):
         return {}
     initial: dict[str, Any] = {"steps": context.encoder.steps}
-    size = context.encoder.latent_dim
-    if isinstance(context, WindowContext):
-        initial |= {"start": [0.0] * size + [1.0], "largest": [1.0] * size}
-    elif isinstance(context, UnprobedContext):
+    if len(context.start):
         initial["start"] = context.start.tolist()
-    elif isinstance(context, RefinedContext):
-        nothing = np.zeros(size, dtype=np.float32)
-        initial |= {"start": context.latent_scaler(nothing).tolist(), "nothing": nothing.tolist()}
+    if isinstance(context, WindowContext):
+        initial["largest"] = [1.0] * context.encoder.latent_dim
+    if isinstance(context, RefinedContext):
+        initial["nothing"] = [0.0] * context.dim
     return initial
 
 
@@ -264,10 +261,10 @@ def _sha256(content: bytes) -> str:
 def _is_export(folder: Path) -> bool:
     """Whether the folder contains an export, complete or not."""
     try:
-        found = read_json(folder / MANIFEST, AgentError)
+        manifest = read_json(folder / MANIFEST, AgentError)
     except AgentError:
         return False
-    return isinstance(found, dict) and found.get("form") in tuple(FILES)
+    return isinstance(manifest, dict) and manifest.get("form") in tuple(FILES)
 
 
 def _refuse_other(folder: Path) -> re.Pattern[str]:
@@ -302,15 +299,18 @@ def _unchanged_modules(folder: Path) -> list[str]:
     listed = read_json(folder / MANIFEST, AgentError).get("files")
     if not isinstance(listed, dict):
         return []
-    found = [name for name in listed if MODULE.fullmatch(name) and (folder / name).is_file()]
-    return [n for n in found if _sha256(read_whole(folder / n, AgentError)) == listed[n]]
+    modules = [name for name in listed if MODULE.fullmatch(name) and (folder / name).is_file()]
+    return [
+        name for name in modules if _sha256(read_whole(folder / name, AgentError)) == listed[name]
+    ]
 
 
 def _read_manifest(folder: Path) -> dict[str, Any]:
     """The manifest of an export; every file is checked against its checksum."""
-    found = read_sealed(folder / MANIFEST, AgentError)
-    form, files = found.get("form"), found.get("files")
-    if not isinstance(form, str) or found.get("format") not in range(1, FORMATS.get(form, -1) + 2):
+    manifest = read_sealed(folder / MANIFEST, AgentError)
+    form, files = manifest.get("form"), manifest.get("files")
+    newest = FORMATS[form] + 1 if form in tuple(FORMATS) else 0
+    if manifest.get("format") not in range(1, newest + 1):
         raise AgentError(f"{folder} does not contain an export that this version can read.")
     if not isinstance(files, dict) or not files:
         raise AgentError(f"{folder / MANIFEST} does not list any files; it is damaged.")
@@ -327,8 +327,8 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
             f"{folder / MANIFEST} does not list all files of an export; it is damaged."
         )
     if form == "onnx":
-        _check_graphs(folder, found, files)
-    return found
+        _check_graphs(folder, manifest, files)
+    return manifest
 
 
 def _check_graphs(folder: Path, manifest: dict[str, Any], files: dict[str, Any]) -> None:

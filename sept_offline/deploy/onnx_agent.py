@@ -139,9 +139,12 @@ class OnnxEpisode:
         self._space = agent.space
         self._rng = generator(seed, "agent", "probe")
         self._context = np.array([described.get("start", [])], dtype=np.float32)
-        self._largest = np.array([described.get("largest", [])], dtype=np.float32)
-        nothing = np.array([described.get("nothing", [])], dtype=np.float32)
-        self._evidence = {"weighted": nothing, "precision": nothing}
+        # what a graph is given as `…_before` and returns for the next step
+        initial = {"largest": "largest", "weighted": "nothing", "precision": "nothing"}
+        self._carried = {
+            name: np.array([described.get(key, [])], dtype=np.float32)
+            for name, key in initial.items()
+        }
         self._dim = len(manifest["observation_names"])
         self._stack = Stack(agent.stack, self._dim, self._space.width)
         self._stacked = self._stack.empty(1)
@@ -161,7 +164,7 @@ class OnnxEpisode:
             values = np.array([[hidden[name] for name in names]], dtype=np.float32)
             if not np.isfinite(values).all():
                 raise AgentError("Hidden parameters must be finite.")
-            self._context = agent.run("encoder", hidden=values)["context"]
+            self._infer("encoder", hidden=values)
 
     @property
     def phase(self) -> str:
@@ -186,17 +189,15 @@ class OnnxEpisode:
             self._refine(row)
         elif self._kind in ("segment", "unprobed", "window"):
             self._see(row)
-        probing = self.phase == "probe"
-        if probing:
-            draws = self._rng.random((1, self._space.draws))
-            draw = draws[:, 0] if isinstance(self._space, Finite) else draws
-            time = np.array([self.steps])
-            found = self.agent.run("probe", observation=row, time=time, draw=draw, **allowed)
+        inputs = {"observation": row, "context": self._context, **allowed}
+        graph = "control"
+        if self.phase == "probe":
+            graph, draws = "probe", self._rng.random((1, self._space.draws))
+            inputs["draw"] = draws[:, 0] if isinstance(self._space, Finite) else draws
+            inputs["time"] = np.array([self.steps])
         elif self.flagged and "fallback" in self.agent.manifest["graphs"]:
-            found = self.agent.run("fallback", observation=row, **allowed)
-        else:
-            found = self.agent.run("control", observation=row, context=self._context, **allowed)
-        action = found["action"][0]
+            graph = "fallback"
+        action = self.agent.run(graph, **inputs)["action"][0]
         self._took(row, action)
         self._stack.took(self._stacked, self._space.encode(action))
         self.steps += 1
@@ -204,11 +205,13 @@ class OnnxEpisode:
 
     def _allowed(self, mask: Any, bounds: Any) -> dict[str, Array]:
         """The inputs of a graph by which actions are restricted."""
-        found = self._space.allowed(mask, bounds)
+        allowed = self._space.allowed(mask, bounds)
         if isinstance(self._space, Box):
-            low, high = self._space.bounds if found is None else found
+            low, high = self._space.bounds if allowed is None else allowed
             return {"low": low[None], "high": high[None]}
-        return {"mask": np.ones((1, self._space.width), bool) if found is None else found[None]}
+        if allowed is None:
+            allowed = np.ones(self._space.width, bool)
+        return {"mask": allowed[None]}
 
     def _took(self, row: Array, action: Array) -> None:
         if self._kind == "history":
@@ -221,27 +224,32 @@ class OnnxEpisode:
         if self._kind == "refined":
             self._before, self._last = row.copy(), np.array([[action]])
 
+    def _infer(self, graph: str, **inputs: Array) -> None:
+        """Run a graph, and keep what it says of the instance and what the next step needs."""
+        before = {f"{name}_before": value for name, value in self._carried.items()}
+        outputs = self.agent.run(graph, **inputs, **before)
+        self._carried |= {name: outputs[name] for name in self._carried if name in outputs}
+        self._context = outputs.get("context", self._context)
+        if "latent" in outputs:
+            self.latent, self.uncertainty = outputs["latent"][0], float(outputs["uncertainty"][0])
+        if "novelty" in outputs:
+            self.novelty, self.flagged = float(outputs["novelty"][0]), bool(outputs["flagged"][0])
+
     def _remember(self) -> None:
         """The past steps, newest first; steps before the episode began are not seen."""
         seen = (np.arange(self._taken.shape[1]) < self.steps)[None]
-        found = self.agent.run("encoder", observations=self._past, actions=self._taken, seen=seen)
-        self._context = found["context"]
+        self._infer("encoder", observations=self._past, actions=self._taken, seen=seen)
 
     def _refine(self, row: Array) -> None:
         """Add the evidence of the last step; after the first T steps, measure novelty."""
         steps = self._taken.shape[1]
         if 0 < self.steps <= self.agent.context["refine_steps"]:
             pair = np.stack([self._before, row], axis=1)
-            sums = {f"{name}_before": value for name, value in self._evidence.items()}
-            found = self.agent.run("encoder", observations=pair, actions=self._last, **sums)
-            self._evidence = {name: found[name] for name in self._evidence}
-            self._context, self.latent = found["context"], found["latent"][0]
-            self.uncertainty = float(found["uncertainty"][0])
+            self._infer("encoder", observations=pair, actions=self._last)
         if self.steps <= steps:
             self._past[0, self.steps] = row[0]
         if self.steps == steps and "novelty" in self.agent.manifest["graphs"]:
-            found = self.agent.run("novelty", observations=self._past, actions=self._taken)
-            self.novelty, self.flagged = float(found["novelty"][0]), bool(found["flagged"][0])
+            self._infer("novelty", observations=self._past, actions=self._taken)
 
     def _see(self, row: Array) -> None:
         """Encode the first T steps, or the last T of a window, once they are complete."""
@@ -250,14 +258,5 @@ class OnnxEpisode:
             self._past = np.concatenate([self._past[:, 1:], row[:, None]], axis=1)
         elif self.steps <= steps:
             self._past[0, self.steps] = row[0]
-        whole = self.steps >= steps if self._kind == "window" else self.steps == steps
-        if not whole:
-            return
-        found = self.agent.run(
-            "encoder", observations=self._past, actions=self._taken, largest_before=self._largest
-        )
-        self.latent, self.uncertainty = found["latent"][0], float(found["uncertainty"][0])
-        self._context = found["context"]
-        self._largest = found.get("largest", self._largest)
-        if "novelty" in found:
-            self.novelty, self.flagged = float(found["novelty"][0]), bool(found["flagged"][0])
+        if self.steps == steps or (self._kind == "window" and self.steps > steps):
+            self._infer("encoder", observations=self._past, actions=self._taken)

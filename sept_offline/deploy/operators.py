@@ -22,7 +22,7 @@ from sept_offline.agent.encoders import (
     TransitionEncoder,
 )
 from sept_offline.agent.networks import MLP, Constrained, Ensemble, Standardiser
-from sept_offline.agent.novelty import TransitionDecoder
+from sept_offline.agent.novelty import LOG_TWO_PI, TransitionDecoder
 from sept_offline.deploy.graph import Graph, Tensor, concat
 from sept_offline.errors import AgentError
 
@@ -208,7 +208,7 @@ def log_likelihood(segment: Segment, points: Tensor, decoder: TransitionDecoder)
     log_var = output.slice(dim, 2 * dim, 1).op("Clip", *bounds)
     wrong = delta.reshape(-1, dim).cast(F64) - mean
     precision = (-log_var).exp()
-    terms = wrong * wrong * precision + log_var + np.log(2 * np.pi)
+    terms = wrong * wrong * precision + log_var + LOG_TWO_PI
     return terms.sum(1).reshape(-1, count, steps).sum(2) * -0.5
 
 
@@ -244,9 +244,8 @@ def normal_quantile(places: Tensor) -> Tensor:
 
 def _polynomial(x: Tensor, function: Callable[[float], float], low: float, high: float) -> Tensor:
     """A polynomial that interpolates `function` from `low` to `high`, by Clenshaw's recurrence."""
-    places = np.polynomial.Chebyshev.interpolate(
-        np.vectorize(function), DEGREE, domain=[low, high]
-    ).coef
+    fitted = np.polynomial.Chebyshev.interpolate(np.vectorize(function), DEGREE, domain=[low, high])
+    places: list[float] = fitted.coef.tolist()
     t = (x - low) * (2 / (high - low)) - 1
     twice = t * 2
     newer, older = x.graph.double(places[-1]), x.graph.double(0)

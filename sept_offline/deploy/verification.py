@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sept_offline.actions import Box
+from sept_offline.actions import ActionSpace, Box
 from sept_offline.agent import Agent, AgentEpisode, HiddenContext
 from sept_offline.agent.control import NEARLY_TIED
 from sept_offline.data import Dataset
@@ -133,8 +133,8 @@ def verify(agent: Agent, exported: Any, recordings: Iterable[Recording]) -> Veri
     there.
     """
     observations = episodes = ties = 0
-    space = agent.spaces.actions
-    apart = 0.0 if isinstance(space, Box) else None
+    boxed = isinstance(agent.spaces.actions, Box)
+    apart, tolerance = 0.0, ROUNDING if boxed else 0.0
     with one_thread():
         for recording in recordings:
             ours = agent.begin(recording.seed, recording.hidden)
@@ -142,26 +142,29 @@ def verify(agent: Agent, exported: Any, recordings: Iterable[Recording]) -> Veri
             episodes += 1
             for time, row in enumerate(recording.observations):
                 options = recording.options(time)
-                actions = ours.act(row, **options), theirs.act(row, **options)
+                action, other = ours.act(row, **options), theirs.act(row, **options)
                 observations += 1
-                if isinstance(space, Box) and apart is not None:
-                    found = np.abs(actions[0].astype(np.float64) - actions[1]) / space.half
-                    apart = max(apart, float(found.max()))
-                    same = bool(found.max() <= ROUNDING)
-                else:
-                    same = actions[0] == actions[1]
-                if not same:
-                    if not _tied(ours, theirs, *actions):
-                        raise AgentError(
-                            f"The export would take action {actions[1]} where the agent takes "
-                            f"{actions[0]}, at step {time} of episode {episodes - 1}; nothing is "
-                            "written."
-                        )
-                    ties += 1
-                    break
+                difference = _difference(agent.spaces.actions, action, other)
+                apart = max(apart, difference)
+                if difference <= tolerance:
+                    continue
+                if not _tied(ours, theirs, action, other):
+                    raise AgentError(
+                        f"The export would take action {other} where the agent takes {action}, at "
+                        f"step {time} of episode {episodes - 1}; nothing is written."
+                    )
+                ties += 1
+                break
             else:
                 _compare(ours, theirs, episodes - 1)
-    return Verified(observations, episodes, ties, apart)
+    return Verified(observations, episodes, ties, apart if boxed else None)
+
+
+def _difference(space: ActionSpace, action: Any, other: Any) -> float:
+    """How far apart two actions are: in halves of the range in a box, else 0 or 1."""
+    if isinstance(space, Box):
+        return float((np.abs(action.astype(np.float64) - other) / space.half).max())
+    return float(action != other)
 
 
 def _tied(ours: AgentEpisode, theirs: Any, action: Any, other: Any) -> bool:
@@ -179,9 +182,9 @@ def _compare(ours: AgentEpisode, theirs: Any, episode: int) -> None:
     """Raise unless latent and novelty agree too."""
     if ours.latent is None and theirs.latent is None:
         return
-    own, other = (np.nan if one is None else one for one in (ours.latent, theirs.latent))
+    mine, other = (np.nan if each is None else each for each in (ours.latent, theirs.latent))
     apart = abs((ours.novelty or 0) - (theirs.novelty or 0))
-    if not np.allclose(own, other, rtol=1e-3, atol=1e-3) or apart > 0.05:
+    if not np.allclose(mine, other, rtol=1e-3, atol=1e-3) or apart > 0.05:
         raise AgentError(
             f"The export infers another latent or novelty than the agent in episode {episode}; "
             "nothing is written."

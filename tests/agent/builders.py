@@ -1,10 +1,15 @@
-"""Small agents of every kind with random weights, for the tests of this folder."""
+"""Small agents of every kind with random weights, and agents on disk that were tampered with."""
 
 from __future__ import annotations
 
+import hashlib
 import itertools
+import json
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+import safetensors.numpy
 
 from sept_offline.actions import ActionSpace, Box, Finite
 from sept_offline.agent import (
@@ -196,3 +201,20 @@ def make_agent(
         record={"seed": seed},
         stack=stack,
     )
+
+
+def forge(folder: Path, change: Any = None, arrays: Any = None) -> None:
+    """Alter an agent and sign it anew, as someone who knows the format could."""
+    if arrays is not None:
+        weights = safetensors.numpy.load((folder / "weights.safetensors").read_bytes())
+        arrays(weights)
+        (folder / "weights.safetensors").write_bytes(safetensors.numpy.save(weights))
+    description = json.loads((folder / "agent.json").read_text())
+    del description["checksum"]
+    digest = hashlib.sha256((folder / "weights.safetensors").read_bytes()).hexdigest()
+    description["weights_sha256"] = digest
+    if change is not None:
+        change(description)
+    body = json.dumps(description, indent=2, sort_keys=True)
+    description["checksum"] = hashlib.sha256(body.encode()).hexdigest()
+    (folder / "agent.json").write_text(json.dumps(description, indent=2, sort_keys=True) + "\n")

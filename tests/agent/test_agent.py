@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
-import safetensors.numpy
 
 from sept_offline.agent import (
     AdaptedContext,
@@ -31,6 +27,7 @@ from sept_offline.agent import (
 from sept_offline.agent.networks import MLP, Standardiser
 from sept_offline.agent.rewards import RewardForm
 from sept_offline.errors import AgentError
+from tests.agent import builders
 
 METHODS = ["sept", "lstm", "changes", "avg", "oracle", "history", "sept-np", "dynasept"]
 METHODS += ["refined", "unprobed", "read-once"]
@@ -52,9 +49,7 @@ def states(count: int, steps: int = 12, seed: int = 9) -> np.ndarray:
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize(("fallback", "stack"), [(True, 1), (False, 1), (True, 3)])
-def test_a_batch_acts_as_its_episodes_would(
-    builders: ModuleType, method: str, fallback: bool, stack: int
-) -> None:
+def test_a_batch_acts_as_its_episodes_would(method: str, fallback: bool, stack: int) -> None:
     agent = builders.make_agent(method, fallback=fallback, stack=stack)
     rows = states(60) * np.linspace(1, 4, 60, dtype=np.float32)[:, None, None]
     hidden = None if hidden_of(agent) is None else [HIDDEN] * 60
@@ -71,7 +66,7 @@ def test_a_batch_acts_as_its_episodes_would(
         assert any(flagged) and not all(flagged)
 
 
-def test_nearly_tied_actions_do_not_depend_on_the_batch(builders: ModuleType) -> None:
+def test_nearly_tied_actions_do_not_depend_on_the_batch() -> None:
     rng = np.random.default_rng(0)
     body = builders.mlp(rng, [4, 64, 64], norm=True)
     # two actions with the very same weights but for the last bits
@@ -85,7 +80,7 @@ def test_nearly_tied_actions_do_not_depend_on_the_batch(builders: ModuleType) ->
     assert (control.greedy(inputs[:7]) == alone[:7]).all()
 
 
-def test_probe_then_control(builders: ModuleType) -> None:
+def test_probe_then_control() -> None:
     agent = builders.make_agent("sept")
     rows = states(1)[0]
     episode = agent.begin(seed=3)
@@ -100,7 +95,7 @@ def test_probe_then_control(builders: ModuleType) -> None:
     assert 0 <= episode.novelty <= 1
 
 
-def test_the_latent_is_of_the_first_steps_only(builders: ModuleType) -> None:
+def test_the_latent_is_of_the_first_steps_only() -> None:
     agent = builders.make_agent("sept")
     rows = states(1)[0]
     first, second, third = (agent.begin(seed=3) for _ in range(3))
@@ -115,7 +110,7 @@ def test_the_latent_is_of_the_first_steps_only(builders: ModuleType) -> None:
     assert not (first.latent == third.latent).all()
 
 
-def test_control_is_greedy_on_state_and_latent(builders: ModuleType) -> None:
+def test_control_is_greedy_on_state_and_latent() -> None:
     agent = builders.make_agent("sept")
     rows = states(1)[0]
     episode = agent.begin(seed=1)
@@ -128,7 +123,7 @@ def test_control_is_greedy_on_state_and_latent(builders: ModuleType) -> None:
         assert agent.control.network(inputs[None])[0].argmax() == action
 
 
-def test_the_probe_samples_its_probabilities(builders: ModuleType) -> None:
+def test_the_probe_samples_its_probabilities() -> None:
     agent = builders.make_agent("sept")
     state = states(1)[0, 0]
     actions = [agent.begin(seed).act(state) for seed in range(4000)]
@@ -137,7 +132,7 @@ def test_the_probe_samples_its_probabilities(builders: ModuleType) -> None:
     assert agent.begin(7).act(state) == actions[7]
 
 
-def test_a_table_probe_follows_the_clock(builders: ModuleType) -> None:
+def test_a_table_probe_follows_the_clock() -> None:
     agent = builders.make_agent("sept")
     table = np.eye(3)[[2, 0, 1]]
     context = SegmentContext(TableProbe(table), agent.context.encoder, agent.context.latent_scaler)
@@ -145,7 +140,7 @@ def test_a_table_probe_follows_the_clock(builders: ModuleType) -> None:
     assert run(fixed, states(1)[0], seed=5)[:3] == [2, 0, 1]
 
 
-def test_a_flagged_instance_gets_the_fallback(builders: ModuleType) -> None:
+def test_a_flagged_instance_gets_the_fallback() -> None:
     agent = builders.make_agent("sept", fallback=True)
     rows = states(1)[0] * 50
     episode = agent.begin(seed=0)
@@ -156,7 +151,7 @@ def test_a_flagged_instance_gets_the_fallback(builders: ModuleType) -> None:
     assert actions[3:] == expected.tolist()
 
 
-def test_needs_are_enforced(builders: ModuleType) -> None:
+def test_needs_are_enforced() -> None:
     sept, oracle = builders.make_agent("sept"), builders.make_agent("oracle")
     assert sept.needs == frozenset() and oracle.needs == {"hidden"}
     with pytest.raises(AgentError, match=r"did not declare.*'hidden'"):
@@ -177,7 +172,7 @@ def test_needs_are_enforced(builders: ModuleType) -> None:
         sept.begin_batch([0]).act(np.zeros((1, 4)), rewards=np.zeros(1))
 
 
-def test_a_refused_step_of_a_batch_counts_for_nobody(builders: ModuleType) -> None:
+def test_a_refused_step_of_a_batch_counts_for_nobody() -> None:
     form = RewardForm(False, 1.0, None, 0.9)
     agent = replace(builders.make_agent("avg"), context=AdaptedContext(2, 0.1, form))
     assert agent.needs == {"reward"}
@@ -197,7 +192,7 @@ def test_a_refused_step_of_a_batch_counts_for_nobody(builders: ModuleType) -> No
     assert [episode.steps for episode in batch.episodes] == [2, 2, 2]
 
 
-def test_the_oracle_acts_by_the_hidden_parameters(builders: ModuleType) -> None:
+def test_the_oracle_acts_by_the_hidden_parameters() -> None:
     agent = builders.make_agent("oracle")
     rows = states(1, steps=60)[0]
     one = agent.begin(hidden={"length": 1.2, "mass": 0.4})
@@ -208,13 +203,13 @@ def test_the_oracle_acts_by_the_hidden_parameters(builders: ModuleType) -> None:
 
 
 @pytest.mark.parametrize("bad", [np.zeros(3), np.zeros((1, 4)), np.zeros(0)])
-def test_a_wrong_shape_is_refused(builders: ModuleType, bad: np.ndarray) -> None:
+def test_a_wrong_shape_is_refused(bad: np.ndarray) -> None:
     with pytest.raises(AgentError, match="observes 4 columns"):
         builders.make_agent("avg").begin().act(bad)
 
 
 @pytest.mark.parametrize("bad", ["abc", [0, 0, 0, "x"], [[0], 0, 0, 0], {}])
-def test_what_is_no_number_is_refused(builders: ModuleType, bad: object) -> None:
+def test_what_is_no_number_is_refused(bad: object) -> None:
     agent = builders.make_agent("avg")
     with pytest.raises(AgentError, match="must be a 1-D numeric array"):
         agent.begin().act(bad)
@@ -223,7 +218,7 @@ def test_what_is_no_number_is_refused(builders: ModuleType, bad: object) -> None
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-def test_a_value_that_is_not_finite_is_refused(builders: ModuleType, value: float) -> None:
+def test_a_value_that_is_not_finite_is_refused(value: float) -> None:
     agent = builders.make_agent("sept")
     rows = np.zeros((3, 4))
     rows[1, 2] = value
@@ -236,7 +231,7 @@ def test_a_value_that_is_not_finite_is_refused(builders: ModuleType, value: floa
     agent.begin().act(np.full(4, 1e30))
 
 
-def test_no_action_after_the_end(builders: ModuleType) -> None:
+def test_no_action_after_the_end() -> None:
     agent = builders.make_agent("avg")
     episode = agent.begin()
     episode.act(np.zeros(4))
@@ -249,7 +244,7 @@ def test_no_action_after_the_end(builders: ModuleType) -> None:
         together.act(np.zeros((2, 4)))
 
 
-def test_concurrent_episodes_share_one_agent(builders: ModuleType) -> None:
+def test_concurrent_episodes_share_one_agent() -> None:
     agent = builders.make_agent("sept")
     rows = states(60)
     expected = [run(agent, rows[index], index) for index in range(60)]
@@ -264,9 +259,7 @@ def test_concurrent_episodes_share_one_agent(builders: ModuleType) -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("fallback", [True, False])
-def test_saved_and_loaded_it_acts_alike(
-    builders: ModuleType, tmp_path: Path, method: str, fallback: bool
-) -> None:
+def test_saved_and_loaded_it_acts_alike(tmp_path: Path, method: str, fallback: bool) -> None:
     agent = builders.make_agent(method, fallback=fallback)
     save_agent(agent, tmp_path / "run" / "agent")
     for path in (tmp_path / "run", tmp_path / "run" / "agent"):
@@ -281,7 +274,7 @@ def test_saved_and_loaded_it_acts_alike(
     assert sorted(p.name for p in (tmp_path / "run").iterdir()) == ["agent"]
 
 
-def test_saving_twice_gives_the_same_bytes(builders: ModuleType, tmp_path: Path) -> None:
+def test_saving_twice_gives_the_same_bytes(tmp_path: Path) -> None:
     for name in ("a", "b"):
         save_agent(builders.make_agent("sept"), tmp_path / name)
     for file in ("agent.json", "weights.safetensors"):
@@ -289,7 +282,7 @@ def test_saving_twice_gives_the_same_bytes(builders: ModuleType, tmp_path: Path)
 
 
 @pytest.mark.parametrize("file", ["agent.json", "weights.safetensors"])
-def test_every_damage_is_noticed(builders: ModuleType, tmp_path: Path, file: str) -> None:
+def test_every_damage_is_noticed(tmp_path: Path, file: str) -> None:
     folder = save_agent(builders.make_agent("sept", fallback=True), tmp_path / "agent")
     path = folder / file
     content = path.read_bytes()
@@ -308,23 +301,6 @@ def test_every_damage_is_noticed(builders: ModuleType, tmp_path: Path, file: str
     path.unlink()
     with pytest.raises(AgentError):
         load_agent(folder)
-
-
-def forge(folder: Path, change: Any = None, arrays: Any = None) -> None:
-    """Alter an agent and sign it anew, as someone who knows the format could."""
-    if arrays is not None:
-        weights = safetensors.numpy.load((folder / "weights.safetensors").read_bytes())
-        arrays(weights)
-        (folder / "weights.safetensors").write_bytes(safetensors.numpy.save(weights))
-    description = json.loads((folder / "agent.json").read_text())
-    del description["checksum"]
-    digest = hashlib.sha256((folder / "weights.safetensors").read_bytes()).hexdigest()
-    description["weights_sha256"] = digest
-    if change is not None:
-        change(description)
-    body = json.dumps(description, indent=2, sort_keys=True)
-    description["checksum"] = hashlib.sha256(body.encode()).hexdigest()
-    (folder / "agent.json").write_text(json.dumps(description, indent=2, sort_keys=True) + "\n")
 
 
 FORGERIES: dict[str, tuple[Any, Any]] = {
@@ -359,35 +335,31 @@ FORGERIES: dict[str, tuple[Any, Any]] = {
 
 
 @pytest.mark.parametrize("name", FORGERIES)
-def test_a_forged_agent_is_refused(builders: ModuleType, tmp_path: Path, name: str) -> None:
+def test_a_forged_agent_is_refused(tmp_path: Path, name: str) -> None:
     folder = save_agent(builders.make_agent("sept"), tmp_path / "agent")
-    forge(folder)
+    builders.forge(folder)
     load_agent(folder)
-    forge(folder, *FORGERIES[name])
+    builders.forge(folder, *FORGERIES[name])
     with pytest.raises(AgentError):
         load_agent(folder)
 
 
-def test_an_agent_that_does_not_say_whether_it_learns_does_not(
-    builders: ModuleType, tmp_path: Path
-) -> None:
+def test_an_agent_that_does_not_say_whether_it_learns_does_not(tmp_path: Path) -> None:
     folder = save_agent(builders.make_agent("sept"), tmp_path / "agent")
-    forge(folder, lambda description: description.pop("learns"))
+    builders.forge(folder, lambda description: description.pop("learns"))
     assert not load_agent(folder).learns
 
 
-def test_an_agent_that_does_not_say_how_it_stacks_does_not(
-    builders: ModuleType, tmp_path: Path
-) -> None:
+def test_an_agent_that_does_not_say_how_it_stacks_does_not(tmp_path: Path) -> None:
     folder = save_agent(builders.make_agent("sept", stack=3), tmp_path / "agent")
     assert load_agent(folder).stack == 3
     folder = save_agent(builders.make_agent("sept"), tmp_path / "older")
-    forge(folder, lambda description: description.pop("stack"))
+    builders.forge(folder, lambda description: description.pop("stack"))
     assert load_agent(folder).stack == 1
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_an_episode_stacks_what_it_sees(builders: ModuleType, method: str) -> None:
+def test_an_episode_stacks_what_it_sees(method: str) -> None:
     agent = builders.make_agent(method, fallback=True, stack=3)
     # the same parts, for someone who stacks the rows and names all columns
     wide = replace(
@@ -409,7 +381,7 @@ def test_an_episode_stacks_what_it_sees(builders: ModuleType, method: str) -> No
     assert len(agent.spaces.observation_names) == 4
 
 
-def test_what_is_refused_leaves_the_stack_as_it_was(builders: ModuleType) -> None:
+def test_what_is_refused_leaves_the_stack_as_it_was() -> None:
     agent, rows = builders.make_agent("avg", stack=3), states(1)[0]
     one, other = agent.begin(), agent.begin()
     for row in rows:
@@ -435,7 +407,7 @@ def test_an_empty_place_is_named(tmp_path: Path) -> None:
         load_agent(tmp_path / "nothing")
 
 
-def test_acting_needs_neither_torch_nor_d3rlpy(builders: ModuleType, tmp_path: Path) -> None:
+def test_acting_needs_neither_torch_nor_d3rlpy(tmp_path: Path) -> None:
     folder = save_agent(builders.make_agent("sept"), tmp_path / "agent")
     program = (
         "import sys, numpy as np\n"
@@ -451,9 +423,7 @@ def test_acting_needs_neither_torch_nor_d3rlpy(builders: ModuleType, tmp_path: P
     assert result.stdout.strip() == "[]"
 
 
-def test_without_a_probe_control_acts_at_once_and_the_latent_comes_later(
-    builders: ModuleType,
-) -> None:
+def test_without_a_probe_control_acts_at_once_and_the_latent_comes_later() -> None:
     agent = builders.make_agent("sept-np")
     context, control = agent.context, agent.control
     rows = states(1)[0]
@@ -477,7 +447,7 @@ def test_without_a_probe_control_acts_at_once_and_the_latent_comes_later(
     assert episode.novelty is not None
 
 
-def test_a_history_of_other_spaces_is_refused(builders: ModuleType) -> None:
+def test_a_history_of_other_spaces_is_refused() -> None:
     agent = builders.make_agent("history")
     wrong = HistoryContext(2, agent.spaces.num_actions + 1, agent.context.scaler)
     with pytest.raises(AgentError, match="history"):
@@ -487,9 +457,7 @@ def test_a_history_of_other_spaces_is_refused(builders: ModuleType) -> None:
 
 
 @pytest.mark.parametrize("method", ["refined", "unprobed"])
-def test_a_refined_latent_is_the_posterior_of_all_steps_until_it_is_fixed(
-    builders: ModuleType, method: str
-) -> None:
+def test_a_refined_latent_is_the_posterior_of_all_steps_until_it_is_fixed(method: str) -> None:
     agent = builders.make_agent(method)
     context = agent.context
     assert isinstance(context, RefinedContext)

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -28,6 +25,7 @@ from sept_offline.agent import (
 from sept_offline.agent.networks import MLP, Ensemble, Standardiser, plain_networks
 from sept_offline.agent.probes import LOG_DEVIATION
 from sept_offline.errors import AgentError
+from tests.agent import builders
 
 METHODS = ["sept", "lstm", "avg", "oracle", "history", "sept-np", "dynasept", "refined", "unprobed"]
 HIDDEN = {"mass": 0.4, "length": 1.2}
@@ -44,7 +42,7 @@ def begin(agent: Agent, seed: int) -> Any:
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize(("fallback", "stack"), [(True, 1), (False, 3)])
 def test_alone_together_and_saved_it_acts_alike(
-    builders: ModuleType, tmp_path: Path, method: str, fallback: bool, stack: int
+    tmp_path: Path, method: str, fallback: bool, stack: int
 ) -> None:
     box = builders.BOX
     agent = builders.make_agent(method, fallback=fallback, stack=stack, space=box)
@@ -68,7 +66,7 @@ def test_alone_together_and_saved_it_acts_alike(
             assert alone[index].values is None
 
 
-def test_an_actor_is_the_mean_of_its_members_tanh_in_the_box(builders: ModuleType) -> None:
+def test_an_actor_is_the_mean_of_its_members_tanh_in_the_box() -> None:
     agent = builders.make_agent("sept", space=builders.BOX)
     control = agent.control
     assert isinstance(control.network, Ensemble)
@@ -85,9 +83,7 @@ def test_an_actor_is_the_mean_of_its_members_tanh_in_the_box(builders: ModuleTyp
 
 
 @pytest.mark.parametrize("method", ["sept", "avg", "refined"])
-def test_agents_in_a_box_act_without_numba(
-    builders: ModuleType, tmp_path: Path, method: str
-) -> None:
+def test_agents_in_a_box_act_without_numba(tmp_path: Path, method: str) -> None:
     agent = builders.make_agent(method, space=builders.BOX)
     save_agent(agent, tmp_path / "agent")
     with plain_networks():
@@ -99,9 +95,7 @@ def test_agents_in_a_box_act_without_numba(
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_actions_stay_within_their_bounds_alone_and_together(
-    builders: ModuleType, method: str
-) -> None:
+def test_actions_stay_within_their_bounds_alone_and_together(method: str) -> None:
     agent = builders.make_agent(method, fallback=True, space=builders.BOX)
     states, rng = rows(30) * 2, np.random.default_rng(3)
     ends = np.sort(rng.uniform([-2, 0], [2, 0.5], (9, 2, 30, 2)), axis=1).astype(np.float32)
@@ -120,7 +114,7 @@ def test_actions_stay_within_their_bounds_alone_and_together(
     assert changed > 200
 
 
-def test_control_is_clipped_and_bounds_beyond_the_box_change_nothing(builders: ModuleType) -> None:
+def test_control_is_clipped_and_bounds_beyond_the_box_change_nothing() -> None:
     agent = builders.make_agent("avg", space=builders.BOX)
     for state in rows(1)[0]:
         free = agent.begin().act(state)
@@ -133,7 +127,7 @@ def test_control_is_clipped_and_bounds_beyond_the_box_change_nothing(builders: M
 
 
 @pytest.mark.parametrize("bounds", [None, ([-1.0, 0.1], [0.5, 0.4])])
-def test_a_probe_draws_from_its_truncated_distribution(builders: ModuleType, bounds: Any) -> None:
+def test_a_probe_draws_from_its_truncated_distribution(bounds: Any) -> None:
     agent = builders.make_agent("sept", space=builders.BOX)
     state, probe, box = rows(1)[0, 0], agent.context.probe, builders.BOX
     drawn = np.array([agent.begin(seed).act(state, bounds=bounds) for seed in range(1500)])
@@ -158,7 +152,7 @@ def test_a_probe_draws_from_its_truncated_distribution(builders: ModuleType, bou
     )
 
 
-def test_a_uniform_probe_fills_the_box(builders: ModuleType, tmp_path: Path) -> None:
+def test_a_uniform_probe_fills_the_box(tmp_path: Path) -> None:
     agent = builders.make_agent("sept", space=builders.BOX)
     old = agent.context
     context = SegmentContext(UniformBoxProbe(2), old.encoder, old.latent_scaler, old.novelty)
@@ -183,9 +177,7 @@ def test_a_uniform_probe_fills_the_box(builders: ModuleType, tmp_path: Path) -> 
         ({"bounds": ([0, 0], [1, 1], [1, 1])}, "2 numbers each"),
     ],
 )
-def test_wrong_bounds_are_refused_and_cost_no_step(
-    builders: ModuleType, options: dict[str, Any], words: str
-) -> None:
+def test_wrong_bounds_are_refused_and_cost_no_step(options: dict[str, Any], words: str) -> None:
     agent = builders.make_agent("refined", space=builders.BOX)
     one, other = agent.begin(), agent.begin()
     for state in rows(1)[0]:
@@ -195,16 +187,6 @@ def test_wrong_bounds_are_refused_and_cost_no_step(
     finite = builders.make_agent("avg")
     with pytest.raises(AgentError, match="mask, not bounds"):
         finite.begin().act(rows(1)[0, 0], bounds=([0], [1]))
-
-
-def forge(folder: Path, change: Any) -> None:
-    """Alter an agent and sign it anew, as someone who knows the format could."""
-    description = json.loads((folder / "agent.json").read_text())
-    del description["checksum"]
-    change(description)
-    body = json.dumps(description, indent=2, sort_keys=True)
-    description["checksum"] = hashlib.sha256(body.encode()).hexdigest()
-    (folder / "agent.json").write_text(json.dumps(description, indent=2, sort_keys=True) + "\n")
 
 
 @pytest.mark.parametrize(
@@ -220,19 +202,17 @@ def forge(folder: Path, change: Any) -> None:
         {"kind": "ball"},
     ],
 )
-def test_damaged_bounds_are_refused_in_one_sentence(
-    builders: ModuleType, tmp_path: Path, damage: dict[str, Any]
-) -> None:
+def test_damaged_bounds_are_refused_in_one_sentence(tmp_path: Path, damage: dict[str, Any]) -> None:
     folder = save_agent(builders.make_agent("avg", space=builders.BOX), tmp_path / "agent")
-    forge(folder, lambda d: d)
+    builders.forge(folder)
     load_agent(folder)
-    forge(folder, lambda d: d["action_space"].update(damage))
+    builders.forge(folder, lambda d: d["action_space"].update(damage))
     with pytest.raises(AgentError) as raised:
         load_agent(folder)
     assert str(folder) in str(raised.value) or "agent.json" in str(raised.value)
 
 
-def test_parts_of_the_other_kind_are_refused(builders: ModuleType) -> None:
+def test_parts_of_the_other_kind_are_refused() -> None:
     box, rng = builders.BOX, np.random.default_rng(0)
     agent = builders.make_agent("avg", space=box)
     scaler, network = agent.control.scaler, agent.control.network

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import sys
-from types import ModuleType
 
 import numpy as np
 import pytest
@@ -23,6 +22,7 @@ from sept_offline.agent.networks import (
 )
 from sept_offline.agent.novelty import Novelty, posterior_elbo, segment_elbo
 from sept_offline.errors import AgentError
+from tests.agent import builders
 
 
 @pytest.mark.parametrize("norm", [True, False])
@@ -65,9 +65,7 @@ def test_mlp_equals_torch(norm: bool, norm_first: bool, activation: str, sizes: 
 
 
 @pytest.mark.parametrize("method", ["sept", "refined", "pooled", "avg"])
-def test_agents_act_without_numba(
-    builders: ModuleType, method: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_agents_act_without_numba(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = np.random.default_rng(8).normal(size=(30, builders.DIM)).astype(np.float32)
     compiled = builders.make_agent(method).begin(seed=3)
     expected = [compiled.act(row) for row in rows]
@@ -81,7 +79,7 @@ def test_agents_act_without_numba(
         np.testing.assert_allclose(plain.latent, compiled.latent, atol=1e-5)
 
 
-def test_inputs_are_left_as_they_were(builders: ModuleType) -> None:
+def test_inputs_are_left_as_they_were() -> None:
     network = builders.mlp(np.random.default_rng(0), [4, 8, 2], norm=True)
     rows = np.ones((3, 4), dtype=np.float32)
     network(rows)
@@ -90,7 +88,7 @@ def test_inputs_are_left_as_they_were(builders: ModuleType) -> None:
 
 
 @pytest.mark.parametrize("changes", [False, True])
-def test_lstm_encoder_equals_torch(builders: ModuleType, changes: bool) -> None:
+def test_lstm_encoder_equals_torch(changes: bool) -> None:
     rng = np.random.default_rng(2)
     encoder = builders.lstm_encoder(rng, changes=changes)
     lstm = nn.LSTM(11 if changes else 7, encoder.hidden_dim, batch_first=True, bidirectional=True)
@@ -114,7 +112,7 @@ def test_lstm_encoder_equals_torch(builders: ModuleType, changes: bool) -> None:
     assert not same.any() if changes else same.all()
 
 
-def test_an_lstm_encoder_of_an_earlier_version_reads_pairs(builders: ModuleType) -> None:
+def test_an_lstm_encoder_of_an_earlier_version_reads_pairs() -> None:
     encoder = builders.lstm_encoder(np.random.default_rng(2))
     description = encoder.describe()
     assert description.pop("changes") is False
@@ -141,7 +139,7 @@ def test_step_features_by_hand() -> None:
     np.testing.assert_allclose(features[0], [first, second])
 
 
-def test_decoder_log_prob_equals_torch(builders: ModuleType) -> None:
+def test_decoder_log_prob_equals_torch() -> None:
     rng = np.random.default_rng(3)
     decoder = builders.decoder(rng)
     observations, actions = builders.segments(rng, 5)
@@ -160,7 +158,7 @@ def test_decoder_log_prob_equals_torch(builders: ModuleType) -> None:
         assert found[row] == pytest.approx(total, rel=1e-4)
 
 
-def test_elbo_is_the_expectation_over_the_posterior(builders: ModuleType) -> None:
+def test_elbo_is_the_expectation_over_the_posterior() -> None:
     rng = np.random.default_rng(4)
     encoder, decoder = builders.flat_encoder(rng), builders.decoder(rng)
     observations, actions = builders.segments(rng, 3)
@@ -182,7 +180,7 @@ def test_elbo_is_the_expectation_over_the_posterior(builders: ModuleType) -> Non
     assert (np.abs(found - expected) < 0.2 * spread + 0.05).all()
 
 
-def test_novelty_is_a_quantile_of_held_out_segments(builders: ModuleType) -> None:
+def test_novelty_is_a_quantile_of_held_out_segments() -> None:
     rng = np.random.default_rng(5)
     encoder, decoder = builders.flat_encoder(rng), builders.decoder(rng)
     observations, actions = builders.segments(rng, 600)
@@ -206,7 +204,7 @@ def test_constrained_forbids_unlikely_actions() -> None:
         assert found[1] == 0
 
 
-def test_networks_that_do_not_fit_are_refused(builders: ModuleType) -> None:
+def test_networks_that_do_not_fit_are_refused() -> None:
     rng = np.random.default_rng(0)
     with pytest.raises(AgentError, match="takes 3 inputs"):
         MLP([(np.ones((2, 2)), np.ones(2)), (np.ones((1, 3)), np.ones(1))])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from types import ModuleType
 
 import pytest
 
@@ -15,6 +14,7 @@ from sept_offline.agent.probes import PROBES
 from sept_offline.agent.records import Record
 from sept_offline.agent.rewards import RewardForm
 from sept_offline.errors import AgentError
+from tests.agent import builders
 
 OTHERS = (AdaptedContext, Novelty, RewardForm, TransitionDecoder)
 RECORDS = (*FORWARD.values(), *ENCODERS.values(), *PROBES.values(), *OTHERS)
@@ -31,9 +31,7 @@ def test_every_argument_of_a_record_is_stored(kind: type[Record]) -> None:
 
 @pytest.mark.parametrize("method", ["sept", "refined", "unprobed", "sept-np"])
 @pytest.mark.parametrize("name", ["probe_steps", "latent_dim"])
-def test_a_description_may_not_contradict_what_is_computed(
-    builders: ModuleType, method: str, name: str
-) -> None:
+def test_a_description_may_not_contradict_what_is_computed(method: str, name: str) -> None:
     context = builders.make_agent(method).context
     arrays, description = context.to_arrays("c"), context.describe()
     assert context_from_arrays(arrays, description, "c").describe() == description

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from types import ModuleType
 
 import numpy as np
 import pytest
 
-from sept_offline.agent import Agent, Control, NoContext
-from sept_offline.agent.contexts import Tracker
+from sept_offline.agent import Agent, Control, NetworkProbe, NoContext
+from sept_offline.agent.contexts import RewardedContext, Tracker
 from sept_offline.agent.networks import MLP, Array
 from sept_offline.errors import AgentError
 from sept_offline.family import Hidden
+from tests.agent import builders
 
 DIM, ACTIONS = 4, 3
 
@@ -43,13 +43,13 @@ class PaidContext(NoContext):
         return PaidTracker(control)
 
 
-def paid_agent(builders: ModuleType) -> Agent:
+def paid_agent() -> Agent:
     agent: Agent = replace(builders.make_agent("avg"), context=PaidContext())
     return agent
 
 
-def test_rewards_reach_the_tracker_and_its_control_acts(builders: ModuleType) -> None:
-    agent = paid_agent(builders)
+def test_rewards_reach_the_tracker_and_its_control_acts() -> None:
+    agent = paid_agent()
     assert agent.learns and agent.needs == {"reward"}
     rows = np.random.default_rng(0).normal(size=(30, DIM))
     robust = [int(agent.control.network(agent.control.scaler(row)).argmax()) for row in rows]
@@ -63,8 +63,8 @@ def test_rewards_reach_the_tracker_and_its_control_acts(builders: ModuleType) ->
             episode.act(rows[0])
 
 
-def test_a_batch_of_them_acts_as_each_alone(builders: ModuleType) -> None:
-    agent = paid_agent(builders)
+def test_a_batch_of_them_acts_as_each_alone() -> None:
+    agent = paid_agent()
     rng = np.random.default_rng(1)
     rows, rewards = rng.normal(size=(6, 5, DIM)), rng.integers(0, ACTIONS, size=(6, 5))
     batch = agent.begin_batch(range(5))
@@ -81,5 +81,20 @@ def test_a_batch_of_them_acts_as_each_alone(builders: ModuleType) -> None:
 
 
 @pytest.mark.parametrize("method", ["avg", "oracle", "history", "sept", "sept-np", "dynasept"])
-def test_other_contexts_do_not_learn(builders: ModuleType, method: str) -> None:
+def test_other_contexts_do_not_learn(method: str) -> None:
     assert builders.make_agent(method).learns is False
+
+
+def test_a_probe_reads_the_observation_without_the_reward() -> None:
+    agent = builders.make_agent("avg")
+    rng, wide = np.random.default_rng(0), DIM + 1
+    encoder = builders.transition_encoder(rng, wide)
+    probe = NetworkProbe(builders.scaler(rng, DIM), builders.mlp(rng, [DIM, 8, ACTIONS]))
+    context = RewardedContext(probe, encoder, builders.scaler(rng, builders.LATENT))
+    control = Control(agent.control.scaler, builders.mlp(rng, [DIM + builders.LATENT, 8, ACTIONS]))
+    episode = replace(agent, context=context, control=control).begin()
+    rows = rng.normal(size=(builders.STEPS + 2, DIM)).astype(np.float32)
+    for step, row in enumerate(rows):
+        assert episode.phase == ("probe" if step < builders.STEPS else "control")
+        assert episode.act(row, None if step == 0 else 1.5) in range(ACTIONS)
+    assert episode.latent is not None

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from types import ModuleType
 
 import numpy as np
 import pytest
 
 from sept_offline.agent import Novelty, SegmentContext, TableProbe, segment_elbo
 from sept_offline.errors import AgentError
+from tests.agent import builders
 
 METHODS = ["sept", "avg", "oracle", "history", "sept-np", "dynasept"]
 HIDDEN = {"mass": 0.4, "length": 1.2}
@@ -28,9 +28,7 @@ def masks(count: int, steps: int) -> np.ndarray:
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("fallback", [True, False])
-def test_only_allowed_actions_are_taken_alone_and_together(
-    builders: ModuleType, method: str, fallback: bool
-) -> None:
+def test_only_allowed_actions_are_taken_alone_and_together(method: str, fallback: bool) -> None:
     agent = builders.make_agent(method, fallback=fallback)
     rows, allowed = states(60, 9) * 2, masks(60, 9)
     hidden = [HIDDEN] * 60 if agent.needs else None
@@ -50,7 +48,7 @@ def test_only_allowed_actions_are_taken_alone_and_together(
     assert changed > 60
 
 
-def test_a_mask_that_allows_everything_changes_nothing(builders: ModuleType) -> None:
+def test_a_mask_that_allows_everything_changes_nothing() -> None:
     agent = builders.make_agent("sept")
     for row in states(20, 9):
         free, masked = agent.begin(seed=4), agent.begin(seed=4)
@@ -58,7 +56,7 @@ def test_a_mask_that_allows_everything_changes_nothing(builders: ModuleType) -> 
             assert free.act(state) == masked.act(state, mask=np.ones(3, dtype=bool))
 
 
-def test_a_probe_keeps_its_proportions_over_what_is_allowed(builders: ModuleType) -> None:
+def test_a_probe_keeps_its_proportions_over_what_is_allowed() -> None:
     agent = builders.make_agent("sept")
     old = agent.context
     table = np.array([[0.1, 0.3, 0.6], [1.0, 0.0, 0.0], [0.2, 0.2, 0.6]])
@@ -84,9 +82,7 @@ def test_a_probe_keeps_its_proportions_over_what_is_allowed(builders: ModuleType
         ([2, 0, 0], "true or false"),
     ],
 )
-def test_a_wrong_mask_is_refused_and_costs_no_step(
-    builders: ModuleType, mask: list[float], words: str
-) -> None:
+def test_a_wrong_mask_is_refused_and_costs_no_step(mask: list[float], words: str) -> None:
     agent = builders.make_agent("sept")
     row = states(1, 9)[0]
     episode, other = agent.begin(seed=2), agent.begin(seed=2)
@@ -97,7 +93,7 @@ def test_a_wrong_mask_is_refused_and_costs_no_step(
         assert episode.act(state) == other.act(state)
 
 
-def test_a_batch_checks_the_masks_of_those_that_go_on(builders: ModuleType) -> None:
+def test_a_batch_checks_the_masks_of_those_that_go_on() -> None:
     agent = builders.make_agent("avg")
     together = agent.begin_batch(range(3))
     allowed = np.array([[True, False, False], [False, False, False], [False, True, False]])
@@ -110,7 +106,7 @@ def test_a_batch_checks_the_masks_of_those_that_go_on(builders: ModuleType) -> N
         together.act(rows, active, masks=allowed[0])
 
 
-def test_columns_outside_the_training_range_are_named(builders: ModuleType) -> None:
+def test_columns_outside_the_training_range_are_named() -> None:
     agent = builders.make_agent("sept")
     spaces = agent.spaces
     middle = (spaces.low + spaces.high) / 2
@@ -137,7 +133,7 @@ def test_columns_outside_the_training_range_are_named(builders: ModuleType) -> N
         assert together.out_of_range == [(), ("observation_2",), ()]
 
 
-def test_a_constant_column_allows_for_rounding_only(builders: ModuleType) -> None:
+def test_a_constant_column_allows_for_rounding_only() -> None:
     agent = builders.make_agent("avg")
     spaces = agent.spaces
     low, high = spaces.low.copy(), spaces.high.copy()
@@ -148,7 +144,7 @@ def test_a_constant_column_allows_for_rounding_only(builders: ModuleType) -> Non
     assert fixed.outside(inside)[:, 0].tolist() == [False, False, True]
 
 
-def test_rounding_does_not_part_a_segment_from_its_likes(builders: ModuleType) -> None:
+def test_rounding_does_not_part_a_segment_from_its_likes() -> None:
     context = builders.make_agent("sept").context
     encoder, decoder = context.encoder, context.novelty.decoder
     rows, actions = builders.segments(np.random.default_rng(0), 200)

@@ -1,11 +1,8 @@
-"""The small agents of tests/agent, and one agent that was really fitted, with its logs."""
+"""An agent that was really fitted, with its logs."""
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
@@ -18,20 +15,6 @@ QUICK = {
     "control": {"updates": 150, "hidden": [64, 64]},
     "fallback": "avg",
 }
-
-
-@pytest.fixture(scope="session")
-def builders() -> ModuleType:
-    """The module of small agents with random weights."""
-    name = "sept_offline_test_agents"
-    if name not in sys.modules:
-        path = Path(__file__).parents[1] / "agent" / "builders.py"
-        spec = importlib.util.spec_from_file_location(name, path)
-        assert spec is not None and spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[name] = module
-        spec.loader.exec_module(module)
-    return sys.modules[name]
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,6 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -37,13 +36,14 @@ from sept_offline.deploy.exports import SHIPPED
 from sept_offline.deploy.verification import made_up, recorded, verify
 from sept_offline.errors import AgentError, ConfigError, DataError, SeptError
 from sept_offline.seals import read_sealed, sealed_json
+from tests.agent import builders
 
 METHODS = ["sept", "lstm", "changes", "avg", "oracle", "history", "sept-np", "dynasept"]
 METHODS += ["refined", "unprobed", "read-once", "pooled"]
 FORMS = ["onnx", "numpy"]
 
 
-def variant(builders: ModuleType, name: str) -> Agent:
+def variant(name: str) -> Agent:
     """Agents with the parts that the small agents do not have by themselves."""
     agent, rng = builders.make_agent("sept", fallback=True), np.random.default_rng(1)
     if name == "imitated":
@@ -76,11 +76,9 @@ STACKED = [f"{method} stacked" for method in METHODS]
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("kind", [*METHODS, *VARIANTS, *STACKED])
-def test_the_same_actions_for_every_kind_of_agent(
-    builders: ModuleType, kind: str, form: str, tmp_path: Path
-) -> None:
+def test_the_same_actions_for_every_kind_of_agent(kind: str, form: str, tmp_path: Path) -> None:
     if kind in VARIANTS:
-        agent = variant(builders, kind)
+        agent = variant(kind)
     else:
         agent = builders.make_agent(
             kind.removesuffix(" stacked"), stack=3 if kind in STACKED else 1
@@ -116,9 +114,7 @@ BOXES = ["sept", "lstm", "avg", "oracle", "history", "sept-np", "dynasept", "ref
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("kind", [*BOXES, "uniform", "refined stacked", "sept stacked"])
-def test_the_same_actions_in_a_box(
-    builders: ModuleType, kind: str, form: str, tmp_path: Path
-) -> None:
+def test_the_same_actions_in_a_box(kind: str, form: str, tmp_path: Path) -> None:
     method, box = kind.removesuffix(" stacked"), builders.BOX
     stack = 3 if kind.endswith("stacked") else 1
     whole = "sept" if kind == "uniform" else method
@@ -147,7 +143,7 @@ def test_the_same_actions_in_a_box(
     assert (actions.std(axis=0) > 0.02).all()
 
 
-def test_two_thousand_observations_in_a_box(builders: ModuleType, tmp_path: Path) -> None:
+def test_two_thousand_observations_in_a_box(tmp_path: Path) -> None:
     agent = builders.make_agent("refined", fallback=True, space=builders.BOX)
     for form, count in (("onnx", 2_000), ("numpy", 1_000)):
         done = export(agent, tmp_path / form, form, observations=count)
@@ -155,9 +151,7 @@ def test_two_thousand_observations_in_a_box(builders: ModuleType, tmp_path: Path
         assert done.verified.apart is not None and done.verified.apart < 1e-6
 
 
-def test_an_export_whose_bounds_are_damaged_is_refused(
-    builders: ModuleType, tmp_path: Path
-) -> None:
+def test_an_export_whose_bounds_are_damaged_is_refused(tmp_path: Path) -> None:
     agent = builders.make_agent("avg", space=builders.BOX)
     for form in FORMS:
         place = export(agent, tmp_path / form, form, observations=20).path
@@ -193,7 +187,7 @@ def test_ten_thousand_recorded_observations(fitted: Path, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("form", FORMS)
 def test_an_export_that_acts_otherwise_is_not_written(
-    builders: ModuleType, form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     agent = builders.make_agent("sept")
     first = export(agent, tmp_path / "out", form, observations=100)
@@ -212,7 +206,7 @@ def test_an_export_that_acts_otherwise_is_not_written(
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
-def test_a_changed_latent_alone_is_found(builders: ModuleType, tmp_path: Path) -> None:
+def test_a_changed_latent_alone_is_found(tmp_path: Path) -> None:
     agent = builders.make_agent("sept")
     export(agent, tmp_path / "out", "numpy", observations=100)
     exported = load_export(tmp_path / "out")
@@ -225,7 +219,7 @@ def test_a_changed_latent_alone_is_found(builders: ModuleType, tmp_path: Path) -
         verify(blind, exported, made_up(blind, 200))
 
 
-def test_equal_actions_are_counted_not_refused(builders: ModuleType, tmp_path: Path) -> None:
+def test_equal_actions_are_counted_not_refused(tmp_path: Path) -> None:
     agent = builders.make_agent("avg")
     row = np.random.default_rng(0).normal(size=(1, 4))
     network = MLP([(np.repeat(row, 3, axis=0), np.zeros(3))])
@@ -239,7 +233,7 @@ def test_equal_actions_are_counted_not_refused(builders: ModuleType, tmp_path: P
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_same_agent_same_bytes(builders: ModuleType, form: str, tmp_path: Path) -> None:
+def test_same_agent_same_bytes(form: str, tmp_path: Path) -> None:
     agent = builders.make_agent("sept", fallback=True)
     for name in ("a", "b", "a"):
         export(agent, tmp_path / name, form, observations=50)
@@ -257,7 +251,7 @@ def test_same_agent_same_bytes(builders: ModuleType, form: str, tmp_path: Path) 
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
 
 
-def test_graphs_take_many_rows_and_say_what_they_take(builders: ModuleType, tmp_path: Path) -> None:
+def test_graphs_take_many_rows_and_say_what_they_take(tmp_path: Path) -> None:
     import onnxruntime
 
     agent = builders.make_agent("sept", fallback=True)
@@ -321,9 +315,7 @@ def imported_at_once(source: str) -> set[str]:
     return found
 
 
-def test_the_runtime_is_the_library_itself_and_needs_numpy_alone(
-    builders: ModuleType, tmp_path: Path
-) -> None:
+def test_the_runtime_is_the_library_itself_and_needs_numpy_alone(tmp_path: Path) -> None:
     agent = builders.make_agent("sept", fallback=True)
     export(agent, tmp_path / "out", "numpy", observations=50)
     library = Path(so.__file__).parent
@@ -353,7 +345,7 @@ def test_the_runtime_is_the_library_itself_and_needs_numpy_alone(
     assert {name.removesuffix("/__init__") for name in SHIPPED.values()} <= used
 
 
-def test_every_kind_of_agent_acts_on_numpy_alone(builders: ModuleType, tmp_path: Path) -> None:
+def test_every_kind_of_agent_acts_on_numpy_alone(tmp_path: Path) -> None:
     """All in one interpreter, by the runtime of the first: it is the same file in every export."""
     code, expected = "from runtime import load\n", []
     for kind in METHODS:
@@ -379,14 +371,14 @@ def own_runtime(folder: Path, name: str) -> Any:
     return module
 
 
-def test_a_runtime_without_its_modules_says_so(builders: ModuleType, tmp_path: Path) -> None:
+def test_a_runtime_without_its_modules_says_so(tmp_path: Path) -> None:
     export(builders.make_agent("avg"), tmp_path / "out", "numpy", observations=50)
     shutil.rmtree(tmp_path / "out" / "modules")
     with pytest.raises(ImportError, match="copy the whole folder"):
         own_runtime(tmp_path / "out", "runtime_without_modules")
 
 
-def test_an_export_of_other_modules_is_replaced(builders: ModuleType, tmp_path: Path) -> None:
+def test_an_export_of_other_modules_is_replaced(tmp_path: Path) -> None:
     agent, out = builders.make_agent("avg"), tmp_path / "out"
     export(agent, out, "numpy", observations=50)
     manifest = json.loads((out / "manifest.json").read_text())
@@ -404,15 +396,13 @@ def test_an_export_of_other_modules_is_replaced(builders: ModuleType, tmp_path: 
         export(agent, out, "numpy", observations=50)
 
 
-def test_an_impossible_number_of_observations_is_named(
-    builders: ModuleType, tmp_path: Path
-) -> None:
+def test_an_impossible_number_of_observations_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="observations is 0"):
         export(builders.make_agent("avg"), tmp_path / "out", observations=0)
 
 
 def test_a_limit_that_cannot_be_read_is_an_error_of_the_agent(
-    builders: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     export(builders.make_agent("avg"), tmp_path / "out", "numpy", observations=50)
     runtime = own_runtime(tmp_path / "out", "runtime_with_a_limit")
@@ -421,7 +411,7 @@ def test_a_limit_that_cannot_be_read_is_an_error_of_the_agent(
         runtime.load(tmp_path / "out")
 
 
-def test_the_runtime_checks_what_it_is_given(builders: ModuleType, tmp_path: Path) -> None:
+def test_the_runtime_checks_what_it_is_given(tmp_path: Path) -> None:
     agent = builders.make_agent("sept")
     export(agent, tmp_path / "out", "numpy", observations=50)
     runtime = own_runtime(tmp_path / "out", "runtime_that_checks")
@@ -453,7 +443,7 @@ def test_the_runtime_checks_what_it_is_given(builders: ModuleType, tmp_path: Pat
 
 @pytest.mark.parametrize("wrong", ["abc", None, [1.0, 2.0], np.nan])
 def test_the_runtime_takes_hidden_parameters_that_are_numbers(
-    wrong: object, builders: ModuleType, tmp_path: Path
+    wrong: object, tmp_path: Path
 ) -> None:
     agent = builders.make_agent("oracle")
     export(agent, tmp_path / "out", "numpy", observations=50)
@@ -465,9 +455,7 @@ def test_the_runtime_takes_hidden_parameters_that_are_numbers(
         own.begin(hidden=hidden | {agent.context.names[0]: wrong})
 
 
-def test_graphs_are_given_the_hidden_parameters_by_name(
-    builders: ModuleType, tmp_path: Path
-) -> None:
+def test_graphs_are_given_the_hidden_parameters_by_name(tmp_path: Path) -> None:
     agent = builders.make_agent("oracle")
     hosted = load_export(export(agent, tmp_path / "out", observations=50).path)
     names = agent.context.names
@@ -483,7 +471,7 @@ def test_graphs_are_given_the_hidden_parameters_by_name(
 
 
 def test_an_export_that_cannot_be_put_in_its_place_leaves_the_old_one(
-    builders: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     agent, target, rename = builders.make_agent("avg"), tmp_path / "out", Path.rename
     before = export(agent, target, "numpy", observations=50).manifest
@@ -503,7 +491,7 @@ def test_an_export_that_cannot_be_put_in_its_place_leaves_the_old_one(
     assert read_sealed(target / "manifest.json", AgentError) == before
 
 
-def test_a_damaged_graph_is_refused(builders: ModuleType, tmp_path: Path) -> None:
+def test_a_damaged_graph_is_refused(tmp_path: Path) -> None:
     export(builders.make_agent("sept"), tmp_path / "out", observations=50)
     path = tmp_path / "out" / "probe.onnx"
     path.write_bytes(path.read_bytes()[:-1] + b"x")
@@ -512,9 +500,7 @@ def test_a_damaged_graph_is_refused(builders: ModuleType, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_agents_that_learn_in_their_episode_are_refused(
-    builders: ModuleType, form: str, tmp_path: Path
-) -> None:
+def test_agents_that_learn_in_their_episode_are_refused(form: str, tmp_path: Path) -> None:
     agent = builders.make_agent("avg")
     form_of = RewardForm(log=False, scale=1.0, goal=None, gamma=0.9)
     maml = replace(agent, method="maml", context=AdaptedContext(2, 0.1, form_of))
@@ -531,7 +517,7 @@ def test_agents_that_learn_in_their_episode_are_refused(
 
 
 def test_nothing_else_is_overwritten(
-    builders: ModuleType, fitted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    fitted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     agent = builders.make_agent("avg")
     (tmp_path / "mine").mkdir()

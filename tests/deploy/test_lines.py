@@ -7,7 +7,6 @@ import json
 import subprocess
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from sept_offline.agent.rewards import RewardForm
 from sept_offline.deploy import Lines, lines
 from sept_offline.seeding import integer
 from tests import processes
+from tests.agent import builders
 
 STATE = [0.1, 0.2, 0.3, 0.4]
 
@@ -29,7 +29,7 @@ def say(server: Lines, **request: Any) -> dict[str, Any]:
     return found
 
 
-def test_mixed_episodes_act_as_they_would_alone(builders: ModuleType) -> None:
+def test_mixed_episodes_act_as_they_would_alone() -> None:
     agent = builders.make_agent("sept", fallback=True)
     server = Lines(agent, seed=3)
     rng = np.random.default_rng(0)
@@ -123,7 +123,7 @@ BAD: list[tuple[str | bytes, Any, str]] = [
 ]
 
 
-def test_bad_lines_get_an_error_each_and_change_nothing(builders: ModuleType) -> None:
+def test_bad_lines_get_an_error_each_and_change_nothing() -> None:
     agent = builders.make_agent("sept")
     server, other = Lines(agent), agent.begin(seed=4)
     say(server, episode="a", observation=STATE, seed=4)
@@ -138,7 +138,7 @@ def test_bad_lines_get_an_error_each_and_change_nothing(builders: ModuleType) ->
         assert say(server, episode="a", observation=row.tolist())["action"] == other.act(row)
 
 
-def test_an_end_has_no_answer_whether_or_not_the_episode_is_open(builders: ModuleType) -> None:
+def test_an_end_has_no_answer_whether_or_not_the_episode_is_open() -> None:
     """A driver that reads an answer to every other line stays in step."""
     server = Lines(builders.make_agent("sept"))
     states = [json.dumps({"episode": name, "observation": STATE}) for name in ("a", "b")]
@@ -149,14 +149,14 @@ def test_an_end_has_no_answer_whether_or_not_the_episode_is_open(builders: Modul
     assert list(server.episodes) == ["b"]
 
 
-def test_names_of_any_letters(builders: ModuleType) -> None:
+def test_names_of_any_letters() -> None:
     server = Lines(builders.make_agent("sept"))
     for name in ("", "病房", "\ud800", 'quote"', 0, -5, 10**30):
         assert say(server, episode=name, observation=STATE)["episode"] == name
     assert len(server.episodes) == 7
 
 
-def test_a_huge_line_is_read_past(builders: ModuleType) -> None:
+def test_a_huge_line_is_read_past() -> None:
     server = Lines(builders.make_agent("sept"))
     good = json.dumps({"episode": "a", "observation": STATE}).encode()
     huge = b'{"episode": "a", "observation": [' + b"0," * (3 * lines.SHORTEST_LIMIT) + b"0]}"
@@ -168,9 +168,7 @@ def test_a_huge_line_is_read_past(builders: ModuleType) -> None:
     assert server.episodes["a"].steps == 3
 
 
-def test_too_many_open_episodes_are_refused(
-    builders: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_too_many_open_episodes_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lines, "OPEN_LIMIT", 2)
     server = Lines(builders.make_agent("avg"))
     found = [say(server, episode=name, observation=STATE) for name in "abc"]
@@ -179,7 +177,7 @@ def test_too_many_open_episodes_are_refused(
     assert "action" in say(server, episode="c", observation=STATE)
 
 
-def test_what_an_agent_needs_is_given_in_its_lines(builders: ModuleType) -> None:
+def test_what_an_agent_needs_is_given_in_its_lines() -> None:
     oracle = Lines(builders.make_agent("oracle"))
     hidden = {"mass": 0.4, "length": 1}
     expected = oracle.agent.begin(0, {"mass": 0.4, "length": 1.0}).act(np.array(STATE))
@@ -247,7 +245,7 @@ def test_a_reader_that_goes_away_ends_it_quietly(fitted: Path) -> None:
     assert err == "" and process.returncode == 1
 
 
-def test_a_box_is_answered_with_numbers_and_takes_bounds(builders: ModuleType) -> None:
+def test_a_box_is_answered_with_numbers_and_takes_bounds() -> None:
     agent = builders.make_agent("refined", space=builders.BOX)
     server, alone = Lines(agent), agent.begin(4)
     rows = np.random.default_rng(1).normal(size=(8, 4)).astype(np.float32)

@@ -9,7 +9,14 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
-from navigation_agents import (
+
+import simulators
+from sept_offline.agent import NoContext
+from sept_offline.errors import ConfigError, FamilyError, HarnessError
+from sept_offline.evaluation import EpisodeResult, Results, evaluate
+from sept_offline.family import Family
+from sept_offline.seeding import integer
+from tests.evaluation.navigation_agents import (
     EAST,
     LATENT,
     NORTH,
@@ -22,13 +29,6 @@ from navigation_agents import (
     probing_agent,
     recording_agent,
 )
-
-import simulators
-from sept_offline.agent import NoContext
-from sept_offline.errors import ConfigError, FamilyError, HarnessError
-from sept_offline.evaluation import EpisodeResult, Results, evaluate
-from sept_offline.family import Family
-from sept_offline.seeding import integer
 
 
 def navigation(**changes: Any) -> Family:

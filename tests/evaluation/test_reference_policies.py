@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from navigation_agents import EAST, NORTH, constant_agent
 
 import simulators
 from sept_offline.evaluation import evaluate, play_references
 from sept_offline.family import Family
+from tests.evaluation.navigation_agents import EAST, NORTH, constant_agent
 
 FAMILY = simulators.family("navigation2d")
 

@@ -11,7 +11,6 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
-from navigation_agents import constant_agent, mode_one_agent, oracle_agent, probing_agent
 
 import simulators
 from sept_offline.agent import save_agent
@@ -27,6 +26,12 @@ from sept_offline.evaluation import (
 )
 from sept_offline.evaluation.results import statistics
 from sept_offline.family import Family
+from tests.evaluation.navigation_agents import (
+    constant_agent,
+    mode_one_agent,
+    oracle_agent,
+    probing_agent,
+)
 
 KEYS = [
     "method",

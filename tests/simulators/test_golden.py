@@ -1,16 +1,11 @@
 """Every family still gives the numbers that were written down."""
 
-import importlib.util
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-FOLDER = Path(__file__).parent / "golden"
-_spec = importlib.util.spec_from_file_location("golden_regenerate", FOLDER / "regenerate.py")
-golden = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(golden)
+from tests.simulators.golden import regenerate as golden
 
 
 @pytest.mark.parametrize("env_id", sorted(golden.HIDDEN))

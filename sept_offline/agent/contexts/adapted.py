@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from ...actions import Policy
 from ...errors import AgentError
+from ..control import Control
 from ..networks import MLP, Array
 from ..records import Part, Value, count, positive
 from ..rewards import RewardForm
@@ -17,7 +18,6 @@ from .base import EMPTY, Context, Tracker
 
 if TYPE_CHECKING:
     from ...family import Hidden
-    from ..control import Control
 
 
 class AdaptedContext(Context):
@@ -75,8 +75,6 @@ class _Adapting(Tracker):
         self._actions.append(int(taken.argmax()))
 
     def _adapt(self) -> None:
-        from ..control import Control
-
         context, going = self._context, np.zeros(len(self._rewards))
         stepped = td_step(
             self._network,
@@ -120,7 +118,8 @@ def td_step(
     stepped: list[tuple[Array, Array]] = []
     ones = np.ones((len(rows), 1), dtype=np.float32)
     for (weight, bias), below in zip(reversed(network.layers), reversed(seen), strict=True):
-        down = np.float32(rate) * slope
+        down: Array = np.float32(rate) * slope
+        # slope times input, summed over rows
         stepped.append((weight - down.T @ below, bias - (down.T @ ones)[:, 0]))
         slope = (slope @ weight) * (below > 0)
     return MLP(stepped[::-1])

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from ...actions import Policy
 from ...errors import AgentError
+from ..control import Control
 from ..networks import Array, Standardiser
 from ..records import Record, Value, Weights, action_count, count, number_or_none, strings
 
 if TYPE_CHECKING:
     from ...family import Hidden
-    from ..control import Control
 
 EMPTY = np.empty(0, dtype=np.float32)
 
