@@ -37,10 +37,10 @@ from sept_offline.tools.bench.figures.figure import (  # noqa: E402
 )
 from sept_offline.tools.bench.figures.paper import draw, save, style  # noqa: E402
 from sept_offline.tools.bench.figures.rows import Bench, read_bench  # noqa: E402
+from sept_offline.tools.bench.plan import BASE  # noqa: E402
 from sept_offline.tools.bench.statistics import complete, crossed_interval, grid  # noqa: E402
 from sept_offline.tools.bench.summary import summarise_bench, unlike  # noqa: E402
 from sept_offline.tools.bench.tables import make_tables, markdown  # noqa: E402
-from sept_offline.tools.bench.variants import BASE  # noqa: E402
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks" / "results"

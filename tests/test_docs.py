@@ -19,7 +19,7 @@ from click.testing import CliRunner
 
 import sept_offline
 from sept_offline.cli.main import cli
-from sept_offline.tools.bench.variants import QUICK
+from sept_offline.tools.bench.plan import QUICK
 from tests import processes
 
 ROOT = Path(__file__).parents[1]

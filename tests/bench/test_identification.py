@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 import simulators
-from sept_offline.tools.bench.identification import hidden_explained, told_apart
-from sept_offline.tools.bench.summary import _of_test_instances
+from sept_offline.tools.bench.summary import _of_test_instances, hidden_explained, separated
 from sept_offline.tools.bench.tables import _explained
 
 
@@ -18,23 +17,23 @@ def episodes(latents: dict[str, list[list[float] | None]]) -> list[dict[str, Any
     return [{"instance": name, "latent": z} for name, rows in latents.items() for z in rows]
 
 
-def test_instances_that_lie_apart_are_told_apart() -> None:
+def test_instances_that_lie_apart_are_separated() -> None:
     noise = np.random.default_rng(0).normal(size=(3, 6))
     apart = {f"test-{i}": [[9.0 * i + e, e - 9.0 * i] for e in noise[i]] for i in range(3)}
-    assert told_apart(episodes(apart)) == 1.0
+    assert separated(episodes(apart)) == 1.0
 
 
 def test_a_latent_that_says_nothing_is_near_chance() -> None:
     rng = np.random.default_rng(1)
     blind = {f"test-{i}": rng.normal(size=(40, 2)).tolist() for i in range(4)}
-    found = told_apart(episodes(blind))
+    found = separated(episodes(blind))
     assert found is not None
     assert found < 0.45
 
 
 def test_one_swapped_episode_is_counted_as_wrong() -> None:
     swapped = {"a": [[0.0], [0.1], [0.2], [9.0]], "b": [[9.1], [9.2], [9.3], [9.4]]}
-    assert told_apart(episodes(swapped)) == 7 / 8
+    assert separated(episodes(swapped)) == 7 / 8
 
 
 @pytest.mark.parametrize(
@@ -46,7 +45,7 @@ def test_one_swapped_episode_is_counted_as_wrong() -> None:
     ],
 )
 def test_too_few_episodes_say_nothing(latents: dict[str, list[list[float] | None]]) -> None:
-    assert told_apart(episodes(latents)) is None
+    assert separated(episodes(latents)) is None
 
 
 def segments(slope: float) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ import pytest
 
 import sept_offline as so
 from sept_offline.tools.bench.logs import thin
-from sept_offline.tools.bench.variants import DataSettings
+from sept_offline.tools.bench.plan import DataSettings
 
 
 @pytest.fixture(scope="module")

@@ -13,8 +13,8 @@ from sept_offline.settings import FitConfig
 from sept_offline.tools.bench import make_plan
 from sept_offline.tools.bench.cell import own_settings
 from sept_offline.tools.bench.logs import logs_of
+from sept_offline.tools.bench.plan import make_variants, quick_variant
 from sept_offline.tools.bench.store import differences
-from sept_offline.tools.bench.variants import make_variants, quick_variant
 from tests.bench import coins
 from tests.bench.coins import COIN
 

@@ -18,7 +18,7 @@ from sept_offline.errors import ConfigError
 from sept_offline.methods import METHODS
 from sept_offline.methods.preset import PRESETS
 from sept_offline.settings import ALGORITHMS, AUTO, FitConfig, build, parse_settings
-from sept_offline.tools.bench.variants import AXES
+from sept_offline.tools.bench.plan import AXES
 
 WITHOUT = {
     "act": "speaks JSON, a line an observation, and nothing else",

@@ -1,14 +1,7 @@
 """The paper's evaluation in one call: plan the cells, run what is missing, gather, draw tables."""
 
-from sept_offline.tools.bench.plan import Cell, Plan, make_plan
-from sept_offline.tools.bench.run import (
-    Failure,
-    Report,
-    gather_finished,
-    run_bench,
-    write_tables,
-)
-from sept_offline.tools.bench.variants import Variant
+from sept_offline.tools.bench.plan import Cell, Plan, Variant, make_plan
+from sept_offline.tools.bench.run import Failure, Report, gather_finished, run_bench, write_tables
 
 __all__ = [
     "Cell",

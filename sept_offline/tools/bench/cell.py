@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sept_offline import __version__
 from sept_offline.agent import Agent
 from sept_offline.collect import load_recipe
 from sept_offline.data import Dataset, load_dataset
+from sept_offline.data.records import Segments
 from sept_offline.errors import TrainingError
 from sept_offline.evaluation import Results, evaluate
 from sept_offline.evaluation.results import episode_row
@@ -25,7 +28,7 @@ from sept_offline.methods import METHODS, fitter, resolve_config
 from sept_offline.seeding import integer
 from sept_offline.settings import FitConfig, to_plain
 from sept_offline.threads import one_thread
-from sept_offline.tools.bench.digests import logged_world, tested_world
+from sept_offline.tools.bench.logs import logged_world, tested_world
 from sept_offline.tools.bench.plan import Cell
 from sept_offline.tools.bench.store import Finished, write_cell
 from sept_offline.versions import versions
@@ -55,7 +58,7 @@ def tested(task: CellTask) -> Family:
     if count is None:
         return family
     few = family.instances(task.split)[:count]
-    return dataclasses.replace(family, splits={**family.splits, task.split: few})
+    return replace(family, splits={**family.splits, task.split: few})
 
 
 def resolve(task: CellTask, data: Dataset) -> FitConfig:
@@ -175,12 +178,10 @@ def fresh_identification(agent: Agent, family: Family, data: Dataset, seed: int)
 
     None for an agent without an encoder, or where every episode ended during the probe.
     """
-    encoder = getattr(agent.context, "encoder", None)
-    if encoder is None:
+    encoded = _encoded(agent, data)
+    if encoded is None:
         return None
-    segments = data.stacked(agent.stack).segments(encoder.steps)
-    taken = agent.spaces.actions.encode(segments.actions)
-    known, _ = encoder.encode(segments.observations, taken)
+    segments, known = encoded
     hiddens: dict[str, dict[str, float]] = {}
     for split in family.splits:
         hiddens |= zip(family.instance_ids(split), family.instances(split), strict=True)
@@ -189,7 +190,8 @@ def fresh_identification(agent: Agent, family: Family, data: Dataset, seed: int)
         if name not in hiddens:
             continue
         for number in range(max(FRESH_LEAST, FRESH // len(data.instances))):
-            latent = _probe(agent, family, hiddens[name], encoder.steps, (seed, name, number))
+            seed_of = partial(integer, seed, "bench", name, number)
+            latent = _probe(agent, family, hiddens[name], segments.actions.shape[1], seed_of)
             if latent is not None:
                 asked.append(latent)
                 truth.append(code)
@@ -198,22 +200,29 @@ def fresh_identification(agent: Agent, family: Family, data: Dataset, seed: int)
     return neighbour_share(known, segments.instance, np.stack(asked), np.array(truth))
 
 
+def _encoded(agent: Agent, data: Dataset) -> tuple[Segments, NDArray[np.float32]] | None:
+    """The training segments and their latents; None for an agent without an encoder."""
+    encoder = getattr(agent.context, "encoder", None)
+    if encoder is None:
+        return None
+    segments = data.stacked(agent.stack).segments(encoder.steps)
+    taken = agent.spaces.actions.encode(segments.actions)
+    return segments, encoder.encode(segments.observations, taken)[0]
+
+
 def _probe(
     agent: Agent,
     family: Family,
     hidden: dict[str, float],
     steps: int,
-    names: tuple[int, str, int],
+    seed_of: Callable[[str], int],
 ) -> Any:
     """The latent after the first `steps` of a new episode; None if it ended before."""
-    seed, instance, number = names
     env = family.make(hidden)
     try:
-        observation, _ = env.reset(seed=integer(seed, "bench", instance, number, "environment"))
-        episode = agent.begin(
-            seed=integer(seed, "bench", instance, number, "agent"),
-            hidden=hidden if "hidden" in agent.needs else None,
-        )
+        observation, _ = env.reset(seed=seed_of("environment"))
+        known = hidden if "hidden" in agent.needs else None
+        episode = agent.begin(seed=seed_of("agent"), hidden=known)
         reward = None
         for _ in range(steps):
             action = episode.act(observation, reward)
@@ -229,12 +238,10 @@ def _probe(
 
 def latent_rows(agent: Agent, data: Dataset) -> list[dict[str, Any]]:
     """Latents of training segments, the same number for each instance."""
-    encoder = getattr(agent.context, "encoder", None)
-    if encoder is None:
+    encoded = _encoded(agent, data)
+    if encoded is None:
         return []
-    segments = data.stacked(agent.stack).segments(encoder.steps)
-    taken = agent.spaces.actions.encode(segments.actions)
-    mean, _ = encoder.encode(segments.observations, taken)
+    segments, mean = encoded
     each = max(1, min(OF_AN_INSTANCE, SEGMENTS // len(data.instances)))
     rows = []
     for code, name in enumerate(data.instances):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import hashlib
+import json
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +14,12 @@ from sept_offline.collect import collect_dataset, load_recipe
 from sept_offline.collect.recipe import EPISODES_PER_INSTANCE
 from sept_offline.data import Dataset, DatasetWriter, load_dataset
 from sept_offline.errors import DataError
-from sept_offline.family import load_family
+from sept_offline.family import Family, load_family
 from sept_offline.seals import read_sealed, write_json
 from sept_offline.seeding import generator
 from sept_offline.settings import to_plain
-from sept_offline.tools.bench.digests import logged_world
-from sept_offline.tools.bench.plan import Cell
+from sept_offline.tools.bench.plan import Cell, DataSettings
 from sept_offline.tools.bench.store import UNSAFE, differences
-from sept_offline.tools.bench.variants import DataSettings
 
 
 @dataclass(frozen=True)
@@ -55,8 +55,8 @@ def logs_of(cell: Cell, folder: Path) -> Logs:
         probe_steps=longer,
     )
     whole = Logs(cell.spec, cell.data_seed, collected, folder / _file(cell, collected))
-    thinned = DataSettings(
-        **_given(collected),
+    thinned = replace(
+        collected,
         episodes=per_instance,
         instances=wanted.instances if wanted.instances != count else None,
         propensities=wanted.propensities,
@@ -154,44 +154,42 @@ def thin(data: Dataset, out: Path, wanted: DataSettings, seed: int) -> None:
             episodes = data.episodes(name)
             drawn = generator(seed, "bench", "episodes", name).permutation(len(episodes))
             for number in np.sort(drawn[: wanted.episodes]):
-                episode = episodes[int(number)]
-                writer.copy(episode, **less)
-
-
-def _given(data: DataSettings) -> dict[str, Any]:
-    """The fields that a collection decides."""
-    return {name: getattr(data, name) for name in ("behaviour", "total", "probe_steps")}
+                writer.copy(episodes[int(number)], **less)
 
 
 def _file(cell: Cell, data: DataSettings) -> str:
-    settings = {
-        name: value
-        for name, value in vars(data).items()
-        if value is not None and (name, value) != ("propensities", "exact")
-    }
-    parts = [
-        f"{cell.family}-{cell.data_seed}",
-        *(f"{key}={value}" for key, value in settings.items()),
-    ]
-    return UNSAFE.sub("_", "~".join(parts)) + ".h5"
+    usual = vars(DataSettings())
+    settings = [f"{key}={value}" for key, value in vars(data).items() if value != usual[key]]
+    return UNSAFE.sub("_", "~".join([f"{cell.family}-{cell.data_seed}", *settings])) + ".h5"
 
 
 def _describe(logs: Logs) -> dict[str, Any]:
+    """What the dataset was made from, as its JSON record holds it."""
     family = load_family(logs.spec)
+    source: dict[str, Any] = {"family": family.name, "seed": logs.seed}
     if logs.whole is not None and logs.whole.given:
         with load_dataset(logs.whole.path) as data:
-            content = data.content_hash
-        return {
-            "family": family.name,
-            "seed": logs.seed,
-            "dataset": content,
-            "laid over": to_plain(logs.data),
-        }
-    recipe = load_recipe(family)
-    return {
-        "family": family.name,
-        "seed": logs.seed,
-        "recipe": to_plain(recipe),
-        "world": logged_world(family, recipe.instances),
-        "laid over": to_plain(logs.data),
-    }
+            source["dataset"] = data.content_hash
+    else:
+        recipe = load_recipe(family)
+        source["recipe"] = to_plain(recipe)
+        source["world"] = logged_world(family, recipe.instances)
+    return source | {"laid over": to_plain(logs.data)}
+
+
+def logged_world(family: Family, split: str) -> dict[str, Any]:
+    """For the logs: hidden parameters of the split they come from, and the limit of steps."""
+    return {"logged": _digest(family, split), "train_steps": family.train_steps}
+
+
+def tested_world(family: Family, split: str) -> dict[str, Any]:
+    """The same for the test episodes."""
+    return {"tested": _digest(family, split), "test_steps": family.test_steps}
+
+
+def _digest(family: Family, split: str) -> str:
+    """Hash of the hidden parameters of a split, instance by instance."""
+    hidden = [
+        {name: float(value) for name, value in values.items()} for values in family.instances(split)
+    ]
+    return hashlib.sha256(json.dumps(hidden, sort_keys=True).encode()).hexdigest()[:16]

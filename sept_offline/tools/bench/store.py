@@ -35,6 +35,8 @@ PARTS = ("cell", "identity", "training", "latents")
 TABLES = ("results", "cells", "training", "latents")
 KEYS = ("family", "method", "preset", "variant", "seed")
 """The columns that identify a cell, by which every table is sorted."""
+NAMES = (*KEYS, "data_seed")
+"""The columns by which every row names its cell."""
 UNSAFE = re.compile(r"[^A-Za-z0-9.=,_+-]")
 CELL = re.compile(r"[A-Za-z0-9.=,_+~-]+\.parquet")
 NULLABLE = (
@@ -142,8 +144,8 @@ def set_aside(path: Path) -> None:
     path.replace(folder / path.name)
 
 
-def gather(out: Path) -> dict[str, int]:
-    """Write the four tables from all finished cells; the rows of each, always in one order."""
+def gather(out: Path) -> None:
+    """Write the four tables from all finished cells, with their rows always in one order."""
     import pyarrow as pa
 
     results: list[pa.Table] = []
@@ -165,18 +167,17 @@ def gather(out: Path) -> dict[str, int]:
     tables["results"] = pa.concat_tables(results) if results else empty
     for name in TABLES:
         write_table(out / f"{name}.parquet", tables[name], COMPRESSION)
-    return {name: tables[name].num_rows for name in TABLES}
 
 
-def scatter(out: Path) -> int:
-    """Make the files of the cells from the tables, if their folder is missing; how many.
+def scatter(out: Path) -> None:
+    """Make the files of the cells from the tables, if their folder is missing.
 
     The folder is filled under another name and then renamed.
     """
     folder = out / "cells"
     absent = [name for name in TABLES if not (out / f"{name}.parquet").exists()]
     if folder.exists() or len(absent) == len(TABLES):
-        return 0
+        return
     if absent:
         raise DataError(
             f"{out} has tables but neither cells nor {absent[0]}.parquet, so its cells cannot be "
@@ -197,7 +198,6 @@ def scatter(out: Path) -> int:
         finished = Finished(rows["results"].get(key, []), cell, identity, **parts)
         write_cell(staged / f"{file_name(*key)}.parquet", finished)
     staged.rename(folder)
-    return len(rows["cells"])
 
 
 def read_table(out: Path, name: str) -> list[dict[str, Any]]:
@@ -205,7 +205,22 @@ def read_table(out: Path, name: str) -> list[dict[str, Any]]:
     path = out / f"{name}.parquet"
     if not path.exists():
         raise DataError(f"There is no {path}; `sept-offline bench --out {out}` writes it.")
-    return _rows(path, _table(path), name)
+    table = _table(path)
+    _check_columns(path, table, name)
+    try:
+        rows: list[dict[str, Any]] = table.to_pylist()
+        for column in NESTED.get(name, ()):
+            for text in {row[column] for row in rows}:
+                value = {} if text is None else json.loads(text)
+                if not isinstance(value, dict):
+                    raise ValueError(f"{column} is not an object")
+                if column == "versions" and not (
+                    OWN in value and all(isinstance(each, str) for each in value.values())
+                ):
+                    raise ValueError("versions does not name a version of each library")
+    except (TypeError, ValueError, RecursionError) as problem:
+        raise _damaged(path, problem) from problem
+    return rows
 
 
 def differences(found: Mapping[str, Any], wanted: Mapping[str, Any], where: str = "") -> list[str]:
@@ -277,14 +292,13 @@ def schema(name: str) -> pa.Schema:
 
 
 def _named(cell: Mapping[str, Any], rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    keys = {key: cell[key] for key in (*KEYS, "data_seed")}
+    keys = {key: cell[key] for key in NAMES}
     return [keys | row for row in rows]
 
 
 def _nameless(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """What `_named` was given."""
-    names = (*KEYS, "data_seed")
-    return [{key: value for key, value in row.items() if key not in names} for row in rows]
+    return [{key: value for key, value in row.items() if key not in NAMES} for row in rows]
 
 
 def _table(path: Path) -> pa.Table:
@@ -302,32 +316,13 @@ def _read_cell(path: Path) -> tuple[pa.Table, dict[str, Any]]:
         parts = {part: json.loads(metadata[f"bench.{part}".encode()]) for part in PARTS}
         if not all(isinstance(parts[part], dict) for part in ("cell", "identity")):
             raise ValueError("it does not describe a cell")
-        missing = [key for key in (*KEYS, "data_seed") if key not in parts["cell"]]
+        missing = [key for key in NAMES if key not in parts["cell"]]
         if missing:
             raise ValueError(f"it lacks {missing[0]}")
     except (KeyError, TypeError, ValueError, RecursionError) as problem:
         raise _damaged(path, problem) from problem
     _check_columns(path, table, "results")
     return table, parts
-
-
-def _rows(path: Path, table: pa.Table, name: str) -> list[dict[str, Any]]:
-    """The rows of a table whose columns are those that were written."""
-    _check_columns(path, table, name)
-    try:
-        rows: list[dict[str, Any]] = table.to_pylist()
-        for column in NESTED.get(name, ()):
-            for text in {row[column] for row in rows}:
-                value = {} if text is None else json.loads(text)
-                if not isinstance(value, dict):
-                    raise ValueError(f"{column} is not an object")
-                if column == "versions" and not (
-                    OWN in value and all(isinstance(each, str) for each in value.values())
-                ):
-                    raise ValueError("versions does not name a version of each library")
-    except (TypeError, ValueError, RecursionError) as problem:
-        raise _damaged(path, problem) from problem
-    return rows
 
 
 def _check_columns(path: Path, table: pa.Table, name: str) -> None:

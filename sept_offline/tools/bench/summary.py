@@ -8,20 +8,23 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sept_offline.errors import FamilyError
 from sept_offline.family import known_family
+from sept_offline.latent.identification import explained, vote
 from sept_offline.methods import METHODS
 from sept_offline.settings import read_toml
-from sept_offline.tools.bench.identification import hidden_explained, told_apart
+from sept_offline.tools.bench.plan import BASE
 from sept_offline.tools.bench.statistics import grid, paired, summarise
 from sept_offline.tools.bench.store import read_table
-from sept_offline.tools.bench.variants import BASE
 from sept_offline.versions import OWN
 
 PAPER = Path(__file__).with_name("paper.toml")
 RIVALS = ("avg", "oracle", "sept")
 FIGURES = ("steps_to_solve", "return", "normalised", "solved", "seconds", "act_microseconds")
+NEIGHBOURS = 5
+"""Latents that vote on the instance of a test episode."""
 PAIRED = ("normalised", "return", "steps_to_solve")
 
 Row = Mapping[str, Any]
@@ -72,7 +75,6 @@ def _summary(
 ) -> dict[str, Any]:
     family, preset, variant, method = key
     played = episodes[key]
-    published = _published(family)
     identified = [fit["identification"] for fit in fits if fit["identification"] is not None]
     summary: dict[str, Any] = {
         "family": family,
@@ -93,8 +95,11 @@ def _summary(
     for figure in ("fit_seconds", "fit_cpu_seconds"):
         summary[figure] = summarise(np.array([[fit[figure]] for fit in fits], dtype=np.float64))
     summary["paper"] = {
-        figure: dict(zip(("mean", "se"), map(_optional, values[method]), strict=True))
-        for figure, values in published.items()
+        figure: {
+            name: None if value is None else float(value)
+            for name, value in zip(("mean", "se"), values[method], strict=True)
+        }
+        for figure, values in _published(family).items()
         if method in values
     }
     summary["against"] = {
@@ -116,7 +121,7 @@ def _of_test_instances(
     for fit in fits:
         played = [row for row in episodes if row["seed"] == fit["seed"]]
         encoded = [row for row in segments if row["seed"] == fit["seed"]]
-        apart.append(told_apart(played))
+        apart.append(separated(played))
         hidden.append(hidden_explained(played, encoded, family, fit["split"]))
     shares = [share for share in apart if share is not None]
     # A parameter that is the same in all test instances with a latent has no share in that seed.
@@ -130,6 +135,62 @@ def _of_test_instances(
     }
 
 
+def separated(episodes: Sequence[Row]) -> float | None:
+    """Share of test episodes of a seed whose nearest neighbours in z are of the same instance.
+
+    None unless every instance was played at least three times.
+    """
+    inferred = [row for row in episodes if row["latent"] is not None]
+    names = sorted({row["instance"] for row in inferred})
+    labels = np.array([names.index(row["instance"]) for row in inferred], dtype=np.int64)
+    if len(names) < 2 or np.bincount(labels).min() < 3:
+        return None
+    latents = _latents(inferred, "latent")
+    latents = latents / np.maximum(latents.std(axis=0), 1e-6)
+    # No more neighbours than the smallest instance has other episodes.
+    count = min(NEIGHBOURS, int(np.bincount(labels).min()) - 1)
+    named = [
+        vote(np.delete(latents, i, 0), np.delete(labels, i), latents[i : i + 1], count)
+        for i in range(len(inferred))
+    ]
+    return float((np.concatenate(named) == labels).mean())
+
+
+def hidden_explained(
+    episodes: Sequence[Row], segments: Sequence[Row], family: str, split: str
+) -> dict[str, float] | None:
+    """R² of each hidden parameter on test instances, by a ridge regression on training segments.
+
+    None where the hidden parameters are not known, or do not vary.
+    """
+    try:
+        record = known_family(family)
+        truths = dict(zip(record.instance_ids(split), record.instances(split), strict=True))
+    except FamilyError:
+        return None
+    known = [row for row in segments if row["hidden"] is not None]
+    asked = [row for row in episodes if row["latent"] is not None and row["instance"] in truths]
+    if not known or not asked:
+        return None
+    # The many segments of an instance share one JSON text.
+    read = {text: json.loads(text) for text in dict.fromkeys(row["hidden"] for row in known)}
+    names = list(read[known[0]["hidden"]])
+    targets = np.array([[read[row["hidden"]][name] for name in names] for row in known])
+    truth = np.array([[truths[row["instance"]].get(name, 0.0) for name in names] for row in asked])
+    varied = (targets.std(axis=0) > 0) & (truth.std(axis=0) > 0)
+    if not varied.any():
+        return None
+    shares = explained(
+        _latents(known, "z"), targets[:, varied], _latents(asked, "latent"), truth[:, varied]
+    )
+    kept = [name for name, varies in zip(names, varied, strict=True) if varies]
+    return dict(zip(kept, map(float, shares), strict=True))
+
+
+def _latents(rows: Sequence[Row], column: str) -> NDArray[np.float32]:
+    return np.array([row[column] for row in rows], dtype=np.float32)
+
+
 def _published(family: str) -> dict[str, dict[str, Sequence[float | None]]]:
     """The figures of the paper, or those that the family itself states."""
     paper: dict[str, dict[str, Sequence[float | None]]] = read_toml(PAPER).get(family, {})
@@ -140,10 +201,6 @@ def _published(family: str) -> dict[str, dict[str, Sequence[float | None]]]:
     except FamilyError:
         return {}
     return {"steps_to_solve": {method: (value, None) for method, value in published.items()}}
-
-
-def _optional(value: float | None) -> float | None:
-    return None if value is None else float(value)
 
 
 def _grouped(rows: Sequence[Row]) -> dict[Key, list[Row]]:

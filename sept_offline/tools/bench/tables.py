@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
+
+Row = dict[str, Any]
+"""A record of the summary, or the statistics of one of its figures."""
+Columns = Sequence[tuple[str, Callable[[Row], str]]]
+"""Heads, and the cell of a row below each."""
 
 NOTE = """Steps: steps to solve, probe included, or the limit where an episode was not solved. ±:
 standard error over training seeds. Brackets: 95 % bootstrap intervals over training seeds and test
@@ -34,13 +40,18 @@ class Table:
         return f"**{self.title}**\n\n{body}\n"
 
 
-def make_tables(summary: Sequence[dict[str, Any]]) -> list[Table]:
+def make_tables(summary: Sequence[Row]) -> list[Table]:
     """Three tables per family: performance, paired differences, times."""
     tables = []
     for family in dict.fromkeys(row["family"] for row in summary):
         rows = [row for row in summary if row["family"] == family]
-        tables += [_performance(family, rows), _differences(family, rows), _times(family, rows)]
-    return [_trimmed(table) for table in tables if table.rows]
+        tables.append(_table(f"{family}: test episodes", PERFORMANCE, rows))
+        compared = [row for row in rows if row["against"]]
+        if compared:
+            title = f"{family}: differences, paired by seed and instance"
+            tables.append(_table(title, _differences(rows), compared))
+        tables.append(_table(f"{family}: seconds", TIMES, rows))
+    return tables
 
 
 def markdown(tables: Sequence[Table], warnings: Sequence[str] = ()) -> str:
@@ -49,140 +60,52 @@ def markdown(tables: Sequence[Table], warnings: Sequence[str] = ()) -> str:
     return "\n".join([NOTE, "", *warned, *(table.markdown() for table in tables)])
 
 
-def _performance(family: str, rows: list[dict[str, Any]]) -> Table:
-    columns = (
-        "method",
-        "preset",
-        "variant",
-        "needs",
-        "learns",
-        "budget",
-        "seeds",
-        "episodes",
-        "solved",
-        "steps",
-        "paper",
-        "return",
-        "paper's return",
-        "score",
-        "IQM of score",
-        "worst seed",
-        "identified",
-        "separated",
-        "R² of hidden",
-    )
-    return Table(
-        f"{family}: test episodes",
-        columns,
-        tuple(
-            (
-                *_names(row),
-                ", ".join(row["needs"]) or "–",
-                "yes" if row["learns"] else "–",
-                row["budget"] or "–",
-                str(row["seeds"]),
-                str(row["episodes"]),
-                _percent(row["solved"]),
-                _with_error(row["steps_to_solve"]),
-                _with_error(row["paper"].get("steps_to_solve")),
-                _with_error(row["return"]),
-                _with_error(row["paper"].get("return")),
-                _with_error(_score(row)),
-                _interval(_score(row), "iqm"),
-                _worst(row),
-                _number(row["identification"]),
-                _number(row["told_apart"]),
-                _explained(row["explained"]),
-            )
-            for row in rows
-        ),
-    )
-
-
-def _differences(family: str, rows: list[dict[str, Any]]) -> Table:
-    rivals = list(dict.fromkeys(rival for row in rows for rival in row["against"]))
-    shown = [
-        (rival, column, word)
-        for rival in rivals
-        for column, word in (("score", "score"), ("steps_to_solve", "steps"))
-        if any(_gap(row, rival, column) for row in rows)
-    ]
-    return Table(
-        f"{family}: differences, paired by seed and instance",
-        ("method", "preset", "variant", *(f"{word} − {rival}'s" for rival, _, word in shown)),
-        tuple(
-            (*_names(row), *(_interval(_gap(row, rival, column)) for rival, column, _ in shown))
-            for row in rows
-            if row["against"]
-        ),
-    )
-
-
-def _times(family: str, rows: list[dict[str, Any]]) -> Table:
-    return Table(
-        f"{family}: seconds",
-        (
-            "method",
-            "preset",
-            "variant",
-            "training",
-            "processor time",
-            "paper's training",
-            "test episode",
-            "paper's test episode",
-            "µs per action",
-        ),
-        tuple(
-            (
-                *_names(row),
-                _with_error(row["fit_seconds"]),
-                _with_error(row["fit_cpu_seconds"]),
-                _with_error(row["paper"].get("fit_seconds")),
-                _with_error(row["seconds"]),
-                _with_error(row["paper"].get("seconds")),
-                _with_error(row["act_microseconds"]),
-            )
-            for row in rows
-        ),
-    )
-
-
-def _trimmed(table: Table) -> Table:
+def _table(title: str, columns: Columns, rows: Sequence[Row]) -> Table:
     """Without columns of dashes, and without a preset or variant that never changes."""
-    kept = []
-    for place, name in enumerate(table.columns):
-        values = {row[place] for row in table.rows}
-        constant = name in ("preset", "variant") and len(values) == 1
-        if values != {"–"} and not constant:
-            kept.append(place)
-    return Table(
-        table.title,
-        tuple(table.columns[place] for place in kept),
-        tuple(tuple(row[place] for place in kept) for row in table.rows),
-    )
+    kept: dict[str, list[str]] = {}
+    for name, show in columns:
+        values = [show(row) for row in rows]
+        constant = name in ("preset", "variant") and len(set(values)) == 1
+        if set(values) != {"–"} and not constant:
+            kept[name] = values
+    return Table(title, tuple(kept), tuple(zip(*kept.values(), strict=True)))
 
 
-def _names(row: dict[str, Any]) -> tuple[str, str, str]:
-    estimated = " (estimated μ)" if row["behaviour_estimated"] else ""
-    return row["method"] + estimated, row["preset"], row["variant"]
+def _differences(rows: Sequence[Row]) -> Columns:
+    """A column per rival and figure that any row has a difference in."""
+    columns = list(NAMES)
+    for rival in dict.fromkeys(rival for row in rows for rival in row["against"]):
+        for column, word in (("score", "score"), ("steps_to_solve", "steps")):
+            if any(_gap(row, rival, column) for row in rows):
+                show = partial(_difference, rival=rival, column=column)
+                columns.append((f"{word} − {rival}'s", show))
+    return columns
 
 
-def _score(row: dict[str, Any]) -> dict[str, Any] | None:
-    score: dict[str, Any] | None = row["normalised"] or row["return"]
+def _difference(row: Row, rival: str, column: str) -> str:
+    return _interval(_gap(row, rival, column))
+
+
+def _method(row: Row) -> str:
+    return str(row["method"]) + (" (estimated μ)" if row["behaviour_estimated"] else "")
+
+
+def _score(row: Row) -> Row | None:
+    score: Row | None = row["normalised"] or row["return"]
     return score
 
 
-def _gap(row: dict[str, Any], rival: str, column: str) -> dict[str, Any] | None:
+def _gap(row: Row, rival: str, column: str) -> Row | None:
     against = row["against"].get(rival)
     if against is None:
         return None
     if column == "score":
         column = "normalised" if row["normalised"] else "return"
-    gap: dict[str, Any] | None = against[column]
+    gap: Row | None = against[column]
     return gap
 
 
-def _worst(row: dict[str, Any]) -> str:
+def _worst(row: Row) -> str:
     """The steps of the worst seed, or its score where there is nothing to solve."""
     if row["steps_to_solve"]:
         return _number(row["steps_to_solve"]["most"]) + " steps"
@@ -214,20 +137,55 @@ def _error(value: float) -> str:
     return f"{value:.2g}" if value < 100 else f"{value:.0f}" if value < 1e5 else f"{value:.1e}"
 
 
-def _percent(statistics: dict[str, Any] | None) -> str:
+def _percent(statistics: Row | None) -> str:
     return "–" if statistics is None else f"{statistics['mean']:.1%}"
 
 
-def _with_error(statistics: dict[str, Any] | None) -> str:
+def _with_error(statistics: Row | None) -> str:
     if statistics is None:
         return "–"
     error = statistics["se"]
     return _number(statistics["mean"]) + ("" if error is None else " ± " + _error(error))
 
 
-def _interval(statistics: dict[str, Any] | None, name: str = "mean") -> str:
+def _interval(statistics: Row | None, name: str = "mean") -> str:
     if statistics is None:
         return "–"
     low, high = statistics["low"], statistics["high"]
     between = "–" if low is None else f"{_number(low)}, {_number(high)}"
     return f"{_number(statistics[name])} [{between}]"
+
+
+NAMES: Columns = (
+    ("method", _method),
+    ("preset", lambda row: row["preset"]),
+    ("variant", lambda row: row["variant"]),
+)
+PERFORMANCE: Columns = (
+    *NAMES,
+    ("needs", lambda row: ", ".join(row["needs"]) or "–"),
+    ("learns", lambda row: "yes" if row["learns"] else "–"),
+    ("budget", lambda row: row["budget"] or "–"),
+    ("seeds", lambda row: str(row["seeds"])),
+    ("episodes", lambda row: str(row["episodes"])),
+    ("solved", lambda row: _percent(row["solved"])),
+    ("steps", lambda row: _with_error(row["steps_to_solve"])),
+    ("paper", lambda row: _with_error(row["paper"].get("steps_to_solve"))),
+    ("return", lambda row: _with_error(row["return"])),
+    ("paper's return", lambda row: _with_error(row["paper"].get("return"))),
+    ("score", lambda row: _with_error(_score(row))),
+    ("IQM of score", lambda row: _interval(_score(row), "iqm")),
+    ("worst seed", _worst),
+    ("identified", lambda row: _number(row["identification"])),
+    ("separated", lambda row: _number(row["told_apart"])),
+    ("R² of hidden", lambda row: _explained(row["explained"])),
+)
+TIMES: Columns = (
+    *NAMES,
+    ("training", lambda row: _with_error(row["fit_seconds"])),
+    ("processor time", lambda row: _with_error(row["fit_cpu_seconds"])),
+    ("paper's training", lambda row: _with_error(row["paper"].get("fit_seconds"))),
+    ("test episode", lambda row: _with_error(row["seconds"])),
+    ("paper's test episode", lambda row: _with_error(row["paper"].get("seconds"))),
+    ("µs per action", lambda row: _with_error(row["act_microseconds"])),
+)

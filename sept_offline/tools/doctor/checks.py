@@ -125,8 +125,8 @@ def check_extras(asked: Requirements) -> Iterator[Finding]:
             advice = f"to use it: pip install '{NAME}[{extra}]'"
             yield Finding(f"extra [{extra}]", "absent", ", ".join(lacking), advice)
         else:
-            installed = ", ".join(f"{asked.name} {found}" for asked, found in versions.items())
-            yield Finding(f"extra [{extra}]", "fine", installed)
+            installed = [f"{package.name} {version}" for package, version in versions.items()]
+            yield Finding(f"extra [{extra}]", "fine", ", ".join(installed))
 
 
 def check_entry_points() -> Finding:

@@ -1,20 +1,22 @@
-"""The answer at the top of a page: one sentence and four figures."""
+"""The top of a page: the answer, one sentence and four figures, and the verdicts of the fits."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from sept_offline.tools.bench.figures.figure import short
 from sept_offline.tools.bench.figures.rows import studies
-from sept_offline.tools.report.blocks import Answer, Note, Section, Tile
 from sept_offline.tools.report.comparison import Difference, paired_difference
+from sept_offline.tools.report.page import Answer, Block, Note, Section, Tile
 from sept_offline.tools.report.sources import BenchFolder, Evaluated, Run, comparable
-from sept_offline.tools.report.text import count, number, percent, plural, short, with_error
-from sept_offline.tools.report.verdicts import FIT_KINDS, fit_verdict
+from sept_offline.tools.report.text import count, number, percent, plural, with_error
 
 BOUNDS = ("avg", "oracle")
 """Methods that the answer compares with: one policy for all, and one that knows what is hidden."""
+KINDS = {"usable": "good", "doubtful": "note", "not usable": "warning"}
+"""Verdict of a fit → how it is shown."""
 Statistics = Mapping[str, Any]
 
 
@@ -96,7 +98,7 @@ def _run_outcome(group: Sequence[Evaluated]) -> Outcome:
         gap = None if rival is None else paired_difference(results, rival.results, column)
         if gap is not None:
             gaps[bound] = gap
-    return Outcome(**{**vars(outcome), "gaps": gaps})
+    return replace(outcome, gaps=gaps)
 
 
 def _bench_outcomes(bench: BenchFolder) -> list[Outcome]:
@@ -123,7 +125,7 @@ def _bench_outcomes(bench: BenchFolder) -> list[Outcome]:
             for bound in BOUNDS
             if (gap := row["against"].get(bound, {}).get(column[outcome.unit])) is not None
         }
-        outcomes.append(Outcome(**{**vars(outcome), "gaps": gaps}))
+        outcomes.append(replace(outcome, gaps=gaps))
     return outcomes
 
 
@@ -272,7 +274,7 @@ def _verdict_tile(runs: Sequence[Run], sections: Sequence[Section]) -> Tile:
     kind = "warning" if warnings else "good"
     if not verdicts:
         return Tile("Warnings", [("", count(warnings) if warnings else "none")], "", kind)
-    kinds = {FIT_KINDS[verdict] for _, verdict in verdicts} | {kind}
+    kinds = {KINDS[verdict] for _, verdict in verdicts} | {kind}
     worst = next(name for name in ("warning", "note", "good") if name in kinds)
     lines = verdicts if len(runs) > 1 else [("", verdicts[0][1])]
     return Tile("Verdict", lines, counted, worst)
@@ -280,3 +282,27 @@ def _verdict_tile(runs: Sequence[Run], sections: Sequence[Section]) -> Tile:
 
 def _signed(gap: Difference) -> str:
     return f"{'+' if gap.mean > 0 else ''}{short(gap.mean)}"
+
+
+def fit_verdict(run: Run) -> str | None:
+    """The verdict of the fit; None where the run has none."""
+    verdict = run.record.get("verdict")
+    return str(verdict) if verdict in KINDS else None
+
+
+def verdicts(runs: Sequence[Run]) -> Section:
+    """A line per run with its reasons; empty where no run has a verdict."""
+    blocks: list[Block] = []
+    for run in runs:
+        verdict = fit_verdict(run)
+        if verdict is not None:
+            blocks.append(Note(f"{run.name}: {verdict}.", KINDS[verdict]))
+            blocks += [Note(str(reason)) for reason in run.record.get("reasons") or []]
+    return Section(
+        "verdict",
+        "Verdict",
+        "Whether the agent is fit for use, estimated from the logs alone: a second, shorter fit is "
+        "checked on episodes that the fit did not see. Test episodes in a simulator, below, are "
+        "better evidence.",
+        blocks,
+    )

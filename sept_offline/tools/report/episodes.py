@@ -11,15 +11,20 @@ from scipy import stats
 from sept_offline.evaluation import Results
 from sept_offline.evaluation.results import EpisodeResult
 from sept_offline.tools.bench.cell import episode_rows
-from sept_offline.tools.bench.figures.curves import cumulative_reward, percent_solved, step_paths
+from sept_offline.tools.bench.figures.curves import (
+    STEP,
+    cumulative_reward,
+    percent_solved,
+    step_paths,
+)
 from sept_offline.tools.bench.figures.figure import Array, Line, style_of
 from sept_offline.tools.bench.figures.rows import Row
-from sept_offline.tools.report.blocks import Block, Chart, Note, Player, Section, Table
+from sept_offline.tools.ope import TITLES
 from sept_offline.tools.report.charts import bars_plot, lines_plot
+from sept_offline.tools.report.page import Block, Chart, Note, Player, Section, Table
 from sept_offline.tools.report.scenes import playable
 from sept_offline.tools.report.sources import Evaluated, Run, comparable, evaluated
-from sept_offline.tools.report.text import count, number, percent, with_error
-from sept_offline.tools.report.verdicts import ope_estimates
+from sept_offline.tools.report.text import count, number, percent, plural, with_error
 
 LEVEL = 0.95
 OPEN = 12
@@ -28,7 +33,8 @@ BARS = 40
 """Most bars of a histogram."""
 SHADES = ("#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#882255", "#999933", "#44AA99")
 """Colours of runs that share a method with an earlier run."""
-STEP = "step of the test episode"
+OPE_KINDS = {"trust": "good", "caution": "note", "uncovered": "warning"}
+"""Verdict of `ope` → how it is shown."""
 
 
 def episodes(runs: Sequence[Run]) -> Section:
@@ -39,7 +45,7 @@ def episodes(runs: Sequence[Run]) -> Section:
         if run.results is None:
             blocks.append(Note(f"{run.name}: {run.missing['results']}"))
     for run in runs:
-        blocks += ope_estimates(run)
+        blocks += _ope_estimates(run)
     blocks += _player([run for run, _ in tested])
     groups = comparable(runs)
     for (family, split, limit), group in groups.items():
@@ -225,3 +231,35 @@ def _player(runs: Sequence[Run]) -> list[Block]:
 def _mean(values: Sequence[float | bool | None]) -> float | None:
     known = [float(value) for value in values if value is not None]
     return sum(known) / len(known) if known else None
+
+
+def _ope_estimates(run: Run) -> list[Block]:
+    """The verdict of `ope` and its estimates; empty where it has not been run."""
+    judged = run.judged
+    if judged is None:
+        return [Note(f"{run.name}: {run.missing['judged']}")] if "judged" in run.missing else []
+    quoted = judged.estimators[judged.headline]
+    reasons = "".join(f"; {reason}" for reason in judged.reasons)
+    title = TITLES.get(judged.headline, judged.headline)
+    verdict = (
+        f"{run.name}, from logs alone: {judged.verdict}. "
+        f"{title[:1].upper()}{title[1:]} estimates a return of "
+        f"{number(quoted.mean)} ({number(quoted.low)} … {number(quoted.high)}); the logged "
+        f"episodes earned {number(judged.logged_return)}{reasons}."
+    )
+    return [
+        Note(verdict, OPE_KINDS.get(judged.verdict, "note")),
+        Table(
+            f"Return estimated from logs: {run.name}",
+            ("estimator", "mean", "low", "high", "effective episodes"),
+            [
+                (TITLES.get(name, name), *map(number, (e.mean, e.low, e.high, e.ess)))
+                for name, e in judged.estimators.items()
+            ],
+            note=f"Return of at most {plural(judged.horizon, 'step')}, with "
+            f"{percent(judged.confidence)} intervals; "
+            f"{count(judged.episodes)} episodes of {plural(judged.instances, 'instance')}, "
+            f"{judged.judged_on}.",
+            folded=True,
+        ),
+    ]

@@ -1,4 +1,9 @@
-"""The page as one self-contained HTML file: it needs no network and no other file."""
+"""A page: an answer and sections of blocks, written as one self-contained HTML file.
+
+The page needs no network and no other file. Blocks hold plain text and numbers, never HTML: names
+from a user's data are escaped in two places only, text by the template, chart labels by
+`charts.label`.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +11,8 @@ import base64
 import functools
 import gzip
 import json
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,11 +20,116 @@ from typing import Any
 
 from sept_offline.errors import ConfigError, DataError
 from sept_offline.files import behind_links, write_text
-from sept_offline.tools.report.blocks import Block, Chart, Note, Page, Player
 
 INSTALL = 'A report needs Plotly and Jinja: pip install "sept-offline[report]".'
 LIMIT = 5_000_000
 """Most bytes of a page: a larger one is slow to open and too large for mail."""
+
+
+@dataclass(frozen=True)
+class Note:
+    """One line; `kind` is "note", "warning" or "good"."""
+
+    text: str
+    kind: str = "note"
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Names and values side by side."""
+
+    items: Sequence[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of text; all columns but the first hold numbers, unless `words` is set."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    note: str = ""
+    folded: bool = False
+    """Whether it starts closed, as long tables do."""
+    words: bool = False
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A Plotly figure (`data` and `layout`, JSON-ready) and what it shows."""
+
+    name: str
+    title: str
+    caption: str
+    figure: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Code:
+    """Commands, one per line."""
+
+    title: str
+    lines: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Player:
+    """The episode viewer; `episodes` as `scenes.episode_data` describes them."""
+
+    title: str
+    caption: str
+    episodes: Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Heading:
+    """A part of a section, such as one of several runs."""
+
+    text: str
+
+
+Block = Note | Facts | Table | Chart | Code | Player | Heading
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the page; one without blocks is left out."""
+
+    name: str
+    title: str
+    intro: str
+    blocks: Sequence[Block]
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A figure of the answer: what it is, and its value for each of `values` (name, value)."""
+
+    label: str
+    values: Sequence[tuple[str, str]]
+    note: str = ""
+    kind: str = ""
+    """"note", "warning" or "good"; empty for a plain figure."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One sentence and four figures, which stand before everything else."""
+
+    sentence: str
+    tiles: Sequence[Tile]
+
+
+@dataclass(frozen=True)
+class Page:
+    """The whole page."""
+
+    title: str
+    subtitle: str
+    answer: Answer
+    sections: Sequence[Section]
+    methods: Sequence[tuple[str, str, str]]
+    """(method, title, colour) of each switch; empty where there is nothing to switch."""
 
 
 def check_installed() -> None:
@@ -34,16 +145,17 @@ def render(page: Page) -> str:
 
     assets = files("sept_offline.tools.report") / "assets"
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
-    environment.tests["block"] = _is
+    environment.tests["block"] = lambda block, kind: type(block).__name__ == kind
     template = environment.from_string((assets / "page.html").read_text(encoding="utf-8"))
+    charts = {block.name: block.figure for block in _blocks(page) if isinstance(block, Chart)}
     scripts = [(assets / name).read_text(encoding="utf-8") for name in ("viewer.js", "page.js")]
     return template.render(
         page=page,
         style=(assets / "page.css").read_text(encoding="utf-8"),
         script="\n".join(scripts),
-        charts=_embedded(_charts(page)),
+        charts=_embedded(charts),
         players=_embedded(_players(page)),
-        plotly=_plotly() if _charts(page) else "",
+        plotly=_plotly() if charts else "",
     )
 
 
@@ -71,20 +183,12 @@ def _without_players(page: Page) -> Page:
     return replace(page, sections=sections)
 
 
-def _charts(page: Page) -> dict[str, Any]:
-    return {block.name: block.figure for block in _blocks(page) if isinstance(block, Chart)}
-
-
 def _players(page: Page) -> list[Any]:
     return [list(block.episodes) for block in _blocks(page) if isinstance(block, Player)]
 
 
 def _blocks(page: Page) -> list[Block]:
     return [block for section in page.sections for block in section.blocks]
-
-
-def _is(block: Block, kind: str) -> bool:
-    return type(block).__name__ == kind
 
 
 def _embedded(value: Any) -> str:

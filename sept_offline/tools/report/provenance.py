@@ -11,8 +11,8 @@ from sept_offline.errors import SeptError
 from sept_offline.methods import METHODS, resolve_config
 from sept_offline.settings import to_plain
 from sept_offline.tools.bench.figures.rows import Row, settings_of, studies
-from sept_offline.tools.bench.variants import quick_variant
-from sept_offline.tools.report.blocks import Block, Code, Facts, Heading, Section, Table
+from sept_offline.tools.bench.plan import quick_variant
+from sept_offline.tools.report.page import Block, Code, Facts, Heading, Section, Table
 from sept_offline.tools.report.sources import BenchFolder, Run
 from sept_offline.tools.report.text import shown_path
 

@@ -8,19 +8,16 @@ from pathlib import Path
 
 from sept_offline.progress import Progress, Silent
 from sept_offline.tools.bench.figures.figure import ordered, style_of
-from sept_offline.tools.report.answer import answer
-from sept_offline.tools.report.benches import bench_blocks
-from sept_offline.tools.report.blocks import Block, Note, Page, Section
+from sept_offline.tools.report.answer import answer, verdicts
 from sept_offline.tools.report.charts import ink
-from sept_offline.tools.report.comparison import comparison
+from sept_offline.tools.report.comparison import bench_blocks, comparison
 from sept_offline.tools.report.episodes import episodes, run_colour
 from sept_offline.tools.report.logs import logs
-from sept_offline.tools.report.page import check_installed, write
+from sept_offline.tools.report.page import Block, Note, Page, Section, check_installed, write
 from sept_offline.tools.report.provenance import provenance
 from sept_offline.tools.report.sources import BenchFolder, Run, close, read_sources
 from sept_offline.tools.report.stages import stages
 from sept_offline.tools.report.text import shown_path
-from sept_offline.tools.report.verdicts import verdicts
 
 ALONE = "Give several runs, or a bench, to compare them here."
 NOTHING = "There is nothing to show."

@@ -75,11 +75,6 @@ def shown_path(path: Path | str) -> str:
     return f"~{text[len(home) :]}" if text == home or text.startswith(f"{home}{os.sep}") else text
 
 
-def short(value: float) -> str:
-    """Three digits and a true minus."""
-    return f"{value:.3g}".replace("-", "−")
-
-
 def _two(value: float) -> str:
     """Two digits, or the whole number."""
     return f"{value:,.0f}" if 100 <= value < 1e7 else f"{value:.2g}"

@@ -26,8 +26,8 @@ from sept_offline.tools.bench.figures.figure import (
     style_of,
 )
 from sept_offline.tools.bench.figures.rows import Bench, Study, by_method, settings_of
+from sept_offline.tools.bench.plan import quick_variant
 from sept_offline.tools.bench.statistics import complete, crossed_interval, grid
-from sept_offline.tools.bench.variants import quick_variant
 
 AXES = {
     "probe_steps": "Tₚ, steps of the probe",

@@ -199,15 +199,15 @@ RESAMPLED = (
 def seeds_caption(counted: Iterable[tuple[str, int]]) -> str:
     """Training seeds of (method, seeds); a single number where all methods have the same."""
     counts: dict[str, set[int]] = {}
-    for method, seeds in counted:
-        counts.setdefault(method, set()).add(seeds)
+    for method, count in counted:
+        counts.setdefault(method, set()).add(count)
     ranges = {
         method: str(min(seeds)) if len(seeds) == 1 else f"{min(seeds)} to {max(seeds)}"
         for method, seeds in counts.items()
     }
     if len({frozenset(seeds) for seeds in counts.values()}) == 1:
-        seeds = next(iter(counts.values()))
-        return f"{next(iter(ranges.values()))} training seed{'' if seeds == {1} else 's'}."
+        (shared,) = set(ranges.values())
+        return f"{shared} training seed{'' if shared == '1' else 's'}."
     words = [f"{style_of(method).title} {ranges[method]}" for method in ordered(ranges)]
     return f"Training seeds: {', '.join(words)}."
 

@@ -8,8 +8,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from sept_offline.tools.bench.plan import BASE, COMMA
 from sept_offline.tools.bench.store import TABLES, read_table
-from sept_offline.tools.bench.variants import BASE, COMMA
 
 Row = Mapping[str, Any]
 
