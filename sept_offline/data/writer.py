@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -26,17 +26,7 @@ from sept_offline.files import Workspace, writing
 from sept_offline.limits import MOST_ACTIONS
 from sept_offline.versions import versions as library_versions
 
-COPIED = (
-    "instance",
-    "observations",
-    "actions",
-    "rewards",
-    "terminated",
-    "truncated",
-    "propensities",
-    "behaviour",
-    "seed",
-)
+COPIED = tuple(field.name for field in fields(Episode) if field.name != "index")
 """The arguments of an episode."""
 
 
