@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import re
 import tempfile
 import urllib.parse
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -72,10 +73,8 @@ def filesystem(place: Place) -> tuple[pafs.FileSystem, str]:
     """The filesystem of a place, and its name there."""
     if isinstance(place, Path):
         return pafs.LocalFileSystem(), str(place)
-    try:
+    with _reaching(place):
         return _from_uri(place.uri)
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise unreachable(place, error) from error
 
 
 @functools.lru_cache(maxsize=16)
@@ -84,10 +83,16 @@ def _from_uri(uri: str) -> tuple[pafs.FileSystem, str]:
     return found, path.rstrip("/")
 
 
-def unreachable(place: Place, error: BaseException) -> DataError:
-    """The error for a filesystem that does not answer, or answers no."""
-    words = " ".join(str(error).split())
-    return DataError(f"Cannot reach {place}: {words}; check the address and the credentials.")
+@contextlib.contextmanager
+def _reaching(place: Place) -> Iterator[None]:
+    """Turn the errors of a filesystem that does not answer, or answers no, into one sentence."""
+    try:
+        yield
+    except (pa.ArrowException, OSError, ValueError) as error:
+        words = " ".join(str(error).split())
+        raise DataError(
+            f"Cannot reach {place}: {words}; check the address and the credentials."
+        ) from error
 
 
 def place_kind(place: Place) -> str:
@@ -98,10 +103,8 @@ def place_kind(place: Place) -> str:
         except ValueError:  # a name that no file can have, as with a null byte in it
             return "nothing"
     found, name = filesystem(place)
-    try:
+    with _reaching(place):
         what = found.get_file_info(name).type
-    except (pa.ArrowException, OSError) as error:
-        raise unreachable(place, error) from error
     names = {pafs.FileType.File: "file", pafs.FileType.Directory: "directory"}
     return names.get(what, "nothing")
 
@@ -120,10 +123,8 @@ class Folder:
     def sizes(self) -> dict[str, int | None]:
         """The files of this directory with their bytes, and the directories in it with None."""
         selector = pafs.FileSelector(self.path, allow_not_found=True)
-        try:
+        with _reaching(self.place):
             found = self.filesystem.get_file_info(selector)
-        except (pa.ArrowException, OSError) as error:
-            raise unreachable(self.place, error) from error
         return {info.base_name: int(info.size) if info.is_file else None for info in found}
 
     def read(self, name: str) -> bytes | None:
@@ -134,15 +135,14 @@ class Folder:
         if isinstance(self.place, Path):
             path = self.place / name
             return read_whole(path, DataError, SMALL) if path.exists() else None
-        try:
-            with self.filesystem.open_input_file(self.name(name)) as file:
-                if file.size() > max(SMALL, limit_bytes()):
-                    raise DataError(f"{self.place} holds a {name} of {file.size():,} bytes.")
-                return bytes(file.read())
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        except (pa.ArrowException, OSError) as error:
-            raise unreachable(self.place, error) from error
+        with _reaching(self.place):
+            try:
+                with self.filesystem.open_input_file(self.name(name)) as file:
+                    if file.size() > max(SMALL, limit_bytes()):
+                        raise DataError(f"{self.place} holds a {name} of {file.size():,} bytes.")
+                    return bytes(file.read())
+            except (FileNotFoundError, NotADirectoryError):
+                return None
 
     def write(self, name: str, fill: Callable[[Path], Any]) -> None:
         """Let `fill` write a local file, and put it here under `name`, whole or not at all."""
@@ -153,12 +153,12 @@ class Folder:
             made = Path(scratch) / "file"
             fill(made)
             data = made.read_bytes()
-        try:
-            # In one piece: an upload that was begun and not finished leaves nothing behind.
-            with self.filesystem.open_output_stream(self.name(name)) as file:
-                file.write(data)
-        except (pa.ArrowException, OSError) as error:
-            raise unreachable(self.place, error) from error
+        # In one piece: an upload that was begun and not finished leaves nothing behind.
+        with (
+            _reaching(self.place),
+            self.filesystem.open_output_stream(self.name(name)) as file,
+        ):
+            file.write(data)
 
     def write_text(self, name: str, text: str) -> None:
         """Put a text here, whole or not at all."""
@@ -166,10 +166,8 @@ class Folder:
 
     def delete(self, name: str) -> None:
         """Remove a file that is there."""
-        try:
+        with _reaching(self.place):
             self.filesystem.delete_file(self.name(name))
-        except (pa.ArrowException, OSError) as error:
-            raise unreachable(self.place, error) from error
 
 
 def kind_of(path: Path) -> str:

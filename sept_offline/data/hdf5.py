@@ -10,7 +10,7 @@ import itertools
 import json
 import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -209,7 +209,8 @@ def write_hdf5(
                 track_times=False,
             )
             start = 0
-            for block in _whole_chunks(source, name, rows):
+            # Cut at chunk borders, so that no chunk is compressed twice.
+            for block in blocks(source, name, multiple=rows):
                 column[start : start + len(block)] = block
                 sink.check()
                 start += len(block)
@@ -237,22 +238,6 @@ def write_hdf5(
     digest = _digest(path)
     with path.open("r+b") as raw:
         raw.write(_user_block(digest))
-
-
-def _whole_chunks(source: Source, name: str, rows: int) -> Iterator[NDArray[Any]]:
-    """Blocks of a column cut at chunk borders, so that no chunk is compressed twice."""
-    pending: list[NDArray[Any]] = []
-    held = 0
-    for block in blocks(source, name):
-        pending.append(block)
-        held += len(block)
-        if held >= rows:
-            joined = np.concatenate(pending)
-            whole = held - held % rows
-            yield joined[:whole]
-            pending, held = [joined[whole:]], held - whole
-    if held:
-        yield np.concatenate(pending)
 
 
 def _digest(path: Path) -> str:
@@ -370,7 +355,7 @@ def _check(found: h5py.Dataset, name: str, path: Path, rank: int | None) -> None
 def array_bytes(found: h5py.Dataset) -> int:
     """The memory of an array, as the file declares it; a chunk is always decompressed whole."""
     chunk = math.prod(found.chunks) if found.chunks else 0
-    return int(found.dtype.itemsize) * max(math.prod(found.shape), chunk)
+    return int(found.dtype.itemsize * max(math.prod(found.shape), chunk))
 
 
 class PatientFile(io.RawIOBase):

@@ -34,8 +34,10 @@ NO_DIGEST = b"sha256:" + b"0" * 64
 GROUP_ROWS = 1 << 14
 """Measured in benchmarks/dataset.py; docs/dataset.md says why."""
 COMPRESSION = "zstd"
-UNREADABLE = (pa.ArrowException, OSError, LookupError, TypeError, ValueError, OverflowError)
-UNREADABLE += (AttributeError, RecursionError, zlib.error)
+UNREADABLE = (
+    *(pa.ArrowException, OSError, zlib.error, AttributeError, LookupError),
+    *(OverflowError, RecursionError, TypeError, ValueError),
+)
 """Errors that damaged files and footers raise."""
 
 

@@ -91,7 +91,7 @@ class Segments:
 
     def select(self, rows: Bool) -> Segments:
         """The segments in `rows[N]`."""
-        chosen = {
+        chosen: dict[str, Any] = {
             name: None if values is None else values[rows]
             for name, values in vars(self).items()
             if name != "skipped"

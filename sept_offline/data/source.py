@@ -335,11 +335,12 @@ def take_any(source: Source, name: str, rows: Int64) -> NDArray[Any]:
     return values
 
 
-def blocks(source: Source, name: str) -> Iterator[NDArray[Any]]:
-    """A column in pieces of bounded size."""
+def blocks(source: Source, name: str, multiple: int = 1) -> Iterator[NDArray[Any]]:
+    """A column in pieces of bounded size, each but the last a multiple of some rows."""
     count = source.columns[name][1][0]
-    for start in range(0, count, BLOCK_ROWS):
-        yield source.take(name, np.arange(start, min(start + BLOCK_ROWS, count), dtype=np.int64))
+    size = max(BLOCK_ROWS - BLOCK_ROWS % multiple, multiple)
+    for start in range(0, count, size):
+        yield source.take(name, np.arange(start, min(start + size, count), dtype=np.int64))
 
 
 def content_hash(source: Source, hidden: HiddenTable | None) -> str:

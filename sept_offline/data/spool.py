@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import mmap
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sept_offline.data.records import EpisodeIndex, Int64
-from sept_offline.data.source import Header, Source
+from sept_offline.data.source import BLOCK_ROWS, Header, Source
 
 RESIDENT_BYTES = 1 << 24
 """Maximum bytes of a column in memory: the kernel counts mapped pages as used."""
@@ -54,6 +54,14 @@ class MappedColumn:
             # The map is shared with the file: what was written stays in it.
             self._map.madvise(mmap.MADV_DONTNEED)
             self._used = 0
+
+
+def in_blocks(*columns: MappedColumn) -> Iterator[slice]:
+    """Blocks of rows, bounded; the pages of each are let go when the next one is asked for."""
+    for low in range(0, len(columns[0].array), BLOCK_ROWS):
+        yield slice(low, low + BLOCK_ROWS)
+        for column in columns:
+            column.used(RESIDENT_BYTES)
 
 
 class Spool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sept_offline.actions import ActionSpace
 from sept_offline.data.dataset import Dataset, opened
 from sept_offline.data.filesystems import Place
-from sept_offline.data.records import Float32, Int64, Segments
+from sept_offline.data.records import Bool, Float32, Float64, Int64, Segments
 from sept_offline.errors import DataError
 
 DEFAULT_PROBE_STEPS = 5
@@ -160,7 +160,7 @@ def _summary(data: Dataset, probe_steps: int | None) -> Summary:
         table=table,
         warnings=(),
     )
-    return Summary(**{**vars(summary), "warnings": tuple(_warnings(summary))})
+    return replace(summary, warnings=tuple(_warnings(summary)))
 
 
 def _column_name(data: Dataset, column: int) -> str:
@@ -190,7 +190,7 @@ def _check(data: Dataset) -> None:
                 )
 
 
-def _weighted(values: list[float], weights: NDArray[np.float64]) -> float:
+def _weighted(values: list[float], weights: Float64) -> float:
     return float(np.asarray(values) @ weights / max(weights.sum(), 1))
 
 
@@ -199,7 +199,7 @@ def _instance(
     name: str,
     code: int,
     segments: Segments,
-    weights: NDArray[np.float64] | None,
+    weights: Float64 | None,
 ) -> InstanceSummary:
     view = data.select(data.episode_index.instance == code)
     index = view.episode_index
@@ -249,16 +249,16 @@ def coverage(actions: NDArray[Any], space: ActionSpace) -> float:
     return float(seen.mean())
 
 
-def _uniform_weights(segments: Segments, space: ActionSpace) -> NDArray[np.float64] | None:
+def _uniform_weights(segments: Segments, space: ActionSpace) -> Float64 | None:
     """[N], log importance weights of the uniform probe on the segments; NaN where unknown."""
     if segments.propensities is None:
         return None
     logged = space.log_propensity(segments.propensities, segments.actions)
-    weights: NDArray[np.float64] = -(logged + space.log_volume).sum(axis=1)
+    weights: Float64 = -(logged + space.log_volume).sum(axis=1)
     return None if np.isnan(weights).all() else weights
 
 
-def _effective(weights: NDArray[np.float64]) -> float:
+def _effective(weights: Float64) -> float:
     """(Σw)² / Σw² from the logarithms of w, over the segments whose weight is known."""
     known = weights[~np.isnan(weights)]
     if not len(known):
@@ -395,11 +395,11 @@ class _Values:
         np.minimum.at(self.least, instance, observations)
         np.maximum.at(self.greatest, instance, observations)
 
-    def constant(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    def constant(self) -> Bool:
         """[d], whether no instance seen so far shows two values; unseen ones show none."""
         return np.asarray((self.least >= self.greatest).all(axis=0))
 
-    def found(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    def found(self) -> Bool:
         """[d], whether the column is constant and two instances differ in it."""
         seen = np.isfinite(self.least).all(axis=1)
         if not seen.any():

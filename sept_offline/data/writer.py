@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -26,17 +26,7 @@ from sept_offline.files import Workspace, writing
 from sept_offline.limits import MOST_ACTIONS
 from sept_offline.versions import versions as library_versions
 
-COPIED = (
-    "instance",
-    "observations",
-    "actions",
-    "rewards",
-    "terminated",
-    "truncated",
-    "propensities",
-    "behaviour",
-    "seed",
-)
+COPIED = tuple(field.name for field in fields(Episode) if field.name != "index")
 """The arguments of an episode."""
 
 
@@ -107,6 +97,7 @@ class DatasetWriter:
         self._knows_propensities = False
         self._work = Workspace(self.path)
         self._spool: Spool | None = None
+        self._error: DataError | None = None
         types = {**DTYPES, "actions": np.dtype(self._space.dtype).newbyteorder("<")}
         try:
             with writing(self.path):
@@ -167,8 +158,14 @@ class DatasetWriter:
             self._behaviours.setdefault(str(behaviour), len(self._behaviours)),
             int(seed),
         )
-        with writing(self.path):
-            self._spool.append(np.asarray([about], dtype=np.int64), columns)
+        try:
+            with writing(self.path):
+                self._spool.append(np.asarray([about], dtype=np.int64), columns)
+        except DataError as error:
+            # Some columns may have the episode and others not: no more can follow it.
+            self._error = error
+            self.abort()
+            raise
 
     def _logged(
         self, propensities: ArrayLike | None, log_densities: ArrayLike | None
@@ -191,6 +188,8 @@ class DatasetWriter:
 
     def close(self, progress: Callable[[str, int], None] | None = None) -> None:
         """Write the file and put it in place; a second call does nothing."""
+        if self._error is not None:
+            raise self._error
         if self._spool is None:
             return
         try:

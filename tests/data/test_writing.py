@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 import resource
 import signal
@@ -212,6 +213,35 @@ def test_a_killed_writer_leaves_the_old_file_or_none(
     assert run(path, kind, code=CHILD).returncode == 0
     assert so.validate(path).ok
     assert list(tmp_path.iterdir()) == [path], "the next writer clears leftovers away"
+
+
+class FullDisk:
+    """A file that takes nothing more."""
+
+    def write(self, _: Any) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def close(self) -> None:
+        pass
+
+
+def test_an_episode_written_in_part_ends_the_writer(tmp_path: Path, episodes: Any) -> None:
+    """A caller that goes on after the error must not get rows of other steps."""
+    with (
+        pytest.raises(DataError, match=r"Cannot write.*No space left"),
+        DatasetWriter(tmp_path / "a.h5", num_actions=4) as writer,
+    ):
+        writer.append(**episodes[0])
+        assert writer._spool is not None
+        files: Any = writer._spool._files
+        rewards, files["rewards"] = files["rewards"], FullDisk()
+        with pytest.raises(DataError, match="Cannot write"):
+            writer.append(**episodes[1])
+        files["rewards"] = rewards
+        with pytest.raises(DataError, match="is closed"):
+            writer.append(**episodes[2])
+    rewards.close()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_full_disk_is_one_clear_error(tmp_path: Path, episodes: Any) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -17,8 +16,8 @@ from sept_offline.data.importing.episodes import Assembly
 from sept_offline.data.importing.reading import NOTHING, Reading
 from sept_offline.data.importing.rows import Mistaken, natural
 from sept_offline.data.records import Float64, Int64
-from sept_offline.data.source import BLOCK_ROWS, DTYPES
-from sept_offline.data.spool import RESIDENT_BYTES, MappedColumn, Spool
+from sept_offline.data.source import DTYPES
+from sept_offline.data.spool import Spool, in_blocks
 from sept_offline.errors import DataError
 
 ROUNDED = 0.01
@@ -228,13 +227,12 @@ def _number(word: str, worded: bool) -> Fraction | None:
 def _settle_actions(columns: Spool, actions: Actions) -> None:
     """Turn the numbers of labels into actions by the table, or values by the edges of bins."""
     raw, settled = columns.column("actions"), columns.column("actions", "<i8")
-    for low, high in _blocks(columns.steps):
-        values = raw.array[low:high]
+    for block in in_blocks(raw, settled):
+        values = raw.array[block]
         if actions.edges is not None:
-            settled.array[low:high] = np.searchsorted(actions.edges, values, side="right")
+            settled.array[block] = np.searchsorted(actions.edges, values, side="right")
         elif actions.table is not None:
-            settled.array[low:high] = actions.table[values.astype(np.int64)]
-        _release(raw, settled)
+            settled.array[block] = actions.table[values.astype(np.int64)]
 
 
 def _settle_means(assembly: Assembly) -> None:
@@ -254,13 +252,12 @@ def _settle_means(assembly: Assembly) -> None:
 
 def _settle_mean(columns: Spool, name: str, position: int, mean: float) -> None:
     column = columns.column(name)
-    for low, high in _blocks(len(column.array)):
-        block = column.array[low:high]
-        values = block[:, position] if block.ndim == 2 else block
+    for block in in_blocks(column):
+        values = column.array[block]
+        values = values[:, position] if values.ndim == 2 else values
         missing = np.isnan(values)
         if missing.any():
             values[missing] = mean
-        _release(column)
 
 
 def _settle_probabilities(reading: Reading, columns: Spool, count: int) -> None:
@@ -273,12 +270,12 @@ def _settle_probabilities(reading: Reading, columns: Spool, count: int) -> None:
     logged, taken = columns.column("chances"), columns.column("actions", "<i8")
     settled = columns.column("propensities", DTYPES["propensities"], (count,))
     columns.shapes["propensities"] = (count,)
-    for low, high in _blocks(columns.steps):
-        chances, actions = np.array(logged.array[low:high]), taken.array[low:high]
-        rows = np.arange(high - low)
-        missed = np.zeros(high - low, dtype=np.bool_)
+    for block in in_blocks(logged, taken, settled):
+        chances, actions = np.array(logged.array[block]), taken.array[block]
+        rows = np.arange(len(actions))
+        missed = np.zeros(len(actions), dtype=np.bool_)
         if width == 1 and count > 1:
-            alone = np.full((high - low, count), np.nan)
+            alone = np.full((len(actions), count), np.nan)
             alone[rows, actions] = chances[:, 0]
             if count == 2:
                 alone[rows, 1 - actions] = 1 - chances[:, 0]
@@ -302,21 +299,8 @@ def _settle_probabilities(reading: Reading, columns: Spool, count: int) -> None:
                 continue
             findings.refuse(
                 kind,
-                columns.column("row").array[low:high][bad],
+                columns.column("row").array[block][bad],
                 f"The probabilities of {{count}} steps {problem} (first {{place}}); correct them, "
                 "or leave them out and the behaviour will be estimated.",
             )
-        settled.array[low:high] = chances
-        _release(logged, taken, settled)
-
-
-def _release(*columns: MappedColumn) -> None:
-    """Let go of the pages of a block: several columns are open at once."""
-    for column in columns:
-        column.used(RESIDENT_BYTES)
-
-
-def _blocks(count: int) -> Iterator[tuple[int, int]]:
-    """Ranges of rows, bounded."""
-    for low in range(0, count, BLOCK_ROWS):
-        yield low, min(low + BLOCK_ROWS, count)
+        settled.array[block] = chances

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sept_offline.data.importing.mapping import BOUNDS, PREVIOUS, Rules, fills_of
+from sept_offline.data.importing.mapping import BOUNDS, PREVIOUS, Rules
 from sept_offline.data.importing.measures import Clock, Ranges
 from sept_offline.data.importing.reading import Reading
 from sept_offline.data.importing.rows import TERMINATED, TRUNCATED, Rows, order_of
@@ -61,7 +61,7 @@ class Assembly:
             "row": np.dtype("<i8"),
         }
         self.columns = Spool(folder, types)
-        self.fills = fills_of(reading.mapping)
+        self.fills = reading.mapping.fills
         self.findings = reading.findings
         self.dim, self.width = (
             sum(reading.widths.get(role, (1,))) for role in ("observations", "action")

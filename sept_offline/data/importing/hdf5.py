@@ -16,7 +16,7 @@ from sept_offline.data.hdf5 import UNREADABLE, array_bytes, has, open_hdf5, stor
 from sept_offline.data.importing.mapping import ImportMapping, refuse_meaningless
 from sept_offline.data.importing.reading import EPISODE, Reading, rows_of
 from sept_offline.data.importing.rows import Rows
-from sept_offline.data.importing.tables import BATCH_ROWS, Report
+from sept_offline.data.importing.tables import BATCH_ROWS
 from sept_offline.data.source import damaged
 from sept_offline.errors import DataError
 from sept_offline.limits import check_claim
@@ -80,16 +80,16 @@ def _check_files(files: Sequence[Path], mapping: ImportMapping) -> None:
     for path in files:
         with open_hdf5(path) as file:
             owned.append(mapping.instance is not None and has(file, mapping.instance))
-            names = _arrays(mapping, file)
-            rows = _length(file, mapping.observations[0], path)
-            for name in names:
-                found = _length(file, name, path)
+            rows = _rows(file, mapping.observations[0], path)
+            claimed = 0
+            for name in _arrays(mapping, file):
+                found = _rows(file, name, path)
                 if found != rows:
                     raise DataError(
                         f"{path} has {rows:,} rows of {mapping.observations[0]!r} and "
                         f"{found:,} of {name!r}; every step needs one of each."
                     )
-            claimed = sum(array_bytes(stored_array(file, name, path)) for name in set(names))
+                claimed += array_bytes(stored_array(file, name, path))
             check_claim(path, "arrays", claimed, path.stat().st_size, DataError)
     if len(set(owned)) > 1:
         raise DataError(
@@ -106,18 +106,18 @@ def _arrays(mapping: ImportMapping, file: h5py.File) -> list[str]:
     )
 
 
-def d4rl_rows(reading: Reading, files: Sequence[Path], report: Report) -> Generator[Rows]:
+def d4rl_rows(reading: Reading, files: Sequence[Path]) -> Generator[Rows]:
     """The rows of D4RL-style files, block by block; an episode ends at a flag or with its file."""
-    mapping, before, begun = reading.mapping, 0.0, 0
+    mapping, begun = reading.mapping, 0
     for path in files:
         reading.open(path)
         with open_hdf5(path) as file:
-            rows = _length(file, mapping.observations[0], path)
-            size = path.stat().st_size
+            rows = _rows(file, mapping.observations[0], path)
             for low in range(0, rows, BATCH_ROWS):
                 high = min(low + BATCH_ROWS, rows)
                 values = {
-                    name: _read(file, name, path, low, high) for name in _arrays(mapping, file)
+                    name: _read(file, name, path, slice(low, high))
+                    for name in _arrays(mapping, file)
                 }
                 ended = np.zeros(high - low, dtype=np.bool_)
                 for name in (mapping.terminated, mapping.truncated):
@@ -127,60 +127,61 @@ def d4rl_rows(reading: Reading, files: Sequence[Path], report: Report) -> Genera
                 episode = begun + np.cumsum(ended) - ended
                 begun = int(episode[-1]) + int(ended[-1])
                 columns = {name: _column(array, name, path) for name, array in values.items()}
-                report(before + size * high / rows)
+                reading.reached(high / rows)
                 yield rows_of(reading, {**columns, EPISODE: pa.array(episode)}, path, high - low)
             # What follows in the next file is another episode, flag or no flag.
             begun = len(reading.episodes)
-            before += size
 
 
-def buffer_rows(reading: Reading, files: Sequence[Path], report: Report) -> Generator[Rows]:
+def buffer_rows(reading: Reading, files: Sequence[Path]) -> Generator[Rows]:
     """The rows of replay buffers, whole episodes at a time.
 
     d3rlpy takes the last row of an episode that did not terminate for the place it was left in: it
     has no transition from there, and neither has the dataset.
     """
-    before = 0.0
     for path in files:
         reading.open(path)
         with open_hdf5(path) as file:
-            count, size = int(_scalar(file, "num_episodes", path)), path.stat().st_size
+            count = int(_scalar(file, "num_episodes", path))
             for number in range(count):
-                if not has(file, f"observations_{number}"):
-                    raise DataError(
-                        f"{path}, episode {number}: expected one array of observations, "
-                        "found several or none."
-                    )
-                observations, actions, rewards = (
-                    _read(file, f"{name}_{number}", path)
-                    for name in ("observations", "actions", "rewards")
-                )
-                steps = len(observations)
-                if not steps == len(actions) == len(rewards):
-                    raise DataError(
-                        f"{path}, episode {number}: {steps} observations, {len(actions)} actions "
-                        f"and {len(rewards)} rewards; expected the same number of each."
-                    )
+                columns = _buffer_episode(file, number, path)
+                steps = len(columns["observations"])
                 if not steps:
                     reading.findings.counts["episodes without a step"] += 1
                     continue
-                ended = bool(_scalar(file, f"terminated_{number}", path))
-                last = np.arange(steps) == steps - 1
-                left = None if ended else last
-                columns = {
-                    "observations": _column(observations, "observations", path),
-                    "actions": _column(actions, "actions", path, left),
-                    "rewards": _column(rewards, "rewards", path, left),
-                    "terminated": pa.array(last & ended),
-                    "truncated": pa.array(last & (not ended)),
-                    EPISODE: pa.array(np.full(steps, len(reading.episodes))),
-                }
-                report(before + size * (number + 1) / count)
+                columns[EPISODE] = pa.array(np.full(steps, len(reading.episodes)))
+                reading.reached((number + 1) / count)
                 yield rows_of(reading, columns, path, steps)
-        before += path.stat().st_size
 
 
-def _length(file: h5py.File, name: str, path: Path) -> int:
+def _buffer_episode(file: h5py.File, number: int, path: Path) -> dict[str, pa.Array]:
+    """The columns of one episode of a replay buffer."""
+    if not has(file, f"observations_{number}"):
+        raise DataError(
+            f"{path}, episode {number}: expected one array of observations, found several or none."
+        )
+    arrays = {
+        name: _read(file, f"{name}_{number}", path)
+        for name in ("observations", "actions", "rewards")
+    }
+    steps, actions, rewards = (len(array) for array in arrays.values())
+    if not steps == actions == rewards:
+        raise DataError(
+            f"{path}, episode {number}: {steps} observations, {actions} actions and {rewards} "
+            "rewards; expected the same number of each."
+        )
+    ended = bool(_scalar(file, f"terminated_{number}", path))
+    last = np.arange(steps) == steps - 1
+    # The last row of an episode that did not terminate is no step.
+    left = {"actions": last, "rewards": last} if not ended else {}
+    return {
+        **{name: _column(array, name, path, left.get(name)) for name, array in arrays.items()},
+        "terminated": pa.array(last & ended),
+        "truncated": pa.array(last & (not ended)),
+    }
+
+
+def _rows(file: h5py.File, name: str, path: Path) -> int:
     """The rows of an array."""
     found = stored_array(file, name, path)
     if not found.ndim:
@@ -188,14 +189,13 @@ def _length(file: h5py.File, name: str, path: Path) -> int:
     return int(found.shape[0])
 
 
-def _read(
-    file: h5py.File, name: str, path: Path, low: int = 0, high: int | None = None
-) -> NDArray[Any]:
-    """Some rows of an array that lies in the file itself."""
-    rows, found = _length(file, name, path), stored_array(file, name, path)
+def _read(file: h5py.File, name: str, path: Path, rows: slice = slice(None)) -> NDArray[Any]:
+    """Rows of an array that lies in the file itself."""
+    _rows(file, name, path)
+    found = stored_array(file, name, path)
     check_claim(path, name, array_bytes(found), path.stat().st_size, DataError)
     try:
-        return np.asarray(found[low : rows if high is None else high])
+        return np.asarray(found[rows])
     except UNREADABLE as error:
         raise damaged(path, f"rows of {name!r} cannot be read: {error}") from error
 

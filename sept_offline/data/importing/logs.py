@@ -22,7 +22,7 @@ from sept_offline.data.importing.actions import Actions, settle
 from sept_offline.data.importing.card import markdown, warnings
 from sept_offline.data.importing.episodes import Assembly
 from sept_offline.data.importing.hdf5 import buffer_rows, d4rl_rows, hdf5_mapping
-from sept_offline.data.importing.mapping import ImportMapping, fills_of, refuse_meaningless
+from sept_offline.data.importing.mapping import ImportMapping, refuse_meaningless
 from sept_offline.data.importing.measures import Ranges, measure
 from sept_offline.data.importing.reading import Look, Reading
 from sept_offline.data.importing.rows import Mistaken, Rows, bucketed, gathered, grouped, ranks
@@ -120,7 +120,7 @@ def _complete(kind: str, files: Sequence[Path], mapping: ImportMapping) -> Impor
         whole.completed(column_names(kind, path, mapping.delimiter), path)
     if kind == "parquet" and holds_lists(files[0], whole.action_columns):
         whole = whole.as_box(f"{', '.join(whole.action_columns)} of {files[0]} holds lists")
-    fills_of(whole)
+    whole.fills  # noqa: B018
     return whole
 
 
@@ -128,29 +128,30 @@ def _read(
     kind: str, files: Sequence[Path], mapping: ImportMapping, folder: Path, progress: Progress
 ) -> tuple[SortedSpool, Assembly]:
     """All episodes, on disk; what the first look at the rows got wrong is read again."""
+    size = float(sum(path.stat().st_size for path in files))
+
+    def report(done: float, rows: int) -> None:
+        progress.update(READING * done / max(size, 1.0), steps=float(rows))
+
     look = Look()
     while True:
         try:
-            return _pass(Reading(mapping, kind, look, file_words(files)), files, folder, progress)
+            reading = Reading(mapping, kind, look, file_words(files), report)
+            return _pass(reading, files, folder, size)
         except Mistaken as mistake:
             look = replace(look, **mistake.changes)
 
 
 def _pass(
-    reading: Reading, files: Sequence[Path], folder: Path, progress: Progress
+    reading: Reading, files: Sequence[Path], folder: Path, size: float
 ) -> tuple[SortedSpool, Assembly]:
     mapping = reading.mapping
-    size = float(sum(path.stat().st_size for path in files))
-
-    def report(done: float) -> None:
-        progress.update(READING * done / max(size, 1.0), steps=float(reading.rows))
-
-    for rules in fills_of(mapping).action.values():
+    for rules in mapping.fills.action.values():
         # Known before any row is read: rows are filled while others are still being read.
         words = [rule for rule in rules if isinstance(rule, str) and rule != "previous"]
         reading.label(words, np.zeros(0, dtype=np.int64))
     kinds = {"d4rl": d4rl_rows, "d3rlpy": buffer_rows}
-    rows = _ahead(kinds.get(reading.kind, table_rows)(reading, files, report))
+    rows = _ahead(kinds.get(reading.kind, table_rows)(reading, files))
     first = next(rows, None)
     if first is None:
         reading.findings.raise_if_bad()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,21 @@ Rule = str | float
 Rules = tuple[Rule, ...]
 """Tried in turn, each "previous", "mean" or a value; none where there is nothing to do."""
 PREVIOUS: Rules = ("previous",)
+
+
+@dataclass(frozen=True)
+class Fills:
+    """Rules for the missing values of some columns."""
+
+    observations: Mapping[int, Rules]
+    """By the position of the column."""
+    otherwise: Rules
+    """For every other observation."""
+    following: Mapping[int, Rules]
+    """For columns of next observations that have their own rule, by position."""
+    reward: Rules
+    action: Mapping[int, Rules]
+    """By the position of the column: "previous", a label or, of a continuous action, a number."""
 
 
 @dataclass(frozen=True)
@@ -137,14 +153,41 @@ class ImportMapping:
         alone = self.probability or self.density or self.log_density
         return self.probabilities or _several(alone)
 
+    @cached_property
+    def fills(self) -> Fills:
+        """The rules for missing values, or a DataError for a column that has no role."""
+        names, after = list(self.observations), list(self.next_observations)
+        taken, numeric = list(self.action_columns), self.bins is not None or self.box
+        known = ["observations", *names, *after, str(self.reward), *taken]
+        otherwise: Rules = ()
+        reward: Rules = ()
+        rules: dict[str, dict[int, Rules]] = {"observations": {}, "following": {}, "action": {}}
+        for column, text in self.fill.items():
+            if column == "observations" and column not in names:
+                otherwise = _rules(column, text)
+            elif column in names:
+                rules["observations"][names.index(column)] = _rules(column, text)
+            elif column in after:
+                rules["following"][after.index(column)] = _rules(column, text)
+            elif column == self.reward:
+                reward = _rules(column, text)
+            elif column in taken:
+                rules["action"][taken.index(column)] = _action_rules(column, text, numeric)
+            else:
+                raise DataError(
+                    f"--fill {column}={text}: there is no such column among observations, reward "
+                    f"and action{suggest(column, known)}."
+                )
+        return Fills(otherwise=otherwise, reward=reward, **rules)
+
     def completed(self, names: list[str], path: Path) -> ImportMapping:
         """With the roles that were left out found by name, or an error for a column not there."""
-        found = {
+        found: dict[str, Any] = {
             role: (role,) if role == "episode" else role
             for role in DEFAULTS
             if not getattr(self, role) and role in names
         }
-        whole = ImportMapping(**{**vars(self), **found})
+        whole = replace(self, **found)
         for role in ("episode", "observations", "action", "reward"):
             if not getattr(whole, role):
                 raise DataError(
@@ -215,48 +258,6 @@ def _parsed(name: str, value: Any, before: Any) -> Any:
     if name == "fill" and isinstance(value, Mapping):
         return {**before, **{column: _in_turn(rule) for column, rule in value.items()}}
     return value
-
-
-@dataclass(frozen=True)
-class Fills:
-    """Rules for the missing values of some columns."""
-
-    observations: Mapping[int, Rules]
-    """By the position of the column."""
-    otherwise: Rules
-    """For every other observation."""
-    following: Mapping[int, Rules]
-    """For columns of next observations that have their own rule, by position."""
-    reward: Rules
-    action: Mapping[int, Rules]
-    """By the position of the column: "previous", a label or, of a continuous action, a number."""
-
-
-def fills_of(mapping: ImportMapping) -> Fills:
-    """The rules of a mapping, checked against its columns."""
-    names, after = list(mapping.observations), list(mapping.next_observations)
-    taken, numeric = list(mapping.action_columns), mapping.bins is not None or mapping.box
-    known = ["observations", *names, *after, str(mapping.reward), *taken]
-    otherwise: Rules = ()
-    reward: Rules = ()
-    rules: dict[str, dict[int, Rules]] = {"observations": {}, "following": {}, "action": {}}
-    for column, text in mapping.fill.items():
-        if column == "observations" and column not in names:
-            otherwise = _rules(column, text)
-        elif column in names:
-            rules["observations"][names.index(column)] = _rules(column, text)
-        elif column in after:
-            rules["following"][after.index(column)] = _rules(column, text)
-        elif column == mapping.reward:
-            reward = _rules(column, text)
-        elif column in taken:
-            rules["action"][taken.index(column)] = _action_rules(column, text, numeric)
-        else:
-            raise DataError(
-                f"--fill {column}={text}: there is no such column among observations, reward and "
-                f"action{suggest(column, known)}."
-            )
-    return Fills(otherwise=otherwise, reward=reward, **rules)
 
 
 _TEXT = {"delimiter", "quoted_newlines"}

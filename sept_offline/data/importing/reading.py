@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,6 @@ from sept_offline.data.importing.rows import (
     Rows,
     Words,
     dictionary,
-    occurring,
 )
 from sept_offline.data.records import Bool, Float64, Int64
 from sept_offline.errors import DataError
@@ -44,6 +43,12 @@ TIMES = {
     "dates": "timestamps without a time zone",
     "instants": "timestamps with a time zone",
 }
+UNFIT = {
+    "whole": "whole numbers beyond 2⁶³",
+    "real": "integers beyond 2⁵³ mixed with floats, which cannot represent them exactly",
+    **dict.fromkeys(("dates", "instants"), "timestamps that 64 bits cannot hold"),
+}
+"""Times of each kind that cannot be compared as numbers."""
 
 
 @dataclass
@@ -55,8 +60,6 @@ class Findings:
     """Values filled, by column."""
     missing: dict[str, Counter[str]] = field(default_factory=dict)
     """Values missing, by kind ("key", "value" or "start") and column."""
-    first: dict[str, int] = field(default_factory=dict)
-    """The first affected row, by kind."""
     refusals: dict[str, tuple[int, int, str]] = field(default_factory=dict)
     """How many rows of a kind cannot be imported, the first of them, and the message about it."""
     files: list[tuple[int, Path]] = field(default_factory=list)
@@ -72,8 +75,7 @@ class Findings:
         """Values of a column are missing where `missing[n]`; row[n]: the numbers of the rows."""
         if missing.any():
             self.missing.setdefault(kind, Counter())[column] += int(missing.sum())
-            first = int(row[missing].min())
-            self.first[kind] = min(first, self.first.get(kind, first))
+            self.refuse(kind, row[missing], "")
 
     def refuse(self, kind: str, row: Int64, message: str) -> None:
         """Count bad rows, given by their numbers; the message about the first of all is kept.
@@ -88,12 +90,11 @@ class Findings:
 
     def raise_if_bad(self) -> None:
         """A DataError with the first refusals if there are any."""
-        for kind, (problem, hint) in _LACKING.items():
-            lacking = self.missing.get(kind, Counter())
-            if lacking:
-                columns = ", ".join(f"{count:,} in {name!r}" for name, count in lacking.items())
-                message = f"{problem} ({columns}; first {{place}}); {hint}."
-                self.refusals[kind] = sum(lacking.values()), self.first[kind], message
+        for kind, lacking in self.missing.items():
+            problem, hint = _LACKING[kind]
+            columns = ", ".join(f"{count:,} in {name!r}" for name, count in lacking.items())
+            message = f"{problem} ({columns}; first {{place}}); {hint}."
+            self.refusals[kind] = (*self.refusals[kind][:2], message)
         found = [self.refusals[kind] for kind in _ORDER if kind in self.refusals]
         if not found:
             return
@@ -159,6 +160,8 @@ class Reading:
     look: Look
     file_words: Mapping[Path, str]
     """The name of each file if files are instances or episodes."""
+    report: Callable[[float, int], None]
+    """Called with the bytes and the rows that have been read."""
     findings: Findings = field(default_factory=Findings)
     instances: Words = field(default_factory=Words)
     episodes: Words = field(default_factory=Words)
@@ -172,10 +175,19 @@ class Reading:
     rows: int = 0
     times: str | None = None
     """The kind of times."""
+    _before: int = 0
+    _size: int = 0
+    """Bytes of the files before the one that is open, and of that one."""
 
     def open(self, path: Path) -> None:
         """The rows that follow are of this file."""
         self.findings.files.append((self.rows, path))
+        self._before += self._size
+        self._size = path.stat().st_size
+
+    def reached(self, share: float) -> None:
+        """This share of the open file has been read."""
+        self.report(self._before + share * self._size, self.rows)
 
     def number(self, count: int) -> Int64:
         """[count], the numbers of the next `count` rows."""
@@ -215,126 +227,219 @@ class Reading:
 def rows_of(reading: Reading, columns: Mapping[str, pa.Array], path: Path, count: int) -> Rows:
     """The rows of a batch: `columns` by the names of the mapping."""
     try:
-        return _rows(reading, columns, path, count)
+        return _Batch(reading, columns, path, reading.number(count)).rows()
     except pa.ArrowException as error:
         raise DataError(f"{path} cannot be read: {error}.") from error
 
 
-def _rows(reading: Reading, columns: Mapping[str, pa.Array], path: Path, count: int) -> Rows:
-    mapping, row = reading.mapping, reading.number(count)
-    instance = _instances(reading, columns, path, count)
-    episode = _episodes(reading, columns, path, count)
-    time, timeless = _times(reading, columns, row, path)
-    for name, absent in (
-        (mapping.instance, instance < 0),
-        (", ".join(mapping.episode), episode < 0),
-        (mapping.time, timeless),
-    ):
-        if name is not None:
-            reading.findings.lack("key", name, absent, row)
+@dataclass(frozen=True)
+class _Batch:
+    """Columns of n successive rows of one file."""
 
-    def vectors(role: str, names: Sequence[str], kind: Any) -> NDArray[Any]:
-        return _matrix(reading, columns, role, names, kind, path)
+    reading: Reading
+    columns: Mapping[str, pa.Array]
+    path: Path
+    row: Int64
+    """[n], their numbers"""
 
-    following = None
-    observations = vectors("observations", mapping.observations, np.float32)
-    if mapping.next_observations:
-        following = vectors("observations", mapping.next_observations, np.float32)
-    chances = vectors("chances", mapping.chances, np.float64) if mapping.chances else None
-    if mapping.box or mapping.bins is not None:
-        action = _finite(vectors("action", mapping.action_columns, np.float64))
-    else:
-        action = _labels(reading, columns, path)[:, None]
-    rows = Rows(
-        episode=episode,
-        instance=instance,
-        time=time,
-        row=row,
-        observations=_finite(observations),
-        following=None if following is None else _finite(following),
-        action=action,
-        reward=_finite(_floats(columns[str(mapping.reward)], str(mapping.reward), path)),
-        ends=_ends(reading, columns, row),
-        chances=chances,
-    )
-    keyed = (instance >= 0) & (episode >= 0) & ~timeless
-    return rows if keyed.all() else rows.take(keyed)
+    def rows(self) -> Rows:
+        mapping = self.reading.mapping
+        instance, episode, (time, timeless) = self._instances(), self._episodes(), self._times()
+        for name, absent in (
+            (mapping.instance, instance < 0),
+            (", ".join(mapping.episode), episode < 0),
+            (mapping.time, timeless),
+        ):
+            if name is not None:
+                self.reading.findings.lack("key", name, absent, self.row)
+        following = chances = None
+        observations = _finite(self._matrix("observations", mapping.observations, np.float32))
+        if mapping.next_observations:
+            after = self._matrix("observations", mapping.next_observations, np.float32)
+            following = _finite(after)
+        if mapping.chances:
+            chances = self._matrix("chances", mapping.chances, np.float64)
+        if mapping.box or mapping.bins is not None:
+            action = _finite(self._matrix("action", mapping.action_columns, np.float64))
+        else:
+            action = self._labels()[:, None]
+        reward = _finite(self._floats(self.columns[str(mapping.reward)], str(mapping.reward)))
+        rows = Rows(
+            episode=episode,
+            instance=instance,
+            time=time,
+            row=self.row,
+            observations=observations,
+            following=following,
+            action=action,
+            reward=reward,
+            ends=self._ends(),
+            chances=chances,
+        )
+        keyed = (instance >= 0) & (episode >= 0) & ~timeless
+        return rows if keyed.all() else rows.take(keyed)
 
-
-def _instances(reading: Reading, columns: Mapping[str, pa.Array], path: Path, count: int) -> Int64:
-    name = reading.mapping.instance
-    if name is not None and name in columns:
-        return reading.instances.code(*dictionary(columns[name]))
-    # Without such an array in an HDF5 file, the name is the instance's own.
-    word = name
-    if name == FILE or (name is None and reading.kind in ("d4rl", "d3rlpy")):
-        word = reading.file_words[path]
-    return reading.instances.code([word or UNKNOWN], np.zeros(count, dtype=np.int64))
-
-
-def _episodes(reading: Reading, columns: Mapping[str, pa.Array], path: Path, count: int) -> Int64:
-    names = reading.mapping.episode or (EPISODE,)
-
-    def coded(name: str, words: Words) -> Int64:
+    def _coded(self, words: Words, name: str) -> Int64:
+        """[n], the numbers of the words in a column, or of the file's own word."""
         if name == FILE:
-            return words.code([reading.file_words[path]], np.zeros(count, dtype=np.int64))
-        return words.code(*dictionary(columns[name]))
+            return self._constant(words, self.reading.file_words[self.path])
+        return words.code(*dictionary(self.columns[name]))
 
-    if len(names) == 1:
-        return coded(names[0], reading.episodes)
-    if not reading.parts:
-        reading.parts = [Words() for _ in names]
-    parts = [coded(name, words) for name, words in zip(names, reading.parts, strict=True)]
-    return reading.episodes.code_pairs(parts)
+    def _constant(self, words: Words, word: str) -> Int64:
+        return words.code([word], np.zeros(len(self.row), dtype=np.int64))
 
+    def _instances(self) -> Int64:
+        name, words = self.reading.mapping.instance, self.reading.instances
+        if name is None and self.reading.kind in ("d4rl", "d3rlpy"):
+            name = FILE
+        if name == FILE or name in self.columns:
+            return self._coded(words, str(name))
+        # Without such an array in an HDF5 file, the name is the instance's own.
+        return self._constant(words, name or UNKNOWN)
 
-def _times(
-    reading: Reading, columns: Mapping[str, pa.Array], row: Int64, path: Path
-) -> tuple[NDArray[Any], Bool]:
-    """[n], numbers that order the rows of an episode, and where there is none."""
-    name = reading.mapping.time
-    if name is None:
-        return row, np.zeros(len(row), dtype=np.bool_)
-    column = columns[name]
-    kind = column.type
-    absent = column.is_null().to_numpy(zero_copy_only=False)
-    if pa.types.is_null(kind):
-        return np.zeros(len(row), dtype=np.int64), absent
-    if pa.types.is_integer(kind):
-        found = "whole"
-    elif pa.types.is_floating(kind):
-        found = "real"
-    elif pa.types.is_date(kind) or pa.types.is_timestamp(kind):
-        # Times without a zone cannot be compared with times that have one.
-        found = "instants" if getattr(kind, "tz", None) else "dates"
-    else:
+    def _episodes(self) -> Int64:
+        reading = self.reading
+        names = reading.mapping.episode or (EPISODE,)
+        if len(names) == 1:
+            return self._coded(reading.episodes, names[0])
+        if not reading.parts:
+            reading.parts = [Words() for _ in names]
+        parts = [self._coded(words, name) for words, name in zip(reading.parts, names, strict=True)]
+        return reading.episodes.code_pairs(parts)
+
+    def _times(self) -> tuple[NDArray[Any], Bool]:
+        """[n], numbers that order the rows of an episode, and where there is none."""
+        reading, name = self.reading, self.reading.mapping.time
+        if name is None:
+            return self.row, np.zeros(len(self.row), dtype=np.bool_)
+        column = self.columns[name]
+        absent = column.is_null().to_numpy(zero_copy_only=False)
+        if pa.types.is_null(column.type):
+            return np.zeros(len(self.row), dtype=np.int64), absent
+        kind = self._time_kind(column.type, name)
+        if reading.times not in (None, kind):
+            raise DataError(
+                f"The time {name!r} holds {TIMES[reading.times]} in one file and {TIMES[kind]} in "
+                f"{self.path}; use one format in all files."
+            )
+        reading.times = kind
+        try:
+            if kind == "real":
+                times = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
+                return times, np.isnan(times)
+            if kind != "whole":
+                column = _stamps(column, reading.look)
+            return column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False), absent
+        except pa.ArrowInvalid as error:
+            raise DataError(
+                f"The time {name!r} of {self.path} holds {UNFIT[kind]}; use another format."
+            ) from error
+
+    def _time_kind(self, kind: pa.DataType, name: str) -> str:
+        """One of `TIMES`; Mistaken if numbers turn out not to be whole."""
+        if pa.types.is_integer(kind):
+            return "whole" if self.reading.look.whole_times else "real"
+        if pa.types.is_floating(kind):
+            if self.reading.look.whole_times and self.reading.times in ("whole", None):
+                raise Mistaken(whole_times=False)
+            return "real"
+        if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
+            # Times without a zone cannot be compared with times that have one.
+            return "instants" if getattr(kind, "tz", None) else "dates"
         raise DataError(
-            f"The time {name!r} of {path} holds {kind}, expected numbers or timestamps; "
+            f"The time {name!r} of {self.path} holds {kind}, expected numbers or timestamps; "
             "omit --time if the rows are in order."
         )
-    whole = reading.look.whole_times
-    if found == "real" and whole and (reading.times == "whole" or reading.times is None):
-        raise Mistaken(whole_times=False)
-    found = "real" if found == "whole" and not whole else found
-    if reading.times not in (None, found):
-        raise DataError(
-            f"The time {name!r} holds {TIMES[reading.times]} in one file and {TIMES[found]} in "
-            f"{path}; use one format in all files."
-        )
-    reading.times = found
-    try:
-        if found == "real":
-            times = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
-            return times, np.isnan(times)
-        if found != "whole":
-            column = _stamps(column, reading.look)
-        return column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False), absent
-    except pa.ArrowInvalid as error:
-        hint = {
-            "real": "integers beyond 2⁵³ mixed with floats, which cannot represent them exactly",
-            "whole": "whole numbers beyond 2⁶³",
-        }.get(found, "timestamps that 64 bits cannot hold")
-        raise DataError(f"The time {name!r} of {path} holds {hint}; use another format.") from error
+
+    def _matrix(self, role: str, names: Sequence[str], kind: Any) -> NDArray[Any]:
+        """[n, d], the numbers of some columns side by side; a column of lists gives several."""
+        known = self.reading.widths.get(role, (1,) * len(names))
+        parts = [self._part(name, width, kind) for name, width in zip(names, known, strict=True)]
+        widths = tuple(1 if part.ndim == 1 else part.shape[1] for part in parts)
+        if self.reading.widths.setdefault(role, widths) != widths:
+            what = "Observations" if role == "observations" else f"Columns of {role}"
+            raise DataError(
+                f"{what} have {sum(known)} numbers in one row and {sum(widths)} in another "
+                f"({self.path}); every row needs the same number."
+            )
+        out = np.empty((len(self.row), sum(widths)), dtype=kind)
+        end = 0
+        with np.errstate(over="ignore"):
+            for part, width in zip(parts, widths, strict=True):
+                end += width
+                out[:, end - width : end] = part.reshape(len(part), width)
+        return out
+
+    def _part(self, name: str, width: int, kind: Any) -> NDArray[Any]:
+        """[n], or [n, width] of a column of lists; `width` counts where no row has a list."""
+        column = self.columns[name]
+        if column.type == pa.from_numpy_dtype(kind):
+            numbers: NDArray[Any] = column.to_numpy(zero_copy_only=False)
+            return numbers
+        if not is_list(column.type):
+            return self._floats(column, name)
+        lists = column.drop_null()
+        flat = self._floats(lists.flatten(), name)
+        if len(lists):
+            width, rest = divmod(len(flat), len(lists))
+            uneven = len(flat) and (np.asarray(compute.list_value_length(lists)) != width).any()
+            if rest or uneven:
+                raise DataError(
+                    f"The lists of {name!r} in {self.path} do not all have the same length."
+                )
+        out = np.full((len(column), width), np.nan)
+        out[column.is_valid().to_numpy(zero_copy_only=False)] = flat.reshape(-1, width)
+        return out
+
+    def _floats(self, column: pa.Array, name: str) -> Float64:
+        """[n]; whole numbers that float64 does not hold are rounded."""
+        try:
+            floats = column.cast(pa.float64(), safe=False)
+        except pa.ArrowException as error:
+            raise DataError(
+                f"The column {name!r} of {self.path} holds {column.type}, expected numbers."
+            ) from error
+        return np.array(floats.to_numpy(zero_copy_only=False))
+
+    def _labels(self) -> Float64:
+        """[n], the numbers of the words in the column of the action."""
+        reading = self.reading
+        (name,) = reading.mapping.action_columns
+        reading.widths["action"] = (1,)
+        kind = self.columns[name].type
+        if pa.types.is_nested(kind):
+            raise DataError(
+                f"The action {name!r} of {self.path} holds {kind}, expected one label or number "
+                "per row."
+            )
+        strings = kind.value_type if pa.types.is_dictionary(kind) else kind
+        if reading.kind == "parquet":
+            reading.worded |= pa.types.is_string(strings) or pa.types.is_large_string(strings)
+        nothing = NOTHING if reading.look.nothing_is_missing else frozenset[str]()
+        return reading.label(*dictionary(self.columns[name], nothing))
+
+    def _ends(self) -> NDArray[np.uint8]:
+        ends = np.zeros(len(self.row), dtype=np.uint8)
+        mapping, findings = self.reading.mapping, self.reading.findings
+        for name, bit in ((mapping.terminated, TERMINATED), (mapping.truncated, TRUNCATED)):
+            if name is None:
+                continue
+            words, places = dictionary(self.columns[name], NOTHING)
+            known = [word.lower() for word in words]
+            odd = np.asarray([word not in (*TRUE, *FALSE) for word in known] + [False])
+            if odd.any():
+                bad = odd[places]
+                word = words[int(places[np.argmax(bad)])]
+                findings.refuse(
+                    "flag",
+                    self.row[bad],
+                    f"{{count}} end flags are neither true nor false, first {word!r} in {name!r} "
+                    "({place}); write true, false, 1 or 0.",
+                )
+            findings.counts["empty flags"] += int((places < 0).sum())
+            bits = np.asarray([bit * (word in TRUE) for word in known] + [0], dtype=np.uint8)
+            ends |= bits[places]
+        return ends
 
 
 def _stamps(column: pa.Array, look: Look) -> pa.Array:
@@ -349,70 +454,11 @@ def _stamps(column: pa.Array, look: Look) -> pa.Array:
         raise
 
 
-def _matrix(
-    reading: Reading,
-    columns: Mapping[str, pa.Array],
-    role: str,
-    names: Sequence[str],
-    kind: Any,
-    path: Path,
-) -> NDArray[Any]:
-    """[n, d], the numbers of some columns side by side; a column of lists gives several."""
-    known = reading.widths.get(role, (1,) * len(names))
-    parts = [
-        _lists(columns[name], name, width, path) if is_list(columns[name].type) else columns[name]
-        for name, width in zip(names, known, strict=True)
-    ]
-    widths = tuple(1 if isinstance(part, pa.Array) else part.shape[1] for part in parts)
-    if reading.widths.setdefault(role, widths) != widths:
-        what = "Observations" if role == "observations" else f"Columns of {role}"
-        raise DataError(
-            f"{what} have {sum(known)} numbers in one row and {sum(widths)} in another "
-            f"({path}); every row needs the same number."
-        )
-    ends = np.cumsum(widths)
-    out = np.empty((len(columns[names[0]]), int(ends[-1])), dtype=kind)
-    for name, part, end, width in zip(names, parts, ends.tolist(), widths, strict=True):
-        with np.errstate(over="ignore"):
-            if not isinstance(part, pa.Array):
-                out[:, end - width : end] = part
-            elif part.type == pa.from_numpy_dtype(kind):
-                out[:, end - 1] = part.to_numpy(zero_copy_only=False)
-            else:
-                out[:, end - 1] = _floats(part, name, path)
-    return out
-
-
 def is_list(kind: pa.DataType) -> bool:
     """Whether a column holds several values per row."""
     return bool(
         pa.types.is_fixed_size_list(kind) or pa.types.is_list(kind) or pa.types.is_large_list(kind)
     )
-
-
-def _lists(column: pa.Array, name: str, width: int, path: Path) -> Float64:
-    """[n, width]; `width` counts where no row has a list."""
-    known = ~column.is_null().to_numpy(zero_copy_only=False)
-    lists = column.drop_null()
-    flat = _floats(lists.flatten(), name, path)
-    if len(lists):
-        width, rest = divmod(len(flat), len(lists))
-        if rest or (len(flat) and (np.asarray(compute.list_value_length(lists)) != width).any()):
-            raise DataError(f"The lists of {name!r} in {path} do not all have the same length.")
-    out = np.full((len(column), width), np.nan)
-    out[known] = flat.reshape(-1, width)
-    return out
-
-
-def _floats(column: pa.Array, name: str, path: Path) -> Float64:
-    """[n]; whole numbers that float64 does not hold are rounded."""
-    try:
-        floats = column.cast(pa.float64(), safe=False)
-    except pa.ArrowException as error:
-        raise DataError(
-            f"The column {name!r} of {path} holds {column.type}, expected numbers."
-        ) from error
-    return np.array(floats.to_numpy(zero_copy_only=False))
 
 
 def _finite(values: NDArray[Any]) -> NDArray[Any]:
@@ -421,46 +467,3 @@ def _finite(values: NDArray[Any]) -> NDArray[Any]:
     if infinite.any():
         values[infinite] = np.nan
     return values
-
-
-def _labels(reading: Reading, columns: Mapping[str, pa.Array], path: Path) -> Float64:
-    """[n], the numbers of the words in the column of the action."""
-    (name,) = reading.mapping.action_columns
-    reading.widths["action"] = (1,)
-    kind = columns[name].type
-    if pa.types.is_nested(kind):
-        raise DataError(
-            f"The action {name!r} of {path} holds {kind}, expected one label or number per row."
-        )
-    strings = kind.value_type if pa.types.is_dictionary(kind) else kind
-    if reading.kind == "parquet":
-        reading.worded |= pa.types.is_string(strings) or pa.types.is_large_string(strings)
-    words, places = dictionary(columns[name])
-    if reading.look.nothing_is_missing:
-        words, places = occurring(["" if word in NOTHING else word for word in words], places)
-    return reading.label(words, places)
-
-
-def _ends(reading: Reading, columns: Mapping[str, pa.Array], row: Int64) -> NDArray[np.uint8]:
-    ends = np.zeros(len(row), dtype=np.uint8)
-    mapping, findings = reading.mapping, reading.findings
-    for name, bit in ((mapping.terminated, TERMINATED), (mapping.truncated, TRUNCATED)):
-        if name is None:
-            continue
-        words, places = dictionary(columns[name])
-        words, places = occurring(["" if word in NOTHING else word for word in words], places)
-        known = [word.lower() for word in words]
-        bits = np.asarray([bit * (word in TRUE) for word in known] + [0], dtype=np.uint8)
-        odd = np.asarray([word not in (*TRUE, *FALSE) for word in known] + [False])
-        if odd.any():
-            bad = odd[places]
-            word = words[int(places[np.argmax(bad)])]
-            findings.refuse(
-                "flag",
-                row[bad],
-                f"{{count}} end flags are neither true nor false, first {word!r} in {name!r} "
-                "({place}); write true, false, 1 or 0.",
-            )
-        findings.counts["empty flags"] += int((places < 0).sum())
-        ends |= bits[places]
-    return ends

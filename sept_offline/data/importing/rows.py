@@ -60,7 +60,10 @@ class Rows:
 
     def take(self, which: Any) -> Rows:
         """Some rows: by position, mask or slice."""
-        return Rows(**{name: v if v is None else v[which] for name, v in vars(self).items()})
+        chosen: dict[str, Any] = {
+            name: None if values is None else values[which] for name, values in vars(self).items()
+        }
+        return Rows(**chosen)
 
     def packed(self) -> NDArray[Any]:
         """[n], one record per row."""
@@ -123,19 +126,22 @@ class Words:
     def code_pairs(self, parts: Sequence[Int64]) -> Int64:
         """[n], the number of (parts[0][i], parts[1][i], …); -1 where any part is -1."""
         stacked = np.stack(parts, axis=1)
-        found, first, inverse = np.unique(stacked, axis=0, return_index=True, return_inverse=True)
-        by_appearance = np.argsort(first, kind="stable")
-        rank = _inverse(by_appearance)
-        words = [tuple(row) for row in found[by_appearance].tolist()]
-        missing = (stacked < 0).any(axis=1)
-        whole = [word for word in words if min(word) >= 0]
-        place = {word: position for position, word in enumerate(whole)}
-        table = np.asarray([place.get(word, -1) for word in words], dtype=np.int64)
-        return self.code(whole, np.where(missing, -1, table[rank[inverse.reshape(-1)]]))
+        known = (stacked >= 0).all(axis=1)
+        words, first, inverse = np.unique(
+            stacked[known], axis=0, return_index=True, return_inverse=True
+        )
+        order = np.argsort(first, kind="stable")
+        codes = np.full(len(stacked), -1, dtype=np.int64)
+        places = _inverse(order)[inverse.reshape(-1)]
+        codes[known] = self.code([tuple(word) for word in words[order].tolist()], places)
+        return codes
 
 
-def dictionary(column: pa.Array) -> tuple[list[str], Int64]:
-    """The distinct words of a column, and the index of each row's word, -1 if missing."""
+def dictionary(column: pa.Array, nothing: frozenset[str] = frozenset()) -> tuple[list[str], Int64]:
+    """The distinct words of a column, and the index of each row's word, -1 if missing.
+
+    "" and the words for `nothing` are missing, and a word that no row has is left out.
+    """
     if not pa.types.is_dictionary(column.type):
         column = column.dictionary_encode()
     try:
@@ -145,13 +151,8 @@ def dictionary(column: pa.Array) -> tuple[list[str], Int64]:
     if not pa.types.is_string(column.dictionary.type) or column.dictionary.null_count:
         words = [_spelled(value) for value in words]
     places = column.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
-    return occurring(words, places)
-
-
-def occurring(words: list[str], places: Int64) -> tuple[list[str], Int64]:
-    """Without the words that no row has, and without "", which is none."""
     seen = np.bincount(places + 1, minlength=len(words) + 1)[1:] > 0
-    seen &= np.asarray([word != "" for word in words], dtype=np.bool_)
+    seen &= np.asarray([word != "" and word not in nothing for word in words], dtype=np.bool_)
     if seen.all():
         return words, places
     moved = np.append(np.where(seen, np.cumsum(seen) - 1, -1), -1)

@@ -6,7 +6,7 @@ import csv
 import glob
 import io
 import re
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TextIO
 
@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from sept_offline.data.hdf5 import names_of, open_hdf5
 from sept_offline.data.importing.mapping import ImportMapping
-from sept_offline.data.importing.reading import Look, Reading, is_list, rows_of
+from sept_offline.data.importing.reading import Reading, is_list, rows_of
 from sept_offline.data.importing.rows import Mistaken, Rows
 from sept_offline.errors import DataError
 from sept_offline.files import real_path
@@ -32,9 +32,6 @@ BLOCK_BYTES = 1 << 21
 """Bytes of CSV parsed at once: Arrow keeps several such blocks and is fastest in the cache."""
 BATCH_ROWS = 1 << 17
 WORDS = pa.dictionary(pa.int32(), pa.string())
-
-Report = Callable[[float], None]
-"""Called with the bytes that have been read."""
 
 
 def find_files(sources: Sequence[str | Path], out: Path) -> tuple[str, list[Path]]:
@@ -190,28 +187,21 @@ def _parquet_schema(path: Path) -> pa.Schema:
         ) from error
 
 
-def table_rows(reading: Reading, files: Sequence[Path], report: Report) -> Generator[Rows]:
-    """The rows of CSV or Parquet files; `report` receives the bytes read."""
-    before = 0.0
+def table_rows(reading: Reading, files: Sequence[Path]) -> Generator[Rows]:
+    """The rows of CSV or Parquet files."""
+    batches = _csv if reading.kind == "csv" else _parquet
     for path in files:
         reading.open(path)
-
-        def so_far(done: float, before: float = before) -> None:
-            report(before + done)
-
-        batches = _csv if reading.kind == "csv" else _parquet
-        for batch in batches(path, reading.mapping, reading.look, so_far):
+        for batch in batches(path, reading):
             if batch.num_rows:
                 columns = dict(zip(batch.schema.names, batch.columns, strict=True))
                 rows = rows_of(reading, columns, path, batch.num_rows)
                 if len(rows):
                     yield rows
-        before += path.stat().st_size
 
 
-def _csv(
-    path: Path, mapping: ImportMapping, look: Look, report: Report
-) -> Generator[pa.RecordBatch]:
+def _csv(path: Path, reading: Reading) -> Generator[pa.RecordBatch]:
+    mapping, whole_times = reading.mapping, reading.look.whole_times
     kinds = {
         "observations": pa.float32(),
         "next_observations": pa.float32(),
@@ -227,16 +217,16 @@ def _csv(
     names = list(columns)
     if mapping.time is not None:
         del columns[mapping.time]
-        if not look.whole_times:
+        if not whole_times:
             columns[mapping.time] = pa.float64()
-    size = path.stat().st_size
+    size = max(path.stat().st_size, 1)
     try:
         with pa.OSFile(str(path)) as raw:
             for batch in _open_csv(raw, path, mapping, names, columns):
-                report(min(raw.tell(), size))
+                reading.reached(min(raw.tell() / size, 1.0))
                 yield batch
     except pa.ArrowException as error:
-        if "to int64" in str(error) and look.whole_times:
+        if "to int64" in str(error) and whole_times:
             raise Mistaken(whole_times=False) from error
         if "Empty CSV" in str(error):
             raise DataError(f"{path} is empty; expected one row per step.") from error
@@ -270,16 +260,14 @@ def _open_csv(
     )
 
 
-def _parquet(
-    path: Path, mapping: ImportMapping, look: Look, report: Report
-) -> Generator[pa.RecordBatch]:
-    names = list(dict.fromkeys(column for _, column in mapping.roles()))
+def _parquet(path: Path, reading: Reading) -> Generator[pa.RecordBatch]:
+    names = list(dict.fromkeys(column for _, column in reading.mapping.roles()))
     try:
         with pq.ParquetFile(path) as file:
-            size, rows, done = path.stat().st_size, max(file.metadata.num_rows, 1), 0
+            rows, done = max(file.metadata.num_rows, 1), 0
             for batch in file.iter_batches(BATCH_ROWS, columns=names):
                 done += batch.num_rows
-                report(size * done / rows)
+                reading.reached(done / rows)
                 yield batch
     except (pa.ArrowException, OSError, ValueError) as error:
         raise DataError(f"{path} cannot be read: {_short(error)}.") from error
