@@ -13,27 +13,23 @@ from __future__ import annotations
 import argparse
 import json
 import runpy
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-# This folder has a file named as a package that is imported below.
-sys.path[:] = [entry for entry in sys.path if Path(entry).resolve() != Path(__file__).parent]
+import matplotlib
+import numpy as np
 
-import matplotlib  # noqa: E402
-import numpy as np  # noqa: E402
-
-from sept_offline.tools.bench.figures.catalogue import COLUMNS, Picture, catalogue  # noqa: E402
-from sept_offline.tools.bench.figures.figure import Figure, Intervals, Panel, Scale  # noqa: E402
-from sept_offline.tools.bench.figures.paper import save, style  # noqa: E402
-from sept_offline.tools.bench.figures.rows import Bench, read_bench  # noqa: E402
-from sept_offline.tools.bench.figures.styles import style_of  # noqa: E402
-from sept_offline.tools.bench.statistics import complete, crossed_interval, grid  # noqa: E402
-from sept_offline.tools.bench.summary import summarise_bench, unlike  # noqa: E402
-from sept_offline.tools.bench.tables import make_tables, markdown  # noqa: E402
-from sept_offline.tools.bench.variants import BASE  # noqa: E402
+from sept_offline.tools.bench.figures.catalogue import COLUMNS, Picture, catalogue
+from sept_offline.tools.bench.figures.figure import Figure, Intervals, Panel, Scale
+from sept_offline.tools.bench.figures.paper import save, style
+from sept_offline.tools.bench.figures.rows import Bench, read_bench
+from sept_offline.tools.bench.figures.styles import style_of
+from sept_offline.tools.bench.statistics import complete, crossed_interval, grid
+from sept_offline.tools.bench.summary import summarise_bench, unlike
+from sept_offline.tools.bench.tables import make_tables, markdown
+from sept_offline.tools.bench.variants import BASE
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
