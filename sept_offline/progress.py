@@ -25,17 +25,5 @@ class Progress(Protocol):
         ...
 
 
-class Silent:
+class Silent(Progress):
     """The listener that ignores everything."""
-
-    def start(self, title: str, total: float, unit: str = "") -> None:
-        """Ignore."""
-
-    def update(self, done: float, **metrics: float) -> None:
-        """Ignore."""
-
-    def finish(self) -> None:
-        """Ignore."""
-
-    def message(self, text: str) -> None:
-        """Ignore."""
