@@ -25,5 +25,17 @@ class Progress(Protocol):
         ...
 
 
-class Silent(Progress):
+class Silent:
     """The listener that ignores everything."""
+
+    def start(self, title: str, total: float, unit: str = "") -> None:
+        """Ignore."""
+
+    def update(self, done: float, **metrics: float) -> None:
+        """Ignore."""
+
+    def finish(self) -> None:
+        """Ignore."""
+
+    def message(self, text: str) -> None:
+        """Ignore."""
