@@ -36,7 +36,8 @@ class NamedEnvironment(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._step = 0
         where = f"{self._where}: reset()"
         result = called(where, lambda: self.env.reset(seed=seed, options=options))
-        return _unpacked(where, result, "(observation, info)", with_info=True)
+        observation, info = _unpacked(where, result, "(observation, info)", with_info=True)
+        return observation, info
 
     def step(self, action: Any) -> Step:
         """Take one step with a plain number or a vector; the reward must be one number."""
