@@ -92,7 +92,7 @@ notebooks: setup
 	$(BIN)/python docs/notebooks/build.py
 
 bench: setup
-	$(BIN)/python benchmarks/simulators.py
+	$(BIN)/python benchmarks/simulator_speed.py
 
 clean:
 	rm -rf $(VENV) demo build dist

@@ -9,20 +9,16 @@ on its own machine.
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from pathlib import Path
 
 import numpy as np
 
-# a script's own folder is searched first, and holds a simulators.py
-sys.path[:] = [entry for entry in sys.path if Path(entry).resolve() != Path(__file__).parent]
-
-import sept_offline as so  # noqa: E402
-from sept_offline.agent import Agent  # noqa: E402
-from sept_offline.family import load_family  # noqa: E402
-from sept_offline.methods import Fitter, resolve_config  # noqa: E402
-from sept_offline.threads import one_thread  # noqa: E402
+import sept_offline as so
+from sept_offline.agent import Agent
+from sept_offline.family import load_family
+from sept_offline.methods import Fitter, resolve_config
+from sept_offline.threads import one_thread
 
 PUBLISHED = {"navigation2d": 2.6e3, "acrobot": 2.8e3, "hiv": 1.4e3}
 """Seconds a test episode in the paper."""

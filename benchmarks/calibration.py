@@ -17,16 +17,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
-# This folder has files named as packages that are imported below; the families are beside it.
+import numpy as np
+
+import sept_offline as so
+from sept_offline.evaluation.results import Results
+from sept_offline.latent.separation import REGIONS
+
 HERE = Path(__file__).resolve().parent
-sys.path[:] = [entry for entry in sys.path if Path(entry).resolve() != HERE]
-sys.path.append(str(HERE.parent))
-
-import numpy as np  # noqa: E402
-
-import sept_offline as so  # noqa: E402
-from sept_offline.evaluation.results import Results  # noqa: E402
-from sept_offline.latent.separation import REGIONS  # noqa: E402
+sys.path.append(str(HERE.parent))  # families may be named as benchmarks.families.…
 
 FAMILIES = (
     "navigation2d",

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import shlex
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -20,7 +19,6 @@ from sept_offline.collect.recipe import parse_behaviour
 from sept_offline.data import Dataset
 from sept_offline.data.summary import InstanceSummary, Summary
 
-_HERE = Path(__file__).resolve().parent
 FAMILIES = ("navigation2d", "navigation2d-switch", "acrobot", "hiv", "pendulum", "point-robot-wind")
 OTHERS = {"seed1": "--seed 1", "random": "--behaviour random --seed 0"}
 """Other commands whose content hashes a card names, by the end of their file's name."""
@@ -126,6 +124,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    # A script's own folder comes first, and there simulators.py would stand for the package.
-    sys.path[:] = [str(_HERE.parent), *(p for p in sys.path if Path(p).resolve() != _HERE)]
     main()

@@ -135,8 +135,6 @@ def main() -> None:
     parser.add_argument("--unchecked", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.measure:
-        # A script's own folder comes first, and this one holds a simulators.py too.
-        sys.path.remove(str(Path(__file__).parent))
         CHECKED = not arguments.unchecked
         with tempfile.TemporaryDirectory() as scratch:
             print(json.dumps(measure(Path(scratch), arguments.repeats)))

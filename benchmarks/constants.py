@@ -5,18 +5,12 @@ python benchmarks/constants.py
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
+import json
 
-# This folder has a file named as a package that is imported below.
-sys.path[:] = [entry for entry in sys.path if Path(entry).resolve() != Path(__file__).parent]
+import numpy as np
 
-import json  # noqa: E402
-
-import numpy as np  # noqa: E402
-
-import sept_offline as so  # noqa: E402
-from sept_offline.evaluation import normalise  # noqa: E402
+import sept_offline as so
+from sept_offline.evaluation import normalise
 
 
 def main() -> None:

@@ -22,17 +22,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-# This folder has files named as packages that are imported below.
+import numpy as np
+
+import sept_offline as so
+from sept_offline.settings import parse_settings
+from sept_offline.tools.bench.statistics import grid, means, paired, quantiles, resample
+
 HERE = Path(__file__).resolve().parent
-sys.path[:] = [entry for entry in sys.path if Path(entry).resolve() != HERE]
-sys.path.append(str(HERE.parent))
+sys.path.append(str(HERE.parent))  # families may be named as benchmarks.families.…
 
-import numpy as np  # noqa: E402
-
-import sept_offline as so  # noqa: E402
 from benchmarks.testbed import append, in_markdown, said_of, scored, several  # noqa: E402
-from sept_offline.settings import parse_settings  # noqa: E402
-from sept_offline.tools.bench.statistics import grid, means, paired, quantiles, resample  # noqa: E402
 
 Cell = dict[str, Any]
 FAMILIES = ("pendulum", "point-robot-wind", "hopper-params", "walker-params")

@@ -16,20 +16,16 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
-# This folder has files named as packages that are imported below.
-sys.path[:] = [entry for entry in sys.path if Path(entry).resolve() != Path(__file__).parent]
+import numpy as np
+from sklearn.metrics import adjusted_rand_score
 
-import numpy as np  # noqa: E402
-from sklearn.metrics import adjusted_rand_score  # noqa: E402
-
-import sept_offline as so  # noqa: E402
-from sept_offline.seeding import generator  # noqa: E402
+import sept_offline as so
+from sept_offline.seeding import generator
 
 Cell = dict[str, Any]
 RESULTS = Path(__file__).parent / "results" / "demarcate.jsonl"

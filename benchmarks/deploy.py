@@ -12,21 +12,17 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-# This folder has a file named as a package that is imported below.
-sys.path[:] = [entry for entry in sys.path if Path(entry).resolve() != Path(__file__).parent]
+import numpy as np
 
-import numpy as np  # noqa: E402
-
-import sept_offline as so  # noqa: E402
-from sept_offline.deploy.verification import Recording, recorded  # noqa: E402
-from sept_offline.threads import one_thread  # noqa: E402
+import sept_offline as so
+from sept_offline.deploy.verification import Recording, recorded
+from sept_offline.threads import one_thread
 
 FORMS = ("onnx", "numpy")
 BRIEF = {

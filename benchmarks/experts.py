@@ -8,7 +8,6 @@ again afterwards (`python benchmarks/cards.py`).
 from __future__ import annotations
 
 import argparse
-import sys
 import tempfile
 from pathlib import Path
 
@@ -17,7 +16,6 @@ from sept_offline.cli.console import ConsoleProgress
 from sept_offline.collect import load_recipe
 from sept_offline.collect.expert_files import load_expert, ship_expert, train_expert
 
-_HERE = Path(__file__).resolve().parent
 FAMILIES = ("navigation2d", "navigation2d-switch", "acrobot", "hiv", "pendulum", "point-robot-wind")
 
 
@@ -41,6 +39,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    # A script's own folder comes first, and there simulators.py would stand for the package.
-    sys.path[:] = [str(_HERE.parent), *(p for p in sys.path if Path(p).resolve() != _HERE)]
     main()

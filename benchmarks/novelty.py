@@ -8,18 +8,13 @@ Control is not trained: novelty is settled when the probe is over.
 from __future__ import annotations
 
 import argparse
-import sys
-from pathlib import Path
 from typing import Any
 
-# This folder has a file named as a package that is imported below.
-sys.path[:] = [entry for entry in sys.path if Path(entry).resolve() != Path(__file__).parent]
+import numpy as np
 
-import numpy as np  # noqa: E402
-
-import sept_offline as so  # noqa: E402
-from sept_offline.agent import Agent  # noqa: E402
-from sept_offline.family import known_family  # noqa: E402
+import sept_offline as so
+from sept_offline.agent import Agent
+from sept_offline.family import known_family
 
 EPISODES = 1000
 UNTRAINED = {"verdict": False, "control": {"updates": 10}}

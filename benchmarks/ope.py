@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterable
@@ -22,14 +21,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-# This folder has files named as packages that are imported below.
-sys.path[:] = [entry for entry in sys.path if Path(entry).resolve() != Path(__file__).parent]
+import numpy as np
+from scipy import stats
 
-import numpy as np  # noqa: E402
-from scipy import stats  # noqa: E402
-
-import sept_offline as so  # noqa: E402
-from sept_offline.methods import resolve_config  # noqa: E402
+import sept_offline as so
+from sept_offline.methods import resolve_config
 
 Cell = dict[str, Any]
 HOLD_OUT = 0.2

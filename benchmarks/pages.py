@@ -13,21 +13,17 @@ from __future__ import annotations
 import argparse
 import json
 import runpy
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-# This folder has a file named as a package that is imported below.
-sys.path[:] = [entry for entry in sys.path if Path(entry).resolve() != Path(__file__).parent]
+import matplotlib
+import numpy as np
 
-import matplotlib  # noqa: E402
-import numpy as np  # noqa: E402
-
-from sept_offline.tools.bench.figures.axes import COLUMNS  # noqa: E402
-from sept_offline.tools.bench.figures.catalogue import catalogue  # noqa: E402
-from sept_offline.tools.bench.figures.figure import (  # noqa: E402
+from sept_offline.tools.bench.figures.axes import COLUMNS
+from sept_offline.tools.bench.figures.catalogue import catalogue
+from sept_offline.tools.bench.figures.figure import (
     Figure,
     Intervals,
     Panel,
@@ -35,12 +31,12 @@ from sept_offline.tools.bench.figures.figure import (  # noqa: E402
     Scale,
     style_of,
 )
-from sept_offline.tools.bench.figures.paper import draw, save, style  # noqa: E402
-from sept_offline.tools.bench.figures.rows import Bench, read_bench  # noqa: E402
-from sept_offline.tools.bench.plan import BASE  # noqa: E402
-from sept_offline.tools.bench.statistics import complete, crossed_interval, grid  # noqa: E402
-from sept_offline.tools.bench.summary import summarise_bench, unlike  # noqa: E402
-from sept_offline.tools.bench.tables import make_tables, markdown  # noqa: E402
+from sept_offline.tools.bench.figures.paper import draw, save, style
+from sept_offline.tools.bench.figures.rows import Bench, read_bench
+from sept_offline.tools.bench.plan import BASE
+from sept_offline.tools.bench.statistics import complete, crossed_interval, grid
+from sept_offline.tools.bench.summary import summarise_bench, unlike
+from sept_offline.tools.bench.tables import make_tables, markdown
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks" / "results"

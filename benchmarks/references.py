@@ -322,8 +322,6 @@ def main() -> None:
     unknown = [job for job in jobs if job not in ORDER]
     if unknown:
         sys.exit(f"There is no {unknown[0]}; expected one of {', '.join(ORDER)}.")
-    # A script's own folder is searched first, where a benchmark is named as the package is.
-    sys.path[:] = [str(_HERE.parent), *(p for p in sys.path if Path(p).resolve() != _HERE)]
     with one_thread():
         for attempt in range(options.attempts):
             for job in jobs:

@@ -23,12 +23,9 @@ from typing import Any
 
 import numpy as np
 
-# The script's own folder holds a `simulators.py` that would hide the package of that name.
-sys.path[:] = [entry for entry in sys.path if Path(entry).resolve() != Path(__file__).parent]
-
-import sept_offline as so  # noqa: E402
-from sept_offline.data.partitions import MANIFEST  # noqa: E402
-from sept_offline.progress import Silent  # noqa: E402
+import sept_offline as so
+from sept_offline.data.partitions import MANIFEST
+from sept_offline.progress import Silent
 
 SEGMENT = 8
 UPDATES = 40

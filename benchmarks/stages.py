@@ -12,40 +12,35 @@ segments, drawn as the probe would make them.
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Generator
 from dataclasses import replace
-from pathlib import Path
 from typing import TypeVar
 
-# This folder has a file named as a package that is imported below.
-sys.path[:] = [entry for entry in sys.path if Path(entry).resolve() != Path(__file__).parent]
+import numpy as np
+from numpy.typing import NDArray
 
-import numpy as np  # noqa: E402
-from numpy.typing import NDArray  # noqa: E402
-
-import sept_offline as so  # noqa: E402
-from sept_offline.agent import Agent  # noqa: E402
-from sept_offline.agent.networks import Standardiser  # noqa: E402
-from sept_offline.agent.probes import NetworkProbe  # noqa: E402
-from sept_offline.data import Dataset, Segments  # noqa: E402
-from sept_offline.evaluation import evaluate  # noqa: E402
-from sept_offline.latent.identification import linear, vote  # noqa: E402
-from sept_offline.methods.hold_out import held_out_episodes  # noqa: E402
-from sept_offline.methods.knowledge import Knowledge, learn_in_turn, learn_jointly  # noqa: E402
-from sept_offline.methods.method import control_stage, spaces_of  # noqa: E402
-from sept_offline.methods.preset import resolve_config  # noqa: E402
-from sept_offline.methods.sept import context_of, read_segments  # noqa: E402
-from sept_offline.probe import (  # noqa: E402
+import sept_offline as so
+from sept_offline.agent import Agent
+from sept_offline.agent.networks import Standardiser
+from sept_offline.agent.probes import NetworkProbe
+from sept_offline.data import Dataset, Segments
+from sept_offline.evaluation import evaluate
+from sept_offline.latent.identification import linear, vote
+from sept_offline.methods.hold_out import held_out_episodes
+from sept_offline.methods.knowledge import Knowledge, learn_in_turn, learn_jointly
+from sept_offline.methods.method import control_stage, spaces_of
+from sept_offline.methods.preset import resolve_config
+from sept_offline.methods.sept import context_of, read_segments
+from sept_offline.probe import (
     ProbeStage,
     logged_or_estimated,
     segment_rewards,
 )
-from sept_offline.probe.weights import balance  # noqa: E402
-from sept_offline.seeding import generator, integer  # noqa: E402
-from sept_offline.settings import FitConfig, Reward  # noqa: E402
-from sept_offline.stage import Stage  # noqa: E402
-from sept_offline.threads import one_thread  # noqa: E402
+from sept_offline.probe.weights import balance
+from sept_offline.seeding import generator, integer
+from sept_offline.settings import FitConfig, Reward
+from sept_offline.stage import Stage
+from sept_offline.threads import one_thread
 
 REWARDS: dict[str, Reward] = {"paper": "elbo", "default": "information"}
 DRAWN = 3000

@@ -24,23 +24,22 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-# This folder has files named as packages that are imported below; the families are beside it.
+import numpy as np
+from scipy.special import stdtrit
+
+import sept_offline as so
+from sept_offline.environments import spaces
+from sept_offline.errors import FamilyError
+from sept_offline.evaluation.results import statistics
+from sept_offline.methods.run import read_record
+from sept_offline.seeding import generator, integer
+from sept_offline.settings import parse_settings
+from sept_offline.tools.bench.statistics import paired
+
 HERE = Path(__file__).resolve().parent
-sys.path[:] = [entry for entry in sys.path if Path(entry).resolve() != HERE]
-sys.path.append(str(HERE.parent))
+sys.path.append(str(HERE.parent))  # families may be named as benchmarks.families.…
 
-import numpy as np  # noqa: E402
-from scipy.special import stdtrit  # noqa: E402
-
-import sept_offline as so  # noqa: E402
 from benchmarks.families import NAMES  # noqa: E402
-from sept_offline.environments import spaces  # noqa: E402
-from sept_offline.errors import FamilyError  # noqa: E402
-from sept_offline.evaluation.results import statistics  # noqa: E402
-from sept_offline.methods.run import read_record  # noqa: E402
-from sept_offline.seeding import generator, integer  # noqa: E402
-from sept_offline.settings import parse_settings  # noqa: E402
-from sept_offline.tools.bench.statistics import paired  # noqa: E402
 
 Cell = dict[str, Any]
 SHIPPED = ("navigation2d", "acrobot", "hiv")

@@ -11,44 +11,23 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
-_PUBLIC = {
-    "Agent": "sept_offline.agent",
-    "Box": "sept_offline.actions",
-    "Dataset": "sept_offline.data",
-    "DatasetWriter": "sept_offline.data",
-    "Episode": "sept_offline.data",
-    "DemarcateConfig": "sept_offline.settings",
-    "Demarcation": "sept_offline.tools.demarcate",
-    "Family": "sept_offline.family",
-    "FitConfig": "sept_offline.settings",
-    "Judgement": "sept_offline.tools.ope",
-    "OpeConfig": "sept_offline.settings",
-    "ImportMapping": "sept_offline.data",
-    "Results": "sept_offline.evaluation",
-    "Segments": "sept_offline.data",
-    "SeptError": "sept_offline.errors",
-    "check_family": "sept_offline.collect",
-    "collect_dataset": "sept_offline.collect",
-    "convert": "sept_offline.data",
-    "demarcate_dataset": "sept_offline.tools.demarcate",
-    "evaluate": "sept_offline.evaluation",
-    "export": "sept_offline.deploy",
-    "fit": "sept_offline.methods",
-    "fitter": "sept_offline.methods",
-    "from_minari": "sept_offline.data",
-    "import_logs": "sept_offline.data",
-    "inspect": "sept_offline.data",
-    "judge": "sept_offline.tools.ope",
-    "load_agent": "sept_offline.agent",
-    "load_dataset": "sept_offline.data",
-    "load_export": "sept_offline.deploy",
-    "load_family": "sept_offline.family",
-    "load_results": "sept_offline.evaluation",
-    "merge": "sept_offline.data",
-    "save_agent": "sept_offline.agent",
-    "validate": "sept_offline.data",
-    "write_report": "sept_offline.tools.report",
+_MODULES = {
+    "actions": "Box",
+    "agent": "Agent load_agent save_agent",
+    "collect": "check_family collect_dataset",
+    "data": "Dataset DatasetWriter Episode ImportMapping Segments convert from_minari import_logs "
+    "inspect load_dataset merge validate",
+    "deploy": "export load_export",
+    "errors": "SeptError",
+    "evaluation": "Results evaluate load_results",
+    "family": "Family load_family",
+    "methods": "fit fitter",
+    "settings": "DemarcateConfig FitConfig OpeConfig",
+    "tools.demarcate": "Demarcation demarcate_dataset",
+    "tools.ope": "Judgement judge",
+    "tools.report": "write_report",
 }
+_PUBLIC = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 __all__ = sorted(_PUBLIC)
 
@@ -94,7 +73,7 @@ if TYPE_CHECKING:
 def __getattr__(name: str) -> Any:
     if name not in _PUBLIC:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_PUBLIC[name]), name)
+    return getattr(importlib.import_module(f"{__name__}.{_PUBLIC[name]}"), name)
 
 
 def __dir__() -> list[str]:

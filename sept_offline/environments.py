@@ -34,35 +34,28 @@ class NamedEnvironment(gymnasium.Wrapper[Any, Any, Any, Any]):
     ) -> tuple[Any, dict[str, Any]]:
         """Start an episode."""
         self._step = 0
-        found: Any = called(
-            f"{self._where}: reset()", lambda: self.env.reset(seed=seed, options=options)
-        )
-        if not isinstance(found, tuple) or len(found) != 2 or not isinstance(found[1], dict):
-            raise FamilyError(
-                f"{self._where}: reset() returned {_kind(found)}; return (observation, info), info "
-                "being a dict."
-            )
-        return found
+        where = f"{self._where}: reset()"
+        result = called(where, lambda: self.env.reset(seed=seed, options=options))
+        observation, info = _unpacked(where, result, "(observation, info)", with_info=True)
+        return observation, info
 
     def step(self, action: Any) -> Step:
         """Take one step with a plain number or a vector; the reward must be one number."""
         where = f"{self._where}: step {self._step}"
-        found: Any = called(where, lambda: self.env.step(self._plain(action)))
-        if not isinstance(found, tuple) or len(found) != 5 or not isinstance(found[4], dict):
-            raise FamilyError(
-                f"{where} returned {_kind(found)}; return (observation, reward, terminated, "
-                "truncated, info), info being a dict."
-            )
-        shape = np.shape(found[1])
+        result: Any = called(where, lambda: self.env.step(self._plain(action)))
+        wanted = "(observation, reward, terminated, truncated, info)"
+        step: Step = _unpacked(where, result, wanted, with_info=True)
+        reward: Any = step[1]
+        shape = np.shape(reward)
         if shape:
             raise FamilyError(
                 f"{where} returned a reward of shape {shape}; return one number, "
                 "for example float(reward[0])."
             )
-        if not hasattr(found[1], "__float__"):
-            raise FamilyError(f"{where} returned the reward {found[1]!r:.80}; return one number.")
+        if not hasattr(reward, "__float__"):
+            raise FamilyError(f"{where} returned the reward {reward!r:.80}; return one number.")
         self._step += 1
-        return found
+        return step
 
     def _plain(self, action: Any) -> Any:
         if not isinstance(self.action_space, gym.Box):
@@ -115,10 +108,9 @@ def reset_rows(
     """Start every row from its own seed; [n, d]."""
     where = f"Family {family.name!r}: reset() of the batch"
     # Gymnasium takes a list here, though its signature says otherwise.
-    found: Any = called(where, lambda: env.reset(seed=list(seeds)))  # type: ignore[arg-type]
-    if not isinstance(found, tuple) or len(found) != 2:
-        raise FamilyError(f"{where} returned {_kind(found)}; return (observations, info).")
-    return _observed(where, found[0], len(seeds))
+    result = called(where, lambda: env.reset(seed=list(seeds)))  # type: ignore[arg-type]
+    observation, _ = _unpacked(where, result, "(observations, info)")
+    return _observed(where, observation, len(seeds))
 
 
 def step_rows(
@@ -127,13 +119,9 @@ def step_rows(
     """Step every row: observations [n, d], rewards, terminated and truncated [n]."""
     where, count = f"Family {family.name!r}: step {step} of the batch", len(action)
     # Copies on both sides: an environment may change its input, or return the same array again.
-    found: Any = called(where, lambda: env.step(action.copy()))
-    if not isinstance(found, tuple) or len(found) != 5:
-        raise FamilyError(
-            f"{where} returned {_kind(found)}; return (observations, rewards, terminations, "
-            "truncations, info)."
-        )
-    observation, reward, terminated, truncated, _ = found
+    result = called(where, lambda: env.step(action.copy()))
+    wanted = "(observations, rewards, terminations, truncations, info)"
+    observation, reward, terminated, truncated, _ = _unpacked(where, result, wanted)
     return (
         _observed(where, observation, count),
         _per_row(where, "rewards", reward, count, np.float64),
@@ -240,5 +228,17 @@ def called(
         raise kind(f"{where} raised {type(error).__name__}: {said}".rstrip(": ")) from error
 
 
-def _kind(found: object) -> str:
-    return f"{len(found)} values" if isinstance(found, tuple) else f"a {type(found).__name__}"
+def _unpacked(where: str, result: Any, wanted: str, with_info: bool = False) -> Any:
+    """The tuple that a user's code returned, if it has the values that `wanted` names.
+
+    With `with_info` the last of them must be a dict.
+    """
+    right = isinstance(result, tuple) and len(result) == len(wanted.split(","))
+    if not right or (with_info and not isinstance(result[-1], dict)):
+        note = ", info being a dict" if with_info else ""
+        raise FamilyError(f"{where} returned {_kind(result)}; return {wanted}{note}.")
+    return result
+
+
+def _kind(result: object) -> str:
+    return f"{len(result)} values" if isinstance(result, tuple) else f"a {type(result).__name__}"

@@ -234,42 +234,33 @@ def read_table(path: Path, error: type[SeptError]) -> pa.Table:
     content = read_whole(path, error)
     footer = int.from_bytes(content[-8:-4], "little")
     tail = max(0, len(content) - footer - 8)
-    if PARQUET_KEY in content[tail:]:
-        try:
-            start, end = seal_place(content[tail:])
-        except DataError:
-            raise _unlike(path, error) from None
-        start, end = start + tail, end + tail
-        if content[start:end] != _sha256(content[:start], ZEROS, content[end:]):
-            raise _unlike(path, error)
-        return _decoded(path, content, error)
+    sealed = PARQUET_KEY in content[tail:]
+    if sealed and not _matches_seal(content, tail):
+        raise error(f"{path} does not match its own checksum: it is damaged or was edited.")
     try:
         file = pq.ParquetFile(pa.BufferReader(content))
-        claimed = sum(
-            file.metadata.row_group(group).total_byte_size
-            for group in range(file.metadata.num_row_groups)
-        )
+        if not sealed:
+            _check_rows(path, file.metadata, len(content), error)
+            warn_unsealed(path)
+        return file.read(use_threads=False)
+    except SeptError:
+        raise
     except (pa.ArrowException, OSError, ValueError) as problem:
-        raise _unreadable(path, problem, error) from problem
-    check_claim(path, "rows", max(claimed, 8 * file.metadata.num_rows), len(content), error)
-    warn_unsealed(path)
-    return _decoded(path, content, error)
+        words = " ".join(str(problem).split())
+        raise error(f"{path} is damaged: it cannot be read as Parquet ({words:.200}).") from problem
 
 
-def _decoded(path: Path, content: bytes, error: type[SeptError]) -> pa.Table:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
+def _matches_seal(content: bytes, tail: int) -> bool:
+    """Whether the bytes of a Parquet file have the checksum in their footer, which is at `tail`."""
     try:
-        return pq.ParquetFile(pa.BufferReader(content)).read(use_threads=False)
-    except (pa.ArrowException, OSError, ValueError) as problem:
-        raise _unreadable(path, problem, error) from problem
+        start, end = (tail + place for place in seal_place(content[tail:]))
+    except DataError:
+        return False
+    return content[start:end] == _sha256(content[:start], ZEROS, content[end:])
 
 
-def _unlike(path: Path, error: type[SeptError]) -> SeptError:
-    return error(f"{path} does not match its own checksum: it is damaged or was edited.")
-
-
-def _unreadable(path: Path, problem: BaseException, error: type[SeptError]) -> SeptError:
-    words = " ".join(str(problem).split())
-    return error(f"{path} is damaged: it cannot be read as Parquet ({words:.200}).")
+def _check_rows(path: Path, metadata: Any, stored: int, error: type[SeptError]) -> None:
+    """Refuse a table that would take far more memory than the file that holds it."""
+    groups = range(metadata.num_row_groups)
+    claimed = sum(metadata.row_group(group).total_byte_size for group in groups)
+    check_claim(path, "rows", max(claimed, 8 * metadata.num_rows), stored, error)

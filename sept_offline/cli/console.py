@@ -30,6 +30,9 @@ class ConsoleProgress:
     def __init__(self, quiet: bool = False) -> None:
         self.quiet = quiet
         self.terminal = draws(sys.stderr)
+        # a bar hides the cursor: a command that fails must show it again
+        if context := click.get_current_context(silent=True):
+            context.call_on_close(self.finish)
         self._bar: Bar | None = None
         self._title = ""
         self._total = 0.0

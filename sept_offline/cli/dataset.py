@@ -203,11 +203,9 @@ def _counting_rows(path: str, quiet: bool, title: str) -> Iterator[Callable[[str
         progress.update(min(seen, total))
 
     progress.start(title, total)
-    try:
-        yield count
-        progress.update(total)
-    finally:
-        progress.finish()
+    yield count
+    progress.update(total)
+    progress.finish()
 
 
 @click.command(name="import")

@@ -11,13 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sept_offline.actions import ActionSpace
-from sept_offline.environments import (
-    make_vector,
-    open_environment,
-    reset_rows,
-    spaces,
-    step_rows,
-)
+from sept_offline.collect.behaviour import Uniform
+from sept_offline.collect.rollout import Start, run_shard
+from sept_offline.environments import open_environment, spaces
 from sept_offline.errors import FamilyError
 from sept_offline.family import Family, Hidden, load_family
 from sept_offline.seeding import generator
@@ -72,7 +68,7 @@ def check_family(family: str | Family, *, seed: int = 0, episodes: int = 3) -> N
     """
     record = load_family(family)
     _check_record(record)
-    _, actions = spaces(record)
+    _, space = spaces(record)
     instances = _distinct(record)
     if len([name for name, _ in instances if name.startswith("train-")]) < 2:
         raise FamilyError(
@@ -80,10 +76,13 @@ def check_family(family: str | Family, *, seed: int = 0, episodes: int = 3) -> N
         )
     _check_limit(record, *instances[0])
     rng = generator(seed, "check", record.name)
-    draws = [_random(actions, rng, record.train_steps) for _ in range(episodes)]
+    played = [
+        space.uniform(record.train_steps).draw(rng.random((record.train_steps, space.draws)))
+        for _ in range(episodes)
+    ]
     traces = []
-    for index, drawn in enumerate(draws):
-        first, again = (_trace(record, instances[0], seed + index, drawn) for _ in range(2))
+    for index, actions in enumerate(played):
+        first, again = (_trace(record, instances[0], seed + index, actions) for _ in range(2))
         if first.first_difference(again) is not None:
             raise FamilyError(
                 f"Family {record.name!r}: the same seed and actions gave two different episodes; "
@@ -91,14 +90,10 @@ def check_family(family: str | Family, *, seed: int = 0, episodes: int = 3) -> N
             )
         traces.append(first)
     _check_gymnasium(record, *instances[0])
-    _check_hidden(record, instances, seed, draws, traces)
-    _check_columns(record, instances, seed, draws)
-    _check_batch(record, instances, seed, _random(actions, rng, record.train_steps, FEW))
-
-
-def _random(actions: ActionSpace, rng: np.random.Generator, *rows: int) -> NDArray[Any]:
-    """Uniform actions `[*rows, *shape]`."""
-    return actions.uniform(*rows).draw(rng.random((*rows, actions.draws)))
+    _check_hidden(record, instances, seed, played, traces)
+    _check_columns(record, instances, seed, played)
+    draws = rng.random((record.train_steps, FEW, space.draws))
+    _check_batch(record, space, instances, seed, draws)
 
 
 def _distinct(family: Family) -> list[Instance]:
@@ -228,14 +223,14 @@ def _check_hidden(
     family: Family,
     instances: Sequence[Instance],
     seed: int,
-    draws: list[NDArray[Any]],
+    played: list[NDArray[Any]],
     traces: list[Trace],
 ) -> None:
     """Hidden parameters must change what the same actions do in some training instance."""
     for other in instances[1:]:
         if not other[0].startswith("train-"):
             break
-        for index, actions in enumerate(draws):
+        for index, actions in enumerate(played):
             trace = _trace(family, other, seed + index, actions)
             if trace.first_difference(traces[index]) is not None:
                 return
@@ -246,7 +241,7 @@ def _check_hidden(
 
 
 def _check_columns(
-    family: Family, instances: Sequence[Instance], seed: int, draws: list[NDArray[Any]]
+    family: Family, instances: Sequence[Instance], seed: int, played: list[NDArray[Any]]
 ) -> None:
     """No observed column may show a hidden parameter; warn if one identifies the instance."""
     training = _few([one for one in instances if one[0].startswith("train-")])
@@ -256,7 +251,7 @@ def _check_columns(
         seen = np.concatenate(
             [
                 _trace(family, instance, seed + index, actions).observations
-                for index, actions in enumerate(draws)
+                for index, actions in enumerate(played)
             ]
         )
         constant.append((seen == seen[0]).all(axis=0))
@@ -283,40 +278,29 @@ def _check_columns(
 
 
 def _check_batch(
-    family: Family, instances: Sequence[Instance], seed: int, actions: NDArray[Any]
+    family: Family,
+    space: ActionSpace,
+    instances: Sequence[Instance],
+    seed: int,
+    draws: NDArray[np.float64],
 ) -> None:
-    """Rows stepped in turn must do what each does alone; actions [T, FEW], a column for each row.
+    """Rows stepped in turn must do what each does alone; uniform numbers [T, FEW, space.draws].
 
     Where the family has no make_vec these are copies of its environments, as `collect` steps them:
     what they share, such as globals of their module, shows here.
     """
-    rows = _few(instances)
-    actions = actions[:, : len(rows)]
-    ids, hiddens = [name for name, _ in rows], [hidden for _, hidden in rows]
-    env = make_vector(family, hiddens, family.train_steps, ids)
-    try:
-        observations = [reset_rows(family, env, [seed + row for row in range(len(rows))])]
-        rewards, ends = [], []
-        lengths = np.full(len(rows), len(actions))
-        for step, action in enumerate(actions):
-            observation, reward, terminated, truncated = step_rows(family, env, action, step)
-            observations.append(np.array(observation))
-            rewards.append(np.array(reward))
-            ends.append(np.array(terminated))
-            # A row that has ended resets on its next step, where a single environment does not.
-            lengths = np.where(terminated | truncated, np.minimum(lengths, step + 1), lengths)
-            if (lengths <= step + 1).all():
-                break
-    finally:
-        env.close()
-    for row, instance in enumerate(rows):
-        length = lengths[row]
-        single = _trace(family, instance, seed + row, actions[:, row])
-        batch = Trace(
-            np.array(observations)[: length + 1, row],
-            np.array(rewards)[:length, row],
-            np.array(ends)[:length, row],
-        )
+    uniform, rows = Uniform(space), _few(instances)
+    starts = [
+        Start(hidden, uniform, 0.0, seed + row, draws[:, row], name)
+        for row, (name, hidden) in enumerate(rows)
+    ]
+    logged = run_shard(family, space, starts, family.train_steps, probe_steps=0)
+    for row, (instance, episode) in enumerate(zip(rows, logged, strict=True)):
+        actions = space.uniform(len(draws)).draw(draws[:, row])
+        single = _trace(family, instance, seed + row, actions)
+        ends = np.zeros(len(episode.rewards), dtype=bool)
+        ends[-1] = episode.terminated
+        batch = Trace(episode.observations, episode.rewards, ends)
         difference = single.first_difference(batch)
         if difference is None:
             continue

@@ -276,16 +276,9 @@ class ExpertStage:
             chosen = rng.integers(len(known), size=count)
             places[:count] = [known[one][rng.integers(len(known[one]))] for one in chosen]
         rows = torch.from_numpy(places)
-        memory = self.memory
-        return Batch(
-            inputs=memory.inputs[rows],
-            actions=memory.actions[rows],
-            rewards=memory.rewards[rows],
-            next_inputs=memory.next_inputs[rows],
-            terminals=memory.terminals[rows],
-            # at weight 0 nothing depends on them, but d3rlpy's ReBRAC wants some
-            next_actions=memory.actions[rows] if self.space.shape else None,
-        )
+        drawn = {field: getattr(self.memory, field)[rows] for field in MEMORY}
+        # at weight 0 nothing depends on them, but d3rlpy's ReBRAC wants some
+        return Batch(**drawn, next_actions=drawn["actions"] if self.space.shape else None)
 
     def _stored(self, actions: NDArray[Any]) -> NDArray[Any]:
         """As a learner reads them: numbers, or vectors scaled to [−1, 1]."""

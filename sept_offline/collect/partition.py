@@ -7,15 +7,10 @@ import functools
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from sept_offline.collect.rollout import Logged
-from sept_offline.data.checks import check_episode
 from sept_offline.data.filesystems import Folder, Place
 from sept_offline.data.parquet_source import ParquetSource
 from sept_offline.data.partitions import (
@@ -25,10 +20,9 @@ from sept_offline.data.partitions import (
     WrittenPart,
     find_manifest,
     read_part,
-    write_part,
 )
-from sept_offline.data.records import HiddenTable, Int64
-from sept_offline.data.source import Header, canonical_json
+from sept_offline.data.records import HiddenTable
+from sept_offline.data.source import canonical_json
 from sept_offline.data.writer import publish, publish_parts
 from sept_offline.errors import DataError
 from sept_offline.files import TEMPORARY, Lock, Workspace, writing
@@ -41,61 +35,6 @@ OURS = re.compile(
 """File names of a collection and its dataset; nothing else is ever deleted."""
 MARKS = frozenset(("recipe", "sha256"))
 """Keys that identify a plan and a manifest as ours."""
-
-
-@dataclass(frozen=True)
-class PartTarget:
-    """Where a worker writes one shard, and what it needs for that."""
-
-    place: Place
-    name: str
-    header: Header
-    """Names the plan that the shard belongs to."""
-    first: int
-    """The number of its first episode in the dataset."""
-    behaviours: tuple[str, ...]
-    """Planned names in the order of the header's, which may show a policy under its own."""
-
-
-def save_part(
-    target: PartTarget,
-    logged: Sequence[Logged],
-    instance: Int64,
-    behaviours: Sequence[str],
-    seed: Int64,
-) -> WrittenPart:
-    """Check a shard's episodes and write them; the plan they belong to must be there.
-
-    A worker that outlives its collection must not bring it back nor meddle with the next one, and
-    one that cannot see it must not write elsewhere.
-    """
-    folder, header = Folder(target.place), target.header
-    check_collection(folder, header.metadata.plan)
-    episodes = [
-        check_episode(
-            place=f"episode {target.first + position} of {header.instances[instance[position]]!r}",
-            space=header.action_space,
-            dim=header.observation_dim,
-            observations=one.observations,
-            actions=one.actions,
-            rewards=one.rewards,
-            terminated=one.terminated,
-            truncated=not one.terminated,
-            propensities=one.propensities,
-            seed=int(seed[position]),
-        )
-        for position, one in enumerate(logged)
-    ]
-    return write_part(
-        folder,
-        target.name,
-        header,
-        episodes,
-        number=target.first + np.arange(len(episodes), dtype=np.int64),
-        instance=instance,
-        behaviour=np.array([target.behaviours.index(name) for name in behaviours], dtype=np.int64),
-        seed=seed,
-    )
 
 
 def check_collection(folder: Folder, digest: str | None) -> None:

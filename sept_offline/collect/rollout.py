@@ -1,7 +1,8 @@
-"""One shard of episodes, stepped together: the only loop that touches the environments."""
+"""One shard of a collection: its episodes, stepped together in the only loop, and written."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,10 +11,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sept_offline.actions import ActionSpace, Policy
-from sept_offline.collect.behaviour import Behaviour, RememberingPolicy
+from sept_offline.collect.behaviour import Behaviour, RememberingPolicy, Uniform, user_policy
+from sept_offline.collect.expert_files import fetch_expert
+from sept_offline.collect.partition import check_collection
+from sept_offline.collect.recipe import Recipe
+from sept_offline.data.checks import check_episode
+from sept_offline.data.filesystems import Folder, Place
+from sept_offline.data.partitions import WrittenPart, write_part
+from sept_offline.data.source import Header
 from sept_offline.environments import make_vector, reset_rows, step_rows
-from sept_offline.errors import FamilyError
-from sept_offline.family import Family, Hidden
+from sept_offline.errors import ConfigError, FamilyError
+from sept_offline.family import Family, Hidden, load_family, load_object
+from sept_offline.seeding import generator, integer
+from sept_offline.threads import one_thread
+
+SHARD = 256
+"""Episodes stepped together; part of the definition of a dataset, not a tuning knob."""
+INTERVAL = 0.1
+"""Seconds between two progress reports of a shard."""
 
 
 @dataclass(frozen=True)
@@ -146,3 +161,150 @@ def run_shard(
         )
         for row, length in enumerate(lengths)
     ]
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One episode to be: instance and place, and the behaviour that acts in it."""
+
+    instance: int
+    index: int
+    count: int
+    """Episodes of this behaviour in this instance, and `position` this one's place among them."""
+    position: int
+    behaviour: str
+
+
+@dataclass(frozen=True)
+class Job:
+    """Everything a worker needs to run and write one shard."""
+
+    shard: int
+    family: str | Family
+    seed: int
+    max_steps: int
+    probe_steps: int
+    episodes: tuple[Planned, ...]
+    policy: str | None
+    recipe: Recipe
+    behaviours: tuple[str, ...]
+    """Planned names in the order of the header's, which may show a policy under its own."""
+    header: Header
+    """Names the plan that the shard belongs to."""
+    place: Place
+    part: str
+    """The name of the file to write."""
+
+
+def run_job(
+    job: Job,
+    function: Callable[..., Any] | None = None,
+    tell: Callable[[tuple[float, int]], None] | None = None,
+) -> WrittenPart:
+    """Run and write one shard; `tell` periodically receives the episodes and steps done."""
+    family, split = load_family(job.family), job.recipe.instances
+    hiddens = family.instances(split)
+    space = job.header.action_space
+    behaviours = _behaviours(space, job, function)
+    starts = []
+    for episode in job.episodes:
+        name = f"{split}-{episode.instance}"
+        rng = generator(job.seed, "collect", family.name, name, episode.index, "actions")
+        starts.append(
+            Start(
+                hidden=hiddens[episode.instance],
+                behaviour=behaviours[episode.behaviour],
+                progress=(episode.position + 0.5) / episode.count,
+                reset_seed=reset_seed(job.seed, split, episode),
+                draws=rng.random((job.max_steps, space.draws)),
+                instance=name,
+            )
+        )
+    with one_thread():
+        heard = None if tell is None else _periodically(tell)
+        logged = run_shard(family, space, starts, job.max_steps, job.probe_steps, heard)
+    return _write(job, logged, [start.reset_seed for start in starts])
+
+
+def _write(job: Job, logged: Sequence[Logged], seeds: Sequence[int]) -> WrittenPart:
+    """Check a shard's episodes and write them; the plan they belong to must be there.
+
+    A worker that outlives its collection must not bring it back nor meddle with the next one, and
+    one that cannot see it must not write elsewhere.
+    """
+    folder, header = Folder(job.place), job.header
+    check_collection(folder, header.metadata.plan)
+    numbers = range(job.shard * SHARD, job.shard * SHARD + len(logged))
+    episodes = [
+        check_episode(
+            place=f"episode {number} of {header.instances[planned.instance]!r}",
+            space=header.action_space,
+            dim=header.observation_dim,
+            observations=episode.observations,
+            actions=episode.actions,
+            rewards=episode.rewards,
+            terminated=episode.terminated,
+            truncated=not episode.terminated,
+            propensities=episode.propensities,
+            seed=seed,
+        )
+        for number, planned, episode, seed in zip(numbers, job.episodes, logged, seeds, strict=True)
+    ]
+    behaviours = [job.behaviours.index(episode.behaviour) for episode in job.episodes]
+    return write_part(
+        folder,
+        job.part,
+        header,
+        episodes,
+        number=np.array(numbers, dtype=np.int64),
+        instance=np.array([episode.instance for episode in job.episodes], dtype=np.int64),
+        behaviour=np.array(behaviours, dtype=np.int64),
+        seed=np.array(seeds, dtype=np.int64),
+    )
+
+
+def _periodically(tell: Callable[[tuple[float, int]], None]) -> Callable[[float, int], None]:
+    """A listener that passes on what it hears, but not every step of a fast simulator."""
+    last = time.monotonic()
+
+    def heard(episodes: float, steps: int) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last >= INTERVAL:
+            last = now
+            tell((episodes, steps))
+
+    return heard
+
+
+def load_policy(name: str) -> Callable[..., Any]:
+    """The function that `package.module:object` names."""
+    policy: Callable[..., Any] = load_object(name, "policy")
+    if not callable(policy):
+        raise ConfigError(f"The policy {name!r} is not callable.")
+    return policy
+
+
+def _behaviours(
+    space: ActionSpace, job: Job, function: Callable[..., Any] | None
+) -> dict[str, Behaviour | RememberingPolicy]:
+    names = {episode.behaviour for episode in job.episodes}
+    behaviours: dict[str, Behaviour | RememberingPolicy] = {}
+    if "random" in names:
+        behaviours["random"] = Uniform(space)
+    if "policy" in names:
+        policy = function if job.policy is None else load_policy(job.policy)
+        if policy is None:
+            raise ConfigError("The plan contains episodes of a policy, but no policy was given.")
+        behaviours["policy"] = user_policy(policy, job.policy or "policy", space)
+    if names & {"replay", "medium", "expert"}:
+        expert, config = fetch_expert(job.place), job.recipe.expert
+        behaviours["replay"] = expert.replay(space, config.noise)
+        behaviours["medium"] = expert.medium(space, config.behaviour_epsilon, config.noise)
+        behaviours["expert"] = expert.final(space, config.behaviour_epsilon, config.noise)
+    return behaviours
+
+
+def reset_seed(seed: int, split: str, episode: Planned) -> int:
+    """The reset seed of an episode's environment."""
+    return integer(seed, "collect", f"{split}-{episode.instance}", episode.index, "reset")

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from sept_offline.engines.environment import WORKER, environment
+from sept_offline.engines.local import WORKER, environment
 from sept_offline.engines.outcome import Attempt, Outcome, Result, Task, attempt
 from sept_offline.errors import EngineError
 
@@ -132,7 +132,7 @@ def run_ray(
                 except RayError as error:
                     words = f"{type(error).__name__}: {str(error).strip().splitlines()[0]}"
                     tried = Attempt(None, f"The worker died at this task ({words}).")
-                yield Outcome(tasks[number], tried.value, tried.error, attempts, tried.exception)
+                yield tried.outcome(tasks[number], attempts)
         finally:
             for reference in running:
                 ray.cancel(reference, force=True)

@@ -9,16 +9,20 @@ import os
 import signal
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-from sept_offline.engines.environment import WORKER, environment
-from sept_offline.engines.outcome import Attempt, Note, Outcome, Result, Task, attempt
+from sept_offline.engines.outcome import Attempt, Outcome, Result, Task, attempt
 
 Heard = Callable[[Any, Any], None]
+_LIBRARIES = ("OMP", "MKL", "OPENBLAS", "NUMBA")
+WORKER = {f"{library}_NUM_THREADS": "1" for library in _LIBRARIES} | {"PYTHONSAFEPATH": "1"}
+"""One thread per worker, set before a library can start its own. Without PYTHONSAFEPATH Python
+would put the current folder before all others and import whatever lies there, multiprocessing.py
+for instance; a family that the user names is found by the path that workers are handed."""
 
 
 def run_local(
@@ -41,13 +45,30 @@ def run_local(
             attempts, tried = 1, attempt(call, task)
             while not tried.final and attempts <= retries:
                 attempts, tried = attempts + 1, attempt(call, task)
-            yield _outcome(task, tried, attempts)
+            yield tried.outcome(task, attempts)
         return
     yield from _run_processes(function, tasks, min(workers, len(tasks)), retries, heard)
 
 
-def _outcome(task: Task, tried: Attempt, attempts: int) -> Outcome[Task, Any]:
-    return Outcome(task, tried.value, tried.error, attempts, tried.exception)
+@contextlib.contextmanager
+def environment(values: Mapping[str, str]) -> Iterator[None]:
+    """Processes started inside have `values` in their environment; afterwards all is as before."""
+    before = dict(os.environ)
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name in values:
+            os.environ.pop(name, None)
+            if name in before:
+                os.environ[name] = before[name]
+
+
+@dataclass(frozen=True)
+class _Note:
+    """Progress of a running task, on its way from a worker."""
+
+    value: Any
 
 
 @dataclass
@@ -58,15 +79,15 @@ class _Worker:
     pipe: Connection
     at: int = -1
 
-    def receive(self) -> Attempt | Note:
+    def receive(self) -> Attempt | _Note:
         """A message or the result of its task; the exit code if the worker died."""
         try:
-            found: Attempt | Note = self.pipe.recv()
+            message: Attempt | _Note = self.pipe.recv()
         except (EOFError, OSError):
             self.process.join()
-            how = _told(self.process.exitcode or 0)
-            return Attempt(None, f"The worker process died at this task ({how}).", final=False)
-        return found
+            cause = _cause(self.process.exitcode or 0)
+            return Attempt(None, f"The worker process died at this task ({cause}).", final=False)
+        return message
 
     def stop(self) -> None:
         self.pipe.close()
@@ -104,7 +125,7 @@ def _run_processes(
             for pipe in [pipe for pipe in busy if pipe in answered]:
                 worker = busy[pipe]
                 tried = worker.receive()
-                if isinstance(tried, Note):
+                if isinstance(tried, _Note):
                     if heard is not None:
                         heard(tasks[worker.at], tried.value)
                     continue
@@ -121,13 +142,13 @@ def _run_processes(
             while waiting and idle:
                 begin()
             for number, tried in ended:
-                yield _outcome(tasks[number], tried, begun[number])
+                yield tried.outcome(tasks[number], begun[number])
     finally:
         for worker in [*idle, *busy.values()]:
             worker.stop()
 
 
-def _told(code: int) -> str:
+def _cause(code: int) -> str:
     """How a process ended: the name of the signal if it has one (most real-time signals do not)."""
     if code >= 0:
         return f"exit code {code}"
@@ -158,7 +179,7 @@ def _serve(pipe: Connection) -> None:
             return
         # What cannot be unpickled here ends the process, which the other end reports.
         if tells:
-            function = functools.partial(function, tell=lambda value: pipe.send(Note(value)))
+            function = functools.partial(function, tell=lambda value: pipe.send(_Note(value)))
         tried = attempt(function, task)
         try:
             pipe.send(tried)

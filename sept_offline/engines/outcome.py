@@ -46,12 +46,9 @@ class Attempt:
     final: bool = True
     """Whether another try is pointless: it succeeded, or what was asked for is wrong."""
 
-
-@dataclass(frozen=True)
-class Note:
-    """Progress of a running task."""
-
-    value: Any
+    def outcome(self, task: Task, attempts: int) -> Outcome[Task, Any]:
+        """What became of the task if this was the last of `attempts`."""
+        return Outcome(task, self.value, self.error, attempts, self.exception)
 
 
 def attempt(function: Callable[[Any], Any], task: Any) -> Attempt:

@@ -48,12 +48,21 @@ for line in sys.argv[1:]:
 """
 
 
+def run_code(code: str, *arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """In an interpreter of its own, which has loaded nothing yet."""
+    return subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        cwd=cwd,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
 def run_fresh(*lines: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     """In one interpreter of their own, so that nothing that is imported on the way goes unheard."""
-    command = [sys.executable, "-c", IN_TURN, *lines]
-    return subprocess.run(
-        command, cwd=cwd, env=environment(), capture_output=True, text=True, timeout=300
-    )
+    return run_code(IN_TURN, *lines, cwd=cwd)
 
 
 def run(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:

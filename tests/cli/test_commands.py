@@ -5,15 +5,12 @@ from __future__ import annotations
 import json
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import h5py
 import numpy as np
-import pytest
-from commands import environment, refused, run, run_fresh, run_json, start
+from commands import refused, run, run_code, run_fresh, run_json, start
 
 import sept_offline as so
 from tests.processes import Process
@@ -89,6 +86,31 @@ def test_convert_there_and_back(made: Path, tmp_path: Path) -> None:
     assert "nav.csv" in refused("convert", "nav.h5", "nav.csv", cwd=tmp_path)
 
 
+def collect(folder: Path, name: str, seed: int) -> None:
+    options = ("--behaviour", "random", "--episodes", 4, "--seed", seed, "-o", name)
+    assert run("collect", "navigation2d", *options, cwd=folder).returncode == 0
+
+
+def test_merge_makes_one_of_two_files(tmp_path: Path) -> None:
+    collect(tmp_path, "a.h5", 0)
+    collect(tmp_path, "b.parquet", 1)
+    done = run("merge", "a.h5", "b.parquet", "-o", "c.h5", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert (found["path"], found["instances"], found["episodes"]) == ("c.h5", 2, 8)
+    told = run("merge", "a.h5", "b.parquet", "-o", "d.h5", "--separate", cwd=tmp_path)
+    assert told.stdout.startswith("d.h5: 8 episodes,") and "of 4 instances" in told.stdout
+
+
+def test_merge_refuses_in_one_sentence(tmp_path: Path) -> None:
+    collect(tmp_path, "a.h5", 0)
+    for words in (["a.h5"], ["a.h5", "a.h5"], ["a.h5", "none.h5"]):
+        done = run("merge", *words, "-o", "c.h5", cwd=tmp_path)
+        assert done.returncode == 2
+        assert done.stderr.startswith("Error: ") and done.stderr.count("\n") == 1
+        assert not (tmp_path / "c.h5").exists()
+
+
 def test_fit_and_evaluate(made: Path, tmp_path: Path) -> None:
     arguments = ("fit", made / "nav.h5", "--config", made / "quick.toml", "-o", tmp_path / "run")
     fitted = run_json(*arguments, "--method", "avg", "--seed", "3", cwd=tmp_path)
@@ -141,39 +163,6 @@ def test_fit_names_its_run(made: Path, tmp_path: Path) -> None:
     assert told.returncode == 0, told.stderr
     agent = so.load_agent(tmp_path / "runs" / "nav-oracle-7")
     assert agent.needs == {"hidden"}
-
-
-MISTAKES = {
-    "colect navigation2d -o a.h5": "'collect'",
-    "collect navigation2 -o a.h5": "did you mean 'navigation2d'",
-    "collect navigation2d --behaviour randon -o a.h5": "did you mean 'random'",
-    "collect navigation2d --instances tset -o a.h5": "did you mean 'test'",
-    "collect navigation2d --episodes 1 -o a.h5": "at least one per instance",
-    "collect navigation2d --episodes 0 -o a.h5": "--episodes",
-    "collect navigation2d --behavior random -o a.h5": "--behaviour",
-    "collect navigation2d -o a.csv": "a.csv must end in .h5 or .parquet",
-    "collect navigation2d": "--out",
-    "collect navigation2d --recipe none.toml -o a.h5": "none.toml",
-    "collect navigation2d --policy no.module:here --episodes 4 -o a.h5": "no.module:here",
-    "collect no.module:family -o a.h5": "no.module:family",
-    "fit {nav} --method spet -o r": "did you mean 'sept'",
-    "fit {nav} --preset papr -o r": "did you mean 'paper'",
-    "fit {nav} --set control.updats=3 -o r": "did you mean 'updates'",
-    "fit {nav} --set control.updates -o r": "name=value",
-    "fit {nav} --set control.updates=many -o r": "control.updates",
-    "fit {nav} --control double_dqm -o r": "did you mean 'double_dqn'",
-    "fit {nav} --config none.toml -o r": "none.toml",
-    "evaluate {run} --instances tests": "did you mean 'test'",
-    "evaluate {run} --family acrobot": "fitted for",
-    "evaluate {run} -o results.csv": "results.csv",
-}
-
-
-@pytest.mark.parametrize("command", MISTAKES)
-def test_a_mistake_is_one_sentence(command: str, made: Path, tmp_path: Path) -> None:
-    words = command.format(nav=made / "nav.h5", run=made / "runs" / "nav").split()
-    assert MISTAKES[command] in refused(*words, cwd=tmp_path)
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_places_that_cannot_be_written(made: Path, tmp_path: Path) -> None:
@@ -249,17 +238,7 @@ def test_help_is_quick_and_loads_nothing_heavy(tmp_path: Path) -> None:
         "heavy = {'torch', 'd3rlpy', 'h5py', 'pyarrow', 'numba', 'scipy'} & set(sys.modules)\n"
         "print(time.process_time() - began, *sorted(heavy), file=sys.stderr)\n"
     )
-    tries = [
-        subprocess.run(
-            [sys.executable, "-c", code],
-            cwd=tmp_path,
-            env=environment(),
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        for _ in range(3)
-    ]
+    tries = [run_code(code, cwd=tmp_path) for _ in range(3)]
     assert all("Usage: sept-offline" in done.stdout for done in tries)
     seconds, *heavy = min((done.stderr.split() for done in tries), key=lambda said: float(said[0]))
     assert heavy == []

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from commands import environment, run
+from commands import environment, run, run_code
 
 from sept_offline.cli import main
 from sept_offline.cli.installation import NO_SPACE, SHELLS
@@ -112,15 +112,8 @@ def test_completing_loads_nothing_heavy(tmp_path: Path) -> None:
         "heavy = {'torch', 'd3rlpy', 'gymnasium', 'h5py', 'pyarrow', 'numba', 'numpy', 'rich'}\n"
         "print(*sorted(heavy & set(sys.modules)), file=sys.stderr)\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code, *COMPLETED],
-        cwd=tmp_path,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stderr.strip() == ""
+    done = run_code(code, *COMPLETED, cwd=tmp_path)
+    assert done.returncode == 0 and done.stderr.strip() == "", done.stderr
     for line in ("plain,latent.dim=", "plain,navigation2d", "plain,sept-np"):
         assert line in done.stdout
 

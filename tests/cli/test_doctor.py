@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import getpass
 import json
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
 import pytest
-from commands import ROOT, environment, run, run_json, run_on_terminal
+from commands import ROOT, run, run_code, run_json, run_on_terminal
 
 import sept_offline as so
 from sept_offline.tools.doctor import checks as doctor_checks
@@ -161,12 +159,5 @@ def test_extras_are_looked_at_and_not_loaded(tmp_path: Path) -> None:
         "print(len(list(check_extras(requirements()))))\n"
         "print(*{'ray', 'matplotlib', 'onnx', 'minari', 'torch', 'numpy'} & set(sys.modules))\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=tmp_path,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = run_code(code, cwd=tmp_path)
     assert done.stdout == f"{len(PROJECT['optional-dependencies'])}\n\n"

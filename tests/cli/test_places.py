@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-from commands import environment, refused, run
+from commands import refused, run, run_code
 
 from sept_offline.data import DatasetWriter
 
@@ -109,13 +107,6 @@ def test_a_place_that_is_not_there_is_told_before_anything_heavy_is_loaded(tmp_p
         "    heavy = {'torch', 'd3rlpy', 'numba', 'scipy'} & set(sys.modules)\n"
         "    assert not heavy, (command, heavy)\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=tmp_path,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_code(code, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("Error: There is no ") == len(asked)

@@ -32,6 +32,17 @@ def test_a_terminal_sees_tables_and_bars(made: Path, tmp_path: Path) -> None:
     assert hushed.stderr == "" and "is valid" in hushed.stdout
 
 
+def test_a_command_that_fails_shows_the_cursor_again(tmp_path: Path) -> None:
+    (tmp_path / "failing.py").write_text("def policy(observations):\n    raise ValueError('no')\n")
+    policy = ("--policy", "failing:policy", "--episodes", "4")
+    done = run_on_terminal("collect", "navigation2d", *policy, "-o", "x.h5", cwd=tmp_path)
+    assert done.returncode == 2
+    hidden, shown, error = (
+        done.stderr.find(text) for text in ("\x1b[?25l", "\x1b[?25h", "Error: ")
+    )
+    assert 0 <= hidden < shown < error
+
+
 def test_no_color_leaves_the_lines_and_takes_the_colours(made: Path) -> None:
     table = run_on_terminal("inspect", "nav.h5", cwd=made, NO_COLOR="1")
     assert BOX.search(table.stdout) and ESCAPE not in table.stdout

@@ -311,6 +311,10 @@ BROKEN = {
         {"make_vec": lambda hiddens, limit: batch()([{}] * len(hiddens), limit)},
         "observations of row 1 of make_vec",
     ),
+    "vec without limit": (
+        {"make_vec": lambda hiddens, _: SyncVectorEnv([lambda h=h: Slide(**h) for h in hiddens])},
+        "make_vec must apply max_episode_steps",
+    ),
     "NaN reward": ({"make": maker(Unpaid)}, "finite|NaN|nan"),
     "several actions": ({"make": maker(Several)}, "only Discrete and a flat Box of floats are"),
     "unbounded actions": ({"make": maker(Unbounded)}, "from -inf to 1.0; expected finite bounds"),

@@ -296,7 +296,7 @@ def test_a_policy_that_fails_is_named(tmp_path: Path, policy: Any, cause: str) -
 
 def test_progress_moves_within_a_shard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In this process; others tell every tenth of a second, which may be never."""
-    monkeypatch.setattr("sept_offline.collect.jobs.INTERVAL", 0.0)
+    monkeypatch.setattr("sept_offline.collect.rollout.INTERVAL", 0.0)
     heard = Heard()
     data = so.collect_dataset(
         "navigation2d",

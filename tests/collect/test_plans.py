@@ -53,8 +53,9 @@ def test_a_finished_file_of_another_recipe_is_refused(tmp_path: Path) -> None:
 def test_a_file_from_before_it_named_its_plan_is_taken_by_what_it_tells(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sept_offline.collect.plan.plan_digest", lambda plan: None)
-    monkeypatch.setattr("sept_offline.collect.partition.check_collection", lambda *_: None)
+    monkeypatch.setattr("sept_offline.collect.collection.plan_digest", lambda plan: None)
+    for user in ("partition", "rollout"):
+        monkeypatch.setattr(f"sept_offline.collect.{user}.check_collection", lambda *_: None)
     made = collect(tmp_path / "old.h5")
     assert made.metadata.plan is None
     monkeypatch.undo()

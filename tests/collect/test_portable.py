@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from sept_offline.agent.networks import MLP, Ensemble
-from sept_offline.collect.portable_networks import portable
+from sept_offline.collect.behaviour import portable
 
 
 def make_network(rng: np.random.Generator, norms: bool, norm_first: bool) -> MLP:

@@ -1,4 +1,4 @@
-"""Whatever is mistyped, the nearest name is suggested."""
+"""Whatever is mistaken is one sentence; whatever is mistyped, the nearest name is suggested."""
 
 from __future__ import annotations
 
@@ -62,4 +62,27 @@ def test_the_nearest_is_suggested(what: str, made: Path, bad: Path, tmp_path: Pa
     assert "did you mean" in said
     # click may name some more of its options
     assert f"'{nearest}'" in said.split("did you mean")[1].split(")")[0]
+    assert list(tmp_path.iterdir()) == []
+
+
+MISTAKES = {
+    "collect navigation2d --episodes 1 -o a.h5": "at least one per instance",
+    "collect navigation2d --episodes 0 -o a.h5": "--episodes",
+    "collect navigation2d -o a.csv": "a.csv must end in .h5 or .parquet",
+    "collect navigation2d": "--out",
+    "collect navigation2d --recipe none.toml -o a.h5": "none.toml",
+    "collect navigation2d --policy no.module:here --episodes 4 -o a.h5": "no.module:here",
+    "collect no.module:family -o a.h5": "no.module:family",
+    "fit {nav} --set control.updates -o r": "name=value",
+    "fit {nav} --set control.updates=many -o r": "control.updates",
+    "fit {nav} --config none.toml -o r": "none.toml",
+    "evaluate {run} --family acrobot": "fitted for",
+    "evaluate {run} -o results.csv": "results.csv",
+}
+
+
+@pytest.mark.parametrize("command", MISTAKES)
+def test_a_mistake_is_one_sentence(command: str, made: Path, tmp_path: Path) -> None:
+    words = command.format(nav=made / "nav.h5", run=made / "runs" / "nav").split()
+    assert MISTAKES[command] in refused(*words, cwd=tmp_path)
     assert list(tmp_path.iterdir()) == []

@@ -5,11 +5,9 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -17,12 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.integrate import solve_ivp
 
-_HERE = Path(__file__).resolve().parent
-# This file shares its name with the package, and a script's own folder is searched first.
-sys.path[:] = [str(_HERE.parent), *(p for p in sys.path if Path(p).resolve() != _HERE)]
-
-import simulators  # noqa: E402
-from simulators import hiv  # noqa: E402
+import simulators
+from simulators import hiv
 
 BATCH = 4096
 ROUNDS = 5
