@@ -286,6 +286,7 @@ def main() -> None:
     # what is collected later would be copied into every process
     gc.collect()
     gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
     woken, wake = os.pipe()
     os.set_blocking(wake, False)
     signal.set_wakeup_fd(wake)

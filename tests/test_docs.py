@@ -65,6 +65,8 @@ FEWER = {
     r"( export .*)": r"\1 --observations 300",
     # tests/test_csv_to_agent.py has one, and so has `avg` on the page that comes first
     r"( fit (pumps|navigation).h5 (?!.*--method avg).*)": r"\1 --no-verdict",
+    # tests/own_family has two by command, each of which loads everything anew
+    r"( collect .*--workers) 2\b": r"\1 1",
     # its page shows what the recipe and the preset give
     r"( collect pendulum)": r"\1 --behaviour random --episodes 24",
     r"( fit pendulum.h5 .*)": r"\1 --no-verdict --set latent.updates=5 --set control.updates=5",
