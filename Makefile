@@ -36,16 +36,17 @@ lint: setup
 	$(BIN)/mypy
 
 # A file stays with one worker, which makes once what its tests share; the longest files come first
-# (tests/conftest.py).
+# (tests/conftest.py). Long tests share little: each goes to the worker that is free.
 # Tests make and remove tens of thousands of small files: in memory, where there is enough of it.
 MEMORY := $(shell df -k --output=avail /dev/shm 2>/dev/null | awk 'NR == 2 && $$1 > 4e6 {print "/dev/shm"}')
-PYTEST := $(if $(MEMORY),TMPDIR=$(MEMORY) )$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
+WORKERS := $(if $(MEMORY),TMPDIR=$(MEMORY) )$(BIN)/pytest -n 2 --no-loadscope-reorder --dist
+PYTEST := $(WORKERS) loadfile
 
-# The types are checked beside the tests, and what is said of them comes after theirs.
+# The types are checked beside the tests, while these wait; what is said of them comes after theirs.
 test: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	@mkdir -p build; $(BIN)/mypy >build/mypy.txt 2>&1 & types=$$!; \
+	@mkdir -p build; nice -n 10 $(BIN)/mypy >build/mypy.txt 2>&1 & types=$$!; \
 	echo '$(PYTEST) -m "not long"'; $(PYTEST) -m "not long"; tests=$$?; \
 	wait $$types; typed=$$?; echo $(BIN)/mypy; cat build/mypy.txt; \
 	test $$tests = 0 -a $$typed = 0
@@ -58,7 +59,7 @@ testbed: setup
 # `make test` with every optional package, the long tests, the learning tests on other processors.
 test-long: testbed
 	$(MAKE) test
-	$(PYTEST) -m long
+	$(WORKERS) loadgroup -m long
 	$(MAKE) learning-generic learning-compatible
 
 # What was trained must hold on every processor: these make torch, MKL and NumPy take plainer kernels.

@@ -24,16 +24,16 @@ FIRST = (
     "test_docs",
     "report/test_browser",
     "engines/test_ray",
-    "deploy/test_export",
     "test_notebooks",
-    "test_learning",
-    "demarcate/test_demarcate",
     "test_site",
-    "data/test_filesystems",
+    "demarcate/test_demarcate",
+    "test_learning",
+    "methods/test_verdict",
+    "deploy/test_export",
     "ope/test_judging",
     "latent/test_latent",
-    "methods/test_verdict",
     "methods/test_fit",
+    "data/test_filesystems",
     "methods/test_stacking",
     "bench/test_figures",
     "own_family/test_cartpole",
@@ -56,6 +56,18 @@ FIRST = (
     "collect/test_kill",
 )
 """Files that take longest, the longest first: two workers that begin with them end together."""
+LONGEST = (
+    "test_learning.py::test_every_family_is_learned_by_its_recipe[hiv]",
+    "test_learning.py::test_no_family_is_learned_by_control_that_ignores_the_latent[hiv]",
+    "test_learning.py::test_every_family_is_learned_by_its_recipe[acrobot]",
+    "test_learning.py::test_no_family_is_learned_by_control_that_ignores_the_latent[acrobot]",
+    "test_failed_writes.py::test_every_failure[bench]",
+    "test_bench.py::test_killed_with_two_workers",
+    "test_fuzz.py::test_a_hundred_thousand_inputs",
+    "test_kills.py::test_thirty_kills[bench]",
+    "test_learning.py",
+)
+"""The same of long tests, each of which goes to the worker that is free."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -71,13 +83,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 # First, so that `-m learning` finds the marker.
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark learning tests; put the files of `FIRST` before all others, each as it stands."""
+    """Mark learning tests; put `FIRST` and `LONGEST` before all others, each as it stands."""
     for item in items:
         if "margin" in getattr(item, "fixturenames", ()):
             item.add_marker("learning")
+        if "recipe" in getattr(item, "fixturenames", ()):
+            # its logs take minutes to collect
+            item.add_marker(pytest.mark.xdist_group(item.name.partition("[")[2]))
     here = Path(__file__).parent
 
     def place(item: pytest.Item) -> int:
+        if item.get_closest_marker("long"):
+            found = (n for n, part in enumerate(LONGEST) if part in item.nodeid)
+            return next(found, len(LONGEST))
         name = item.path.relative_to(here).with_suffix("").as_posix()
         return FIRST.index(name) if name in FIRST else len(FIRST)
 
@@ -85,9 +103,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Whatever is loaded by now stays: nobody need look through it for garbage again and again."""
+    """Whatever is loaded by now stays: nobody need look through it for garbage again and again.
+
+    What a test leaves is little, and is looked for less often than every 700 objects.
+    """
     gc.collect()
     gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
 
 
 @pytest.hookimpl(wrapper=True)

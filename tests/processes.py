@@ -27,6 +27,7 @@ import tempfile
 import threading
 import time
 import traceback
+import weakref
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
@@ -279,9 +280,13 @@ def main() -> None:
     # pyarrow's allocator knows how to be forked
     others = [name for name in threads[1:] if name != "jemalloc_bg_thd"]
     assert not others, f"threads cannot be forked: {others}"
+    # what torch would take down at the end of every process goes with its memory
+    for loaded in list(weakref.finalize._registry):  # type: ignore[attr-defined]
+        loaded.atexit = False
     # what is collected later would be copied into every process
     gc.collect()
     gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
     woken, wake = os.pipe()
     os.set_blocking(wake, False)
     signal.set_wakeup_fd(wake)

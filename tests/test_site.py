@@ -32,6 +32,12 @@ LOADING = {
     ("image", "href"),
 }
 WAYS = {"a": ("href",), "form": ("action",)}
+BUILD = """
+import gc, sys
+from sphinx.cmd.build import main
+gc.disable()  # a site is many objects, and nearly all of them stay: a fifth of the time
+sys.exit(main(sys.argv[1:]))
+"""
 INERT = {"search", "index", "next", "prev", "author", "canonical"}
 """Kinds of <link> that only lead somewhere; a browser fetches any other."""
 pytestmark = pytest.mark.skipif(
@@ -69,7 +75,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         *strict,
         ROOT / "docs",
         folder / "html",
-        code="import sys; from sphinx.cmd.build import main; sys.exit(main(sys.argv[1:]))",
+        code=BUILD,
         cwd=ROOT,
     )
     assert done.returncode == 0, done.stderr

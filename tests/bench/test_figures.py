@@ -14,6 +14,7 @@ from typing import Any
 import matplotlib
 import numpy as np
 import pytest
+from matplotlib.figure import Figure as Sheet
 
 from sept_offline.methods import METHODS
 from sept_offline.tools.bench import make_plan, run_bench
@@ -256,7 +257,11 @@ def test_one_instance_more_and_one_dimension_less_are_drawn_too() -> None:
 # The command.
 
 
-def test_the_command_draws_figures_alone(drawn: Path, tmp_path: Path) -> None:
+def test_the_command_draws_figures_alone(
+    drawn: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Empty ones, which is quicker: what is on them is asked above."""
+    monkeypatch.setattr(Picture, "draw", lambda _: Sheet(figsize=(3, 2)))
     shutil.copytree(drawn, tmp_path / "bench", ignore=shutil.ignore_patterns("figures*", "*.md"))
     found = run_json("bench", "--figures", cwd=tmp_path)
     assert found["path"] == "bench" and "reward-baselines-coin" in found["figures"]

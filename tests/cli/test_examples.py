@@ -57,7 +57,7 @@ def test_no_command_is_left_out() -> None:
 
 @pytest.mark.parametrize("command", sorted(COMMANDS - {"import"}))
 def test_an_example_is_one_of_the_page_of_commands(command: str) -> None:
-    """They run there, one after another: tests/test_docs.py."""
+    """They run there, one after another: tests/test_docs.py; the doctor in test_doctor.py."""
     words = shlex.join(["sept-offline", *example(command)])
     assert words in [line.rpartition(" | ")[2] for line in lines_that_run()], words
 

@@ -31,10 +31,6 @@ batch_size = 16
 """
 
 
-FAMILIES = pytest.mark.parametrize("family", ["navigation2d", "point-robot-wind"])
-"""One of numbered actions, and one of continuous ones."""
-
-
 def start(family: str, recipe: Path, out: Path, *more: str) -> processes.Process:
     arguments = ["collect", family, "--recipe", recipe, "--seed", "5", "--quiet"]
     return processes.start(
@@ -82,12 +78,15 @@ def kill_and_resume(family: str, tmp_path: Path, kills: int) -> int:
     return killed
 
 
-@FAMILIES
+# test_boxes.py resumes a collection and an expert of continuous actions without a kill
+@pytest.mark.parametrize(
+    "family", ["navigation2d", pytest.param("point-robot-wind", marks=pytest.mark.long)]
+)
 def test_three_kills(family: str, tmp_path: Path) -> None:
     assert kill_and_resume(family, tmp_path, 3) >= 2
 
 
 @pytest.mark.long
-@FAMILIES
+@pytest.mark.parametrize("family", ["navigation2d", "point-robot-wind"])
 def test_thirty_kills(family: str, tmp_path: Path) -> None:
     assert kill_and_resume(family, tmp_path, 30) >= 20

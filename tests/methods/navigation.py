@@ -89,7 +89,9 @@ def log_navigation(
                 while not ended and len(actions) < limit:
                     now = behaviour if len(actions) >= probing else "random"
                     chance = chances(now, observations[-1], hidden[name]["z"], epsilon)
-                    action = int(rng.choice(4, p=chance))
+                    # as rng.choice draws, which looks at its arguments for longer than it draws
+                    summed = chance.cumsum()
+                    action = int((summed / summed[-1]).searchsorted(rng.random(), side="right"))
                     observation, reward, ended, _, _ = env.step(action)
                     observations.append(observation)
                     actions.append(action)

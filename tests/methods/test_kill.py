@@ -95,11 +95,8 @@ def runs_in_a_box(tmp_path_factory: pytest.TempPathFactory) -> Runs:
     return Runs(tmp_path_factory.mktemp("box"), log_mirrored)
 
 
-KINDS = pytest.mark.parametrize("kind", ["runs", "runs_in_a_box"])
-"""Of numbered actions, and of continuous ones."""
-
-
-@KINDS
+# test_methods.py stops and resumes each stage with continuous actions, without a kill
+@pytest.mark.parametrize("kind", ["runs", pytest.param("runs_in_a_box", marks=pytest.mark.long)])
 def test_killed_in_each_stage_and_while_checkpointing(
     kind: str, request: pytest.FixtureRequest
 ) -> None:
@@ -117,7 +114,7 @@ def test_killed_in_each_stage_and_while_checkpointing(
 
 
 @pytest.mark.long
-@KINDS
+@pytest.mark.parametrize("kind", ["runs", "runs_in_a_box"])
 def test_killed_twenty_times(kind: str, request: pytest.FixtureRequest) -> None:
     runs: Runs = request.getfixturevalue(kind)
     rng = random.Random(0)

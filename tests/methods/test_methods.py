@@ -139,7 +139,17 @@ def test_method_with_a_box(name: str, tmp_path: Path) -> None:
     check_method(name, tmp_path, box=True, needs=CASES[name].get("needs", frozenset()))
 
 
-@pytest.mark.parametrize("name", sorted(BOX))
+# test_continuous.py has avg and oracle learn with a box, too
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("avg", marks=pytest.mark.long),
+        "history",
+        pytest.param("oracle", marks=pytest.mark.long),
+        "sept",
+        "sept-np",
+    ],
+)
 def test_a_method_learns_with_a_box(
     name: str, tmp_path: Path, training_seed: int, margin: Margins
 ) -> None:

@@ -230,10 +230,15 @@ LEARNING = merge(
 )
 
 
+@pytest.fixture(scope="module")
+def navigation(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return log_navigation(tmp_path_factory.mktemp("verdict") / "logs.h5")
+
+
 def test_mixed_up_instances_are_not_usable(
-    tmp_path: Path, training_seed: int, margin: Margins
+    navigation: Path, tmp_path: Path, training_seed: int, margin: Margins
 ) -> None:
-    mixed = permuted(log_navigation(tmp_path / "logs.h5"), tmp_path / "mixed.h5")
+    mixed = permuted(navigation, tmp_path / "mixed.h5")
     agent = so.fit(mixed, "sept", merge(LEARNING, {"control": {"updates": 50}}), seed=training_seed)
     assert agent.method == "sept"
     assert agent.record["verdict"] == "not usable"
@@ -247,10 +252,9 @@ def test_mixed_up_instances_are_not_usable(
 
 
 def test_a_family_that_is_learned_is_usable(
-    tmp_path: Path, training_seed: int, margin: Margins
+    navigation: Path, tmp_path: Path, training_seed: int, margin: Margins
 ) -> None:
-    path = log_navigation(tmp_path / "logs.h5")
-    agent = so.fit(path, "sept", LEARNING, seed=training_seed, out=tmp_path / "run")
+    agent = so.fit(navigation, "sept", LEARNING, seed=training_seed, out=tmp_path / "run")
     evidence = agent.record["evidence"]
     margin("separation", evidence["separation"]["low"], above=0.8)
     margin("above avg", evidence["above_avg"]["low"], above=0.0)

@@ -21,6 +21,8 @@ the middle or for chance, 1 for the right end.
 
 from __future__ import annotations
 
+import functools
+import tempfile
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -109,7 +111,20 @@ def log_two_step(
     telling: bool = False,
     box: bool = False,
 ) -> Path:
-    """Log random actions, evenly over both modes."""
+    """Log random actions, evenly over both modes; the same logs are made once in a process."""
+    path.write_bytes(_logged(path.suffix, probing, shy, episodes, telling, box))
+    return path
+
+
+@functools.cache
+def _logged(suffix: str, probing: int, shy: bool, episodes: int, telling: bool, box: bool) -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"logs{suffix}"
+        _log(path, probing, shy, episodes, telling, box)
+        return path.read_bytes()
+
+
+def _log(path: Path, probing: int, shy: bool, episodes: int, telling: bool, box: bool) -> None:
     family = two_step(probing, shy, telling, box)
     rng = np.random.default_rng(5)
     hidden = {f"train-{i}": instance for i, instance in enumerate(family.instances())}
@@ -147,4 +162,3 @@ def log_two_step(
                 behaviour="random",
                 seed=number,
             )
-    return path

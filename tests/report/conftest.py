@@ -31,19 +31,28 @@ def navigation(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def bench(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The kept bench, without the families and methods that would make its page long."""
+    """The kept bench, without what would make its page long; two axes, of words and of numbers."""
     methods = ("sept", "avg", "oracle")
-    return kept_bench(tmp_path_factory.mktemp("bench"), "navigation2d", methods=methods)
+    variants = "base|behaviour=.*|latent.dim=.*"
+    folder = tmp_path_factory.mktemp("bench")
+    return kept_bench(folder, "navigation2d", methods=methods, variants=variants)
 
 
-def kept_bench(folder: Path, *families: str, methods: tuple[str, ...] = ()) -> Path:
-    """The tables of the kept bench, of these families and methods alone; all methods if none."""
+def kept_bench(
+    folder: Path, *families: str, methods: tuple[str, ...] = (), variants: str = ".*"
+) -> Path:
+    """The tables of the kept bench, of these families and methods alone; all methods if none.
+
+    variants: a regular expression of those to keep.
+    """
     for path in (ROOT / "benchmarks" / "results" / "bench").glob("*.parquet"):
         table = pq.read_table(path)
         kept = pc.field("family").isin(families)
         if methods:
             kept &= pc.field("method").isin(methods)
-        pq.write_table(table.filter(kept), folder / path.name)
+        table = table.filter(kept)
+        chosen = pc.match_substring_regex(table["variant"], f"^(?:{variants})$")
+        pq.write_table(table.filter(chosen), folder / path.name)
     return folder
 
 

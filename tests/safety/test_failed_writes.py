@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from matplotlib.figure import Figure as Sheet
 
 from benchmarks.fuzzing.corpus import BOX, foreign, log
+from sept_offline.tools.bench.figures.catalogue import Picture
 from tests.safety.failing import failing
 
 Command = Callable[..., tuple[int, str]]
@@ -172,6 +174,12 @@ def count(case: Case, source: Path, scratch: Path, command: Command) -> int:
     assert status == 0, said
     shutil.rmtree(here)
     return disk.done
+
+
+@pytest.fixture(autouse=True)
+def blank_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bench writes all of its figures, and draws nothing on them, which took most of its time."""
+    monkeypatch.setattr(Picture, "draw", lambda _: Sheet(figsize=(3, 2)))
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 from benchmarks.fuzzing.corpus import make_bench
 from sept_offline.engines import run_tasks
 from sept_offline.errors import EngineError
+from tests import processes
 
 Command = Callable[..., tuple[int, str]]
 COLLECT = ("collect", "navigation2d", "--behaviour", "random", "--episodes", "2", "--quiet")
@@ -61,9 +61,14 @@ def test_settings_that_matplotlib_cannot_read_are_one_sentence(folder: Path, kin
         os.mkfifo(folder / "matplotlibrc")
     else:
         (folder / "matplotlibrc").write_bytes(b"\xff: x")
-    # an interpreter of its own: the processes that tests share have loaded matplotlib already
-    code = "import sys; from sept_offline.cli import main; main(sys.argv[1:])"
-    words = [sys.executable, "-P", "-c", code, "bench", "--tables-only", "-o", "bench"]
-    done = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=120)
+    # the process it is forked from has loaded matplotlib already, and its settings with it
+    code = (
+        "import sys\n"
+        "for name in [name for name in sys.modules if name.partition('.')[0] == 'matplotlib']:\n"
+        "    del sys.modules[name]\n"
+        "from sept_offline.cli import main\n"
+        "main()"
+    )
+    done = processes.run("bench", "--tables-only", "-o", "bench", code=code, cwd=folder)
     assert done.returncode == 2 and "matplotlibrc" in done.stderr
     assert "Traceback" not in done.stderr
