@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
+from sept_offline.data.records import Segments
 from sept_offline.errors import TrainingError
 from sept_offline.latent.model import LatentModel
-from sept_offline.training.inputs import Floats, Integers, SegmentsLike
+from sept_offline.training.inputs import Floats, Integers
 
 Doubles = NDArray[np.float64]
 
@@ -35,7 +36,7 @@ class Identification:
 
 
 def identify(
-    model: LatentModel, reference: SegmentsLike, held_out: SegmentsLike, neighbours: int = 5
+    model: LatentModel, reference: Segments, held_out: Segments, neighbours: int = 5
 ) -> Identification:
     """Identification of `held_out` segments; `reference` are the training ones."""
     if not len(held_out.instance):
