@@ -98,10 +98,13 @@ class WindowLatentStage(UpdateStage):
         self._length = windows.actions.shape[1]
         before = steps.observations[steps.row]
         change = steps.observations[steps.row + 1] - before
+        first = windows.observations[:, : self._length]
+        moved = windows.observations[:, 1 : self._length + 1] - first
         scalings = {
             "state": Standardiser.fit(before),
             "change": Standardiser.fit(change),
-            **segment_scalings(windows),
+            "segment_state": Standardiser.fit(first.reshape(-1, first.shape[-1])),
+            "segment_change": Standardiser.fit(moved.reshape(-1, first.shape[-1])),
         }
         self.network = WindowNetwork(
             self._length,
@@ -149,14 +152,3 @@ class WindowLatentStage(UpdateStage):
         """The fitted latent; instances have no posteriors."""
         nothing = np.zeros((self.num_instances, self.config.dim), dtype=np.float32)
         return LatentModel(self.network, self.space, nothing, nothing)
-
-
-def segment_scalings(segments: Segments) -> dict[str, Standardiser]:
-    """Scalings of the first steps' states and changes, [d] each."""
-    length, width = segments.actions.shape[1], segments.observations.shape[-1]
-    before = segments.observations[:, :length]
-    change = segments.observations[:, 1 : length + 1] - before
-    return {
-        "segment_state": Standardiser.fit(before.reshape(-1, width)),
-        "segment_change": Standardiser.fit(change.reshape(-1, width)),
-    }

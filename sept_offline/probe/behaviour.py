@@ -23,6 +23,8 @@ from sept_offline.training.updates import descend
 STEPS = 300
 PATIENCE = 40
 HIDDEN = (64, 64)
+HELD_OUT = 0.2
+"""Share of the episodes on which an estimate is checked."""
 LEAST = 0.01
 """No estimate says that an action was less likely (in a box: than this share of the uniform
 density): one mistake there would own all the weight."""
@@ -94,9 +96,7 @@ def _around(guess: Doubles, actions: Integers, chance: Doubles) -> Doubles:
     return others
 
 
-def estimate_behaviour(
-    segments: Segments, space: ActionSpace, seed: int, holdout: float = 0.2
-) -> Behaviour:
+def estimate_behaviour(segments: Segments, space: ActionSpace, seed: int) -> Behaviour:
     """μ from what was done, by a model of state and time or, if it is no better, of time alone.
 
     The model is stopped, and its temperature chosen, on held-out episodes. It is used only if it is
@@ -105,7 +105,7 @@ def estimate_behaviour(
     """
     count = len(segments.actions)
     order = generator(seed, "behaviour", "holdout").permutation(count)
-    held = order[: max(1, round(holdout * count))]
+    held = order[: max(1, round(HELD_OUT * count))]
     kept = order[len(held) :] if len(held) < count else order
     if isinstance(space, Box):
         return _estimate_density(segments, space, kept, held, seed)
