@@ -112,7 +112,7 @@ class Exchange:
         """A row of the table."""
         known = self.knowledge(latent, probe)
         config = replace(self.configs[latent], control=self.configs[control].control)
-        seen = read_segments(self.data, self.segments, known, config, self.seed)
+        seen = read_segments(known, self.segments)
         scaler = Standardiser.fit(seen.latent)
         acting = finish(
             control_stage(

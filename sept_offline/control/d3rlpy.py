@@ -263,15 +263,17 @@ class QNetworks:
         return self.impl._q_func_forwarder, self.impl._targ_q_func_forwarder
 
     def update(self, batch: Batch) -> float:
-        """One update; its loss."""
+        """One update of Double DQN, or of a relative with other terms; its loss.
+
+        after = Q̄(s′, argmax_a Q(s′, a))                 the target's value of the next action
+        loss  = Huber(Q(s, a) − (r + γ (1 − terminal) after))     CQL and BCQ add their terms
+        Q̄     ← Q̄ + rate · (Q − Q̄)                       after one step of Adam
+        """
         columns = minibatch(batch)
-        # the target's value of the action that the networks choose in the next state
         after = self.impl.compute_target(columns)
-        # Huber error of Q(s, a) against r + γ · (1 − terminal) · after; CQL and BCQ add their terms
-        loss = self.impl.compute_loss(columns, after).loss
-        number = descend(self._optimiser, loss)
+        loss = descend(self._optimiser, self.impl.compute_loss(columns, after).loss)
         self._target.lerp_(self._online, self._rate)
-        return number
+        return loss
 
     def limit_targets(self, low: float, high: float) -> None:
         """Keep the targets of a single critic within these values."""

@@ -107,11 +107,6 @@ class Learner:
         for member in self.members:
             member.networks.limit_targets(low, high)
 
-    @property
-    def updates(self) -> int:
-        """Updates made so far."""
-        return self.members[0].updates
-
     def update(self, batch: Batch) -> float:
         """One update of every member, each on its own equal share of the batch's rows; the loss."""
         if len(self.members) == 1:

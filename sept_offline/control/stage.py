@@ -35,7 +35,7 @@ class ControlStage:
         width: int,
         learner: Callable[[ControlConfig, int, int, int], Learner] = Learner,
     ) -> None:
-        self.config, self._replay = config, replay
+        self.config, self.replay = config, replay
         self.learner = learner(config, replay.input_dim, width, seed)
         if config.bounded:
             self.learner.limit_targets(*self._limits())
@@ -75,20 +75,10 @@ class ControlStage:
         with one_thread():
             return float(self.learner.value(self._watched).mean())
 
-    @property
-    def truncated(self) -> bool:
-        """Whether values reach beyond the limit of logged episodes."""
-        return self._replay.truncated
-
-    @property
-    def reward_size(self) -> float:
-        """The size of the largest reward, in the form control learns from."""
-        return self._replay.largest_size
-
     def _fill(self) -> None:
         size = self.config.batch_size * self.config.members
         first = self.done - self.done % CHUNK
-        self._chunk = self._replay.minibatches(first, CHUNK, size, self._rng)
+        self._chunk = self.replay.minibatches(first, CHUNK, size, self._rng)
 
     @property
     def bound(self) -> float:
@@ -97,7 +87,7 @@ class ControlStage:
         The largest reward of a step that goes on, at every step, and once the largest of one that
         ends the episode, at the best step; discounted, in the form control learns from.
         """
-        replay, gamma = self._replay, self.config.gamma
+        replay, gamma = self.replay, self.config.gamma
         steps = np.arange(replay.longest + 1)
         largest = 0.0 if replay.going is None else replay.going[1]
         going = largest * (1 - gamma**steps) / (1 - gamma)
@@ -108,7 +98,7 @@ class ControlStage:
 
     def _limits(self) -> tuple[float, float]:
         """The least and the most that any value can be, however long an episode may last."""
-        replay, gamma = self._replay, self.config.gamma
+        replay, gamma = self.replay, self.config.gamma
         ends = [0.0] if replay.ending is None else list(replay.ending)
         lasting = [0.0] if replay.going is None else [r / (1 - gamma) for r in replay.going]
         if replay.ending is None:
@@ -116,9 +106,9 @@ class ControlStage:
         return min(lasting + ends), max(lasting + ends)
 
     def _explain(self, loss: float) -> str:
-        if self._replay.largest_size > 1e4:
+        if self.replay.largest_size > 1e4:
             cause = (
-                f"rewards as large as {self._replay.largest_size:.3g}; "
+                f"rewards as large as {self.replay.largest_size:.3g}; "
                 "try control.reward_form=instance or log"
             )
         else:

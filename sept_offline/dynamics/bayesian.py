@@ -75,7 +75,6 @@ class BayesianNetwork(nn.Module):
         self, widths: tuple[int, ...], spread: float, rng: torch.Generator | None = None
     ) -> None:
         super().__init__()
-        self.widths = widths
         self.shapes = list(itertools.pairwise(widths))
         self.size = sum((before + 1) * after for before, after in self.shapes)
         mean = torch.zeros(self.size)

@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
+from sept_offline.data.records import Segments
 from sept_offline.errors import TrainingError
 from sept_offline.latent.model import LatentModel
-from sept_offline.training.inputs import Floats, Integers, SegmentsLike
+from sept_offline.training.inputs import Floats, Integers
 
 Doubles = NDArray[np.float64]
 
@@ -34,9 +35,7 @@ class Identification:
     """One over the number of instances."""
 
 
-def identify(
-    model: LatentModel, reference: SegmentsLike, held_out: SegmentsLike, neighbours: int = 5
-) -> Identification:
+def identify(model: LatentModel, reference: Segments, held_out: Segments) -> Identification:
     """Identification of `held_out` segments; `reference` are the training ones."""
     if not len(held_out.instance):
         raise TrainingError("Identification needs held-out segments, but there are none.")
@@ -48,18 +47,16 @@ def identify(
     truth = held_out.instance
     return Identification(
         nearest=float((nearest == truth).mean()),
-        neighbours=neighbour_share(known, reference.instance, asked, truth, neighbours),
+        neighbours=neighbour_share(known, reference.instance, asked, truth),
         linear=float((linear(known, reference.instance, asked) == truth).mean()),
         chance=1 / len(present),
     )
 
 
-def neighbour_share(
-    known: Floats, labels: Integers, asked: Floats, truth: Integers, neighbours: int = 5
-) -> float:
+def neighbour_share(known: Floats, labels: Integers, asked: Floats, truth: Integers) -> float:
     """Share of the rows of `asked` whose nearest rows of `known` vote for their instance."""
     spread = np.maximum(known.std(axis=0), 1e-6)
-    return float((vote(known / spread, labels, asked / spread, neighbours) == truth).mean())
+    return float((vote(known / spread, labels, asked / spread) == truth).mean())
 
 
 def vote(known: Floats, labels: Integers, asked: Floats, neighbours: int = 5) -> Integers:

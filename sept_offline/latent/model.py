@@ -15,11 +15,12 @@ from torch import Tensor
 from sept_offline.actions import ActionSpace
 from sept_offline.agent.encoders import AnyEncoder
 from sept_offline.agent.novelty import TransitionDecoder
+from sept_offline.data.records import Segments
 from sept_offline.latent.networks import LatentNetwork, TransitionNetwork
 from sept_offline.seeding import torch_generator
 from sept_offline.threads import one_thread
 from sept_offline.training.gaussians import kl_standard, log_normal
-from sept_offline.training.inputs import Doubles, Floats, SegmentsLike
+from sept_offline.training.inputs import Doubles, Floats
 
 BATCH = 1024
 DRAWS = 8
@@ -44,11 +45,6 @@ class LatentModel:
     def dim(self) -> int:
         """k."""
         return self.network.dim
-
-    @property
-    def steps(self) -> int:
-        """T, the steps of a segment."""
-        return self.network.steps
 
     @property
     def used_dimensions(self) -> int:
@@ -81,7 +77,7 @@ class LatentModel:
         """p(s′−s|s, a, z) in NumPy, for novelty, if the network has such a form."""
         return self.network.to_decoder()
 
-    def encode(self, segments: SegmentsLike) -> tuple[Floats, Floats]:
+    def encode(self, segments: Segments) -> tuple[Floats, Floats]:
         """Mean and log-variance of q(z|segment), [N, k] each."""
         return self.encode_arrays(segments.observations, segments.actions)
 
@@ -92,7 +88,7 @@ class LatentModel:
         )
         return parts[0].numpy(), parts[1].numpy()
 
-    def elbo(self, segments: SegmentsLike, draws: int = DRAWS) -> Doubles:
+    def elbo(self, segments: Segments, draws: int = DRAWS) -> Doubles:
         """E_q log p(segment|z) − KL(q ‖ N(0, I)) of each segment, [N].
 
         The expectation is over the same few antithetic draws for every row, so that a row's value
@@ -112,7 +108,7 @@ class LatentModel:
 
         return self._batches(segments.observations, segments.actions, value, dim=0).numpy()
 
-    def information(self, segments: SegmentsLike) -> Doubles:
+    def information(self, segments: Segments) -> Doubles:
         """log q(m_i|segment), m_i the mean of the segment's own instance, [N]."""
         mean, log_variance = (torch.from_numpy(part) for part in self.encode(segments))
         own = torch.from_numpy(self.instance_mean[segments.instance])

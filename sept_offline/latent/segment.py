@@ -8,13 +8,14 @@ from torch import Tensor
 
 from sept_offline.actions import ActionSpace
 from sept_offline.agent.networks import Standardiser
+from sept_offline.data.records import Segments
 from sept_offline.errors import ConfigError
 from sept_offline.latent.model import LatentModel
 from sept_offline.latent.networks import SegmentNetwork
 from sept_offline.seeding import torch_generator
 from sept_offline.settings import LatentConfig
 from sept_offline.training.gaussians import kl_standard, sample
-from sept_offline.training.inputs import Balanced, Doubles, SegmentsLike, check_segments
+from sept_offline.training.inputs import Balanced, Doubles, check_segments
 from sept_offline.training.updates import UpdateStage
 
 
@@ -25,7 +26,7 @@ class SegmentLatentStage(UpdateStage):
 
     def __init__(
         self,
-        segments: SegmentsLike,
+        segments: Segments,
         config: LatentConfig,
         seed: int,
         *,

@@ -28,17 +28,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from sept_offline.actions import ActionSpace
 from sept_offline.agent.networks import Standardiser, varying
-from sept_offline.data.records import Steps
-from sept_offline.errors import DataError, TrainingError
+from sept_offline.data.records import Segments, Steps
+from sept_offline.errors import TrainingError
 from sept_offline.latent.identification import neighbour_share
 from sept_offline.latent.model import LatentModel
 from sept_offline.latent.networks import TransitionNetwork, posterior
@@ -57,7 +55,6 @@ from sept_offline.training.inputs import (
     Balanced,
     Floats,
     Integers,
-    SegmentsLike,
     check_segments,
     standardised,
 )
@@ -142,19 +139,16 @@ class TransitionLatentStage(UpdateStage):
     def __init__(
         self,
         steps: Steps,
-        segments: SegmentsLike,
+        segments: Segments,
         config: LatentConfig,
         seed: int,
         *,
         space: ActionSpace,
         num_instances: int,
-        held_out: SegmentsLike | None = None,
+        held_out: Segments | None = None,
         predicted: int | None = None,
     ) -> None:
         check_segments(segments, space, num_instances)
-        missing = np.setdiff1d(np.unique(segments.instance), np.unique(steps.instance))
-        if len(missing):
-            raise DataError(f"Instance number {missing[0]} has segments but no steps.")
         super().__init__("latent", config.updates, (config.learning_rate, config.learning_rate_end))
         self.config, self.space, self.num_instances = config, space, num_instances
         self._warm = max(1, round(AVERAGE * config.updates))
@@ -272,7 +266,7 @@ class TransitionLatentStage(UpdateStage):
         parts = [slice(first, first + BLOCK) for first in range(0, len(values), BLOCK)]
         return torch.cat([function(self._states[p], self._chosen[p], values[p]) for p in parts])
 
-    def _identify(self, asked: SegmentsLike) -> float:
+    def _identify(self, asked: Segments) -> float:
         """The identification of some of the held-out segments."""
         model = LatentModel(self.network, self.space, NOTHING, NOTHING)
         with one_thread():
@@ -308,7 +302,7 @@ def draw_latents(
     return latent, instance, start
 
 
-def _encode_some(model: LatentModel, segments: SegmentsLike, most: int) -> tuple[Floats, Integers]:
+def _encode_some(model: LatentModel, segments: Segments, most: int) -> tuple[Floats, Integers]:
     """Latents and instances of at most `most` segments, spread evenly."""
     rows = np.linspace(0, len(segments.instance) - 1, min(most, len(segments.instance)))
     chosen = np.unique(rows.astype(np.int64))
@@ -316,22 +310,14 @@ def _encode_some(model: LatentModel, segments: SegmentsLike, most: int) -> tuple
     return latent, segments.instance[chosen]
 
 
-@dataclass(frozen=True)
-class ContextLatents:
-    """Latents of many contexts, for control to learn with.
+def context_latents(
+    model: LatentModel, steps: Steps, longest: int, seed: int
+) -> tuple[Floats, Integers, Integers]:
+    """Latents of contexts of 0 to `longest` steps, equally many of each instance.
 
-    latent `[S, k]`, instance `[S]`, first `[S]`: the number of the context's first step; begins
-    `[S]`: whether that is the first of its episode.
+    Returns the latents `[S, k]`, their instances `[S]`, and the number of each context's first step
+    `[S]`.
     """
-
-    latent: Floats
-    instance: Integers
-    first: Integers
-    begins: NDArray[np.bool_]
-
-
-def context_latents(model: LatentModel, steps: Steps, longest: int, seed: int) -> ContextLatents:
-    """Latents of contexts of 0 to `longest` steps, equally many of each instance."""
     network = model.network
     if not isinstance(network, TransitionNetwork):
         raise TrainingError("Only the transitions objective reads contexts of any length.")
@@ -342,10 +328,9 @@ def context_latents(model: LatentModel, steps: Steps, longest: int, seed: int) -
             after = torch.from_numpy(steps.observations[steps.row[rows] + 1])
             actions = torch.from_numpy(model.space.encode(steps.actions[rows]))
             parts.append(network.evidence_of(before, actions, after))
-        latent, instance, start = draw_latents(
+        latent, instance, first = draw_latents(
             torch.cat(parts),
             Contexts(steps.instance, steps.time, longest),
             torch_generator(seed, "contexts"),
         )
-    first = start.numpy()
-    return ContextLatents(latent.numpy(), instance.numpy(), first, steps.time[first] == 0)
+    return latent.numpy(), instance.numpy(), first.numpy()

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from sept_offline.actions import ActionSpace
 from sept_offline.agent.networks import Standardiser, varying
-from sept_offline.data.records import Steps
+from sept_offline.data.records import Segments, Steps
 from sept_offline.errors import DataError
 from sept_offline.latent.model import LatentModel
 from sept_offline.latent.networks import WindowNetwork
@@ -29,10 +29,7 @@ from sept_offline.settings import LatentConfig
 from sept_offline.training.gaussians import kl_standard, log_normal, sample
 from sept_offline.training.inputs import (
     Balanced,
-    Doubles,
-    Floats,
     Integers,
-    SegmentsLike,
     check_segments,
     standardised,
 )
@@ -45,33 +42,30 @@ WARM = 0.5
 
 
 @dataclass(frozen=True)
-class Windows:
-    """All windows of T steps, in the order of the step that completes them."""
+class Windows(Segments):
+    """All W windows of T steps, in the order of the step that completes them."""
 
-    observations: Floats
-    """[W, T+1, d]"""
-    actions: Integers
-    """[W, T]"""
-    instance: Integers
-    """[W]"""
     last: Integers
     """[W], the step that completes the window, an index into the columns of `Steps`"""
     left: Integers
     """[W], how many steps of its episode follow"""
-    propensities: Doubles | None = None
 
 
 def all_windows(steps: Steps, length: int) -> Windows:
     """The windows of `length` steps; those of an episode overlap in all but one."""
     last = np.flatnonzero(steps.time >= length - 1)
-    back = np.arange(length) - (length - 1)
+    own = last[:, None] + np.arange(length) - (length - 1)
     # one row more than steps: the state the window ends in
     rows = steps.row[last][:, None] + np.arange(length + 1) - (length - 1)
     ends = np.flatnonzero(np.append(steps.time[1:] == 0, True))
     return Windows(
         observations=steps.observations[rows],
-        actions=steps.actions[last[:, None] + back],
+        actions=steps.actions[own],
+        rewards=steps.rewards[own],
+        propensities=None,
         instance=steps.instance[last],
+        episode=steps.episode[last],
+        skipped=0,
         last=last,
         left=ends[np.searchsorted(ends, last)] - last,
     )
@@ -104,10 +98,13 @@ class WindowLatentStage(UpdateStage):
         self._length = windows.actions.shape[1]
         before = steps.observations[steps.row]
         change = steps.observations[steps.row + 1] - before
+        first = windows.observations[:, : self._length]
+        moved = windows.observations[:, 1 : self._length + 1] - first
         scalings = {
             "state": Standardiser.fit(before),
             "change": Standardiser.fit(change),
-            **segment_scalings(windows),
+            "segment_state": Standardiser.fit(first.reshape(-1, first.shape[-1])),
+            "segment_change": Standardiser.fit(moved.reshape(-1, first.shape[-1])),
         }
         self.network = WindowNetwork(
             self._length,
@@ -155,14 +152,3 @@ class WindowLatentStage(UpdateStage):
         """The fitted latent; instances have no posteriors."""
         nothing = np.zeros((self.num_instances, self.config.dim), dtype=np.float32)
         return LatentModel(self.network, self.space, nothing, nothing)
-
-
-def segment_scalings(segments: SegmentsLike) -> dict[str, Standardiser]:
-    """Scalings of the first steps' states and changes, [d] each."""
-    length, width = segments.actions.shape[1], segments.observations.shape[-1]
-    before = segments.observations[:, :length]
-    change = segments.observations[:, 1 : length + 1] - before
-    return {
-        "segment_state": Standardiser.fit(before.reshape(-1, width)),
-        "segment_change": Standardiser.fit(change.reshape(-1, width)),
-    }

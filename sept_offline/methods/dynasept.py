@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -25,16 +25,6 @@ from sept_offline.stage import Stage
 
 DRAWS = 2
 """Antithetic draws of z an ELBO: there are as many windows as steps, and their noise averages."""
-
-
-@dataclass(frozen=True)
-class Labels:
-    """DynaSEPT's contexts and rewards for a log with N steps and N+E observations."""
-
-    beside: Array
-    """[N+E, k+1]: z, standardised, and η, of the window that ends in each observation"""
-    rewards: NDArray[np.float64]
-    """[N]: R_tot of each step, as control learns from it"""
 
 
 def running_doubt(
@@ -83,8 +73,12 @@ def relabel(
     model: LatentModel,
     scaler: Standardiser,
     config: ControlConfig,
-) -> Labels:
-    """Every logged observation with the z and η of its window, every step with its R_tot."""
+) -> tuple[Array, NDArray[np.float64]]:
+    """Every logged observation with the z and η of its window, every step with its R_tot.
+
+    `[N+E, k+1]`: z, standardised, and η, of the window that ends in each observation; `[N]`: R_tot
+    of each step, as control learns from it.
+    """
     mean, log_variance = model.encode(windows)
     beside = np.zeros((len(steps.observations), model.dim + 1), dtype=np.float32)
     beside[:, -1] = UNKNOWN
@@ -98,7 +92,7 @@ def relabel(
     rewards = total_rewards(env, model.elbo(windows, draws=DRAWS), windows, eta)
     if config.goal_shift is not None:
         rewards = shift_by_goal(rewards, steps.terminations, config.goal_shift, config.gamma)
-    return Labels(beside, rewards)
+    return beside, rewards
 
 
 def _stages(data: Dataset, config: FitConfig, seed: int) -> Generator[Stage, None, Agent]:
@@ -118,11 +112,9 @@ def _stages(data: Dataset, config: FitConfig, seed: int) -> Generator[Stage, Non
     yield latent
     model = latent.result()
     scaler = Standardiser.fit(model.encode(windows)[0], unit=1.0)
-    labels = relabel(steps, windows, model, scaler, config.control)
-    control = yield from control_stage(
-        data, config.control, seed, beside=labels.beside, rewards=labels.rewards
-    )
-    eta = labels.beside[steps.row[windows.last] + 1, -1]
+    beside, rewards = relabel(steps, windows, model, scaler, config.control)
+    control = yield from control_stage(data, config.control, seed, beside=beside, rewards=rewards)
+    eta = beside[steps.row[windows.last] + 1, -1]
     record = {"eta": {"mean": float(eta.mean()), "sd": float(eta.std())}}
     context = WindowContext(model.encoder, scaler)
     return agent_of("dynasept", data, context, control, record=record)

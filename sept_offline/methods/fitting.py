@@ -195,8 +195,8 @@ class Fitter:
             yield Epoch(stage.name, stage.done, stage.total, metrics)
         self._number += 1
         if isinstance(stage, ControlStage) and stage.name == "control":
-            size = max(abs(stage.bound), stage.reward_size)
-            self._values = Values(stage.max_q(), stage.bound, size, stage.truncated)
+            size = max(abs(stage.bound), stage.replay.largest_size)
+            self._values = Values(stage.max_q(), stage.bound, size, stage.replay.truncated)
 
     def _judge(self, agent: Agent) -> Generator[Epoch, None, tuple[Agent, dict[str, Any]]]:
         """Reach a verdict on a fitted agent, for its record.

@@ -36,7 +36,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Generator
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -73,18 +72,6 @@ COPIES = 4
 """Contexts of each instance in a minibatch."""
 SURE = LOG_PRECISION[1]
 """Log-precision of every embedding."""
-
-
-@dataclass(frozen=True)
-class ContextEncoding:
-    """The result of a context stage.
-
-    latent `[S, k]`: of many contexts of training instances, instance `[S]`.
-    """
-
-    encoder: TransitionEncoder
-    latent: Floats
-    instance: Integers
 
 
 class ContextStage(UpdateStage):
@@ -153,16 +140,16 @@ class ContextStage(UpdateStage):
         """`TARGETS` steps from anywhere in each `instance[B]`, [B · TARGETS]."""
         return self.draws.steps.draw_like(instance.repeat_interleave(TARGETS), self.rng)
 
-    def result(self) -> ContextEncoding:
-        """The encoder, and latents of contexts of 0 to `context` steps, as many per instance."""
+    def latents(self) -> tuple[Floats, Integers]:
+        """Latents `[S, k]` of contexts of 0 to `context` steps, and their instances `[S]`."""
         with one_thread(), torch.no_grad():
             everything = torch.arange(len(self.states))
             parts = [_evidence(self.embed(rows)) for rows in torch.split(everything, BLOCK)]
             rng = torch_generator(self._seed, "contexts")
             latent, instance, _ = draw_latents(torch.cat(parts), self.draws, rng)
-        return ContextEncoding(self._encoder(), latent.numpy(), instance.numpy())
+        return latent.numpy(), instance.numpy()
 
-    def _encoder(self) -> TransitionEncoder:
+    def encoder(self) -> TransitionEncoder:
         """The embedding as the agent reads it."""
         width, taken = self.states.shape[1], self.chosen.shape[1]
         *layers, (weight, bias) = [(array(w), array(b)) for w, b in layers_of(self.embedding)]
@@ -259,14 +246,10 @@ def _method(
         number = integer(seed, "latent")
         stage = kind(data.steps(), config, number, space=space, rewards=rewards)
         yield stage
-        encoding = stage.result()
-        scaler = Standardiser.fit(encoding.latent, unit=1.0)
+        latent, instance = stage.latents()
+        scaler = Standardiser.fit(latent, unit=1.0)
         control = yield from control_stage(
-            data,
-            config.control,
-            seed,
-            contexts=scaler(encoding.latent),
-            context_instance=encoding.instance,
+            data, config.control, seed, contexts=scaler(latent), context_instance=instance
         )
         probe = None
         if random_steps:
@@ -274,7 +257,7 @@ def _method(
             probe = uniform(space.width)
         context = (RewardedContext if rewards else RefinedContext)(
             probe,
-            encoding.encoder.reading(config.probe_steps),
+            stage.encoder().reading(config.probe_steps),
             scaler,
             refine_steps=max(config.latent.refine_steps, config.probe_steps),
         )

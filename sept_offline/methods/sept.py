@@ -58,8 +58,10 @@ def probe_infer_control(
             # Steps spent on a probe would be lost, and its latent noise: act as avg does.
             control = yield from control_stage(data, config.control, seed)
             return agent_of(name, data, NoContext(uncertainty=1.0), control, record=record)
-    read = read_contexts if refine else read_segments
-    seen = read(data, segments, known, config, seed)
+    if refine:
+        seen = read_contexts(known, segments, data, config.latent.context, seed)
+    else:
+        seen = read_segments(known, segments)
     scaler = Standardiser.fit(seen.latent, unit=1.0)
     control = yield from control_stage(
         data,
@@ -109,28 +111,26 @@ class Seen:
     weights: NDArray[np.float64]
 
 
-def read_segments(
-    data: Dataset, segments: Segments, known: Knowledge, config: FitConfig, seed: int
-) -> Seen:
+def read_segments(known: Knowledge, segments: Segments) -> Seen:
     """Contexts of the first T_p steps, weighted by the probe."""
-    latent, _ = known.latent.encode(segments)
-    return Seen(latent, segments.instance, known.weights)
+    return Seen(known.latent.encode(segments)[0], segments.instance, known.weights)
 
 
 def read_contexts(
-    data: Dataset, segments: Segments, known: Knowledge, config: FitConfig, seed: int
+    known: Knowledge, segments: Segments, data: Dataset, longest: int, seed: int
 ) -> Seen:
     """Contexts of any length; those at the start of an episode are weighted by the probe."""
     steps = data.steps()
-    found = context_latents(known.latent, steps, config.latent.context, integer(seed, "contexts"))
+    latent, instance, first = context_latents(
+        known.latent, steps, longest, integer(seed, "contexts")
+    )
     # of each episode, its weight among those of its instance, 1 on average
     counts = np.maximum(np.bincount(segments.instance), 1)
     mean = np.bincount(segments.instance, weights=known.weights) / counts
     likely = known.weights / np.maximum(mean[segments.instance], 1e-300)
     order = np.argsort(segments.episode)
-    place = order[np.searchsorted(segments.episode[order], steps.episode[found.first])]
-    weights = np.where(found.begins, likely[place], 1.0)
-    return Seen(found.latent, found.instance, weights)
+    place = order[np.searchsorted(segments.episode[order], steps.episode[first])]
+    return Seen(latent, instance, np.where(steps.time[first] == 0, likely[place], 1.0))
 
 
 def _recipe(name: str, reward: Reward | None = None) -> Recipe:

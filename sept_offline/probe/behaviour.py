@@ -12,16 +12,19 @@ from torch import Tensor
 
 from sept_offline.actions import ActionSpace, Box
 from sept_offline.agent.networks import Standardiser
+from sept_offline.data.records import Segments
 from sept_offline.probe.policy import NormalNetwork
 from sept_offline.seeding import generator, torch_generator
 from sept_offline.threads import one_thread
-from sept_offline.training.inputs import Doubles, Floats, Integers, SegmentsLike, standardised
+from sept_offline.training.inputs import Doubles, Floats, Integers, standardised
 from sept_offline.training.layers import initialise, perceptron
 from sept_offline.training.updates import descend
 
 STEPS = 300
 PATIENCE = 40
 HIDDEN = (64, 64)
+HELD_OUT = 0.2
+"""Share of the episodes on which an estimate is checked."""
 LEAST = 0.01
 """No estimate says that an action was less likely (in a box: than this share of the uniform
 density): one mistake there would own all the weight."""
@@ -49,7 +52,7 @@ class Behaviour:
             return bool(np.allclose(self.propensities, uniform_density(self.space)))
         return bool(np.allclose(self.propensities, 1 / self.space.width))
 
-    def along(self, segments: SegmentsLike) -> Doubles:
+    def along(self, segments: Segments) -> Doubles:
         """log μ(a_t|s_t) of the actions taken, [N, n]."""
         return self.space.log_propensity(self.propensities, segments.actions)
 
@@ -59,7 +62,7 @@ def uniform_density(space: Box) -> float:
     return -float(np.log(2 * space.half).sum())
 
 
-def logged_or_estimated(segments: SegmentsLike, space: ActionSpace, seed: int) -> Behaviour:
+def logged_or_estimated(segments: Segments, space: ActionSpace, seed: int) -> Behaviour:
     """What was logged; where there is nothing, an estimate, which marks the whole.
 
     If only the logged action's probability is known it is kept, because a weight needs no other;
@@ -93,9 +96,7 @@ def _around(guess: Doubles, actions: Integers, chance: Doubles) -> Doubles:
     return others
 
 
-def estimate_behaviour(
-    segments: SegmentsLike, space: ActionSpace, seed: int, holdout: float = 0.2
-) -> Behaviour:
+def estimate_behaviour(segments: Segments, space: ActionSpace, seed: int) -> Behaviour:
     """μ from what was done, by a model of state and time or, if it is no better, of time alone.
 
     The model is stopped, and its temperature chosen, on held-out episodes. It is used only if it is
@@ -104,7 +105,7 @@ def estimate_behaviour(
     """
     count = len(segments.actions)
     order = generator(seed, "behaviour", "holdout").permutation(count)
-    held = order[: max(1, round(holdout * count))]
+    held = order[: max(1, round(HELD_OUT * count))]
     kept = order[len(held) :] if len(held) < count else order
     if isinstance(space, Box):
         return _estimate_density(segments, space, kept, held, seed)
@@ -112,7 +113,7 @@ def estimate_behaviour(
 
 
 def _estimate_chances(
-    segments: SegmentsLike, space: ActionSpace, kept: Integers, held: Integers, seed: int
+    segments: Segments, space: ActionSpace, kept: Integers, held: Integers, seed: int
 ) -> Behaviour:
     (count, length), num_actions = segments.actions.shape[:2], space.width
     actions = torch.from_numpy(segments.actions.astype(np.int64))
@@ -132,7 +133,7 @@ def _estimate_chances(
 
 
 def _estimate_density(
-    segments: SegmentsLike, space: Box, kept: Integers, held: Integers, seed: int
+    segments: Segments, space: Box, kept: Integers, held: Integers, seed: int
 ) -> Behaviour:
     count, length = segments.actions.shape[:2]
     inputs = _inputs(segments.observations[:, :length], length)
@@ -217,7 +218,7 @@ def _classify(
     inputs: Tensor, actions: Tensor, kept: Integers, held: Integers, num_actions: int, seed: int
 ) -> tuple[Tensor, float]:
     """Calibrated scores [N, n, A] and their held-out log-loss."""
-    network = perceptron(inputs.shape[-1], (64, 64), num_actions)
+    network = perceptron(inputs.shape[-1], HIDDEN, num_actions)
     initialise(network, torch_generator(seed, "behaviour", "initialise"))
     optimiser = torch.optim.Adam(network.parameters(), lr=3e-3, fused=True)
     best, best_scores, since = float("inf"), torch.zeros(*actions.shape, num_actions), 0

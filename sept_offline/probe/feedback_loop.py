@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from sept_offline.actions import ActionSpace
+from sept_offline.data.records import Segments
 from sept_offline.latent.model import LatentModel
 from sept_offline.latent.segment import SegmentLatentStage
 from sept_offline.probe.behaviour import logged_or_estimated
@@ -20,7 +21,6 @@ from sept_offline.settings import LatentConfig, ProbeConfig, Reward
 from sept_offline.stage import StageState
 from sept_offline.threads import one_thread
 from sept_offline.training.gaussians import kl_standard, sample
-from sept_offline.training.inputs import SegmentsLike
 from sept_offline.training.updates import check_finite, load_module, save_module
 
 
@@ -34,7 +34,7 @@ class PaperLoopStage(SegmentLatentStage):
 
     def __init__(
         self,
-        segments: SegmentsLike,
+        segments: Segments,
         latent: LatentConfig,
         probe: ProbeConfig,
         seed: int,

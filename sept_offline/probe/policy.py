@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from sept_offline.actions import ActionSpace, Box
 from sept_offline.agent.networks import Standardiser
 from sept_offline.agent.probes import LOG_DEVIATION, NetworkProbe, NormalProbe
-from sept_offline.training.inputs import Doubles, Floats, SegmentsLike, standardised
+from sept_offline.data.records import Segments
+from sept_offline.training.inputs import Doubles, Floats, standardised
 from sept_offline.training.layers import initialise, layers_of, perceptron, to_numpy
 
 
@@ -56,7 +57,7 @@ class PolicyNetwork(nn.Module, ABC):
     def export(self) -> NetworkProbe:
         """The policy as it is now, for the agent."""
 
-    def along(self, segments: SegmentsLike) -> Doubles:
+    def along(self, segments: Segments) -> Doubles:
         """Σ_t log π(a_t|s_t) of segments, [N]."""
         seen = segments.observations[:, : segments.actions.shape[1]]
         with torch.no_grad():

@@ -13,7 +13,8 @@ from torch import Tensor
 from sept_offline.actions import ActionSpace
 from sept_offline.agent.networks import Standardiser
 from sept_offline.agent.probes import NetworkProbe
-from sept_offline.errors import ConfigError, DataError
+from sept_offline.data.records import Segments
+from sept_offline.errors import DataError
 from sept_offline.latent.model import LatentModel
 from sept_offline.probe.behaviour import Behaviour, logged_or_estimated
 from sept_offline.probe.policy import policy_network
@@ -26,10 +27,10 @@ from sept_offline.probe.weights import (
     normalised,
 )
 from sept_offline.seeding import generator, torch_generator
-from sept_offline.settings import REWARDS, ProbeConfig, Reward
+from sept_offline.settings import ProbeConfig, Reward
 from sept_offline.stage import StageState
 from sept_offline.threads import one_thread
-from sept_offline.training.inputs import Doubles, Integers, SegmentsLike
+from sept_offline.training.inputs import Doubles, Integers
 from sept_offline.training.updates import (
     check_finite,
     descend,
@@ -47,7 +48,7 @@ CLIP = 5.0
 """Rewards are clipped at this many standard deviations, to limit the effect of outliers."""
 
 
-def segment_rewards(kind: Reward, model: LatentModel, segments: SegmentsLike) -> Doubles:
+def segment_rewards(kind: Reward, model: LatentModel, segments: Segments) -> Doubles:
     """The reward of each segment, [N].
 
     elbo: how well the VAE knows it (the paper's); negative-elbo: how badly (maximum entropy);
@@ -60,12 +61,10 @@ def segment_rewards(kind: Reward, model: LatentModel, segments: SegmentsLike) ->
         return -model.elbo(segments)
     if kind == "information":
         return model.information(segments)
-    if kind == "total-variation":
-        return total_variation(segments)
-    raise ConfigError(f"probe.reward is {kind!r}; expected one of {', '.join(REWARDS)}.")
+    return total_variation(segments)
 
 
-def total_variation(segments: SegmentsLike, final_state: bool = True) -> Doubles:
+def total_variation(segments: Segments, final_state: bool = True) -> Doubles:
     """1/T_p Σ_t Σ_i |s_{t+1,i} − s_{t,i}|, [N]: the paper's, in the observations' own units.
 
     The paper's trajectory ends before the state that the last action leads to; with `final_state`
@@ -81,7 +80,7 @@ class ProbeLearner:
 
     def __init__(
         self,
-        segments: SegmentsLike,
+        segments: Segments,
         behaviour: Behaviour,
         config: ProbeConfig,
         seed: int,
@@ -122,11 +121,11 @@ class ProbeLearner:
         with torch.no_grad():
             return float(effective(self.log_ratio(self.rows), self.shares))
 
-    def ascend(self, rows: Tensor, shares: Tensor, rewards: Tensor) -> bool:
+    def ascend(self, rows: Tensor, shares: Tensor, rewards: Tensor) -> None:
         """A REINFORCE step on rewards[n]; where it would cross the floor, one towards μ instead.
 
         Weight times advantage is the exact gradient of the self-normalised estimate, whose own
-        value is the baseline. Returns whether the step was taken.
+        value is the baseline.
         """
         ratio = self.log_ratio(rows)
         with torch.no_grad():
@@ -135,21 +134,17 @@ class ProbeLearner:
         before, share = self._weights(), self.ess()
         descend(self.optimiser, -(advantage * ratio).sum())
         if self.ess() >= self.floor:
-            return True
+            return
         self._put_back(before)
-        descend(self.retreat, self.distance(self.rows))
+        self.imitate()
         reached = self.ess()
         if reached < self.floor and reached <= share:
             self._put_back(before)
-        return False
 
     def imitate(self) -> None:
-        """A step towards μ."""
-        descend(self.retreat, self.distance(self.rows))
-
-    def distance(self, rows: Tensor) -> Tensor:
-        """Cross-entropy from μ to π, least at π = μ."""
-        return self.policy.distance(self.inputs[rows], self.actions[rows], self.propensities[rows])
+        """A step towards μ, down the cross-entropy from μ to π."""
+        seen = (values[self.rows] for values in (self.inputs, self.actions, self.propensities))
+        descend(self.retreat, self.policy.distance(*seen))
 
     def diagnostics(self, rows: Tensor, rewards: Tensor) -> Diagnostics:
         """Metrics of the policy on these segments with rewards[n]."""
@@ -202,7 +197,6 @@ class ProbeResult:
     """Held-out reward of the learned probe over the behaviour's, in standard deviations."""
     error: float
     """Standard error of the improvement."""
-    held_out: Diagnostics
     history: tuple[Diagnostics, ...]
     estimated: bool
     """Whether μ had to be estimated."""
@@ -218,7 +212,7 @@ class ProbeStage:
 
     def __init__(
         self,
-        segments: SegmentsLike,
+        segments: Segments,
         reward_per_segment: Doubles,
         config: ProbeConfig,
         seed: int,
@@ -289,10 +283,8 @@ class ProbeStage:
         """The probe if it does better on held-out segments, or else the behaviour's own start."""
         with one_thread():
             everything = torch.arange(len(self.rewards))
-            checked = self.held if len(self.held) else everything
             gain, error = self.improvement() if len(self.held) else (math.nan, math.nan)
             accepted = gain > self.config.margin * error
-            held_out = self.learner.diagnostics(checked, self.rewards[checked])
             with torch.no_grad():
                 ratio = self.learner.log_ratio(everything)
             shares = torch.from_numpy(balance(self.learner.instance))
@@ -312,7 +304,6 @@ class ProbeStage:
             else f"the behaviour's start is kept: {said} is not a clear improvement",
             improvement=gain,
             error=error,
-            held_out=held_out,
             history=tuple(self.history),
             estimated=self.behaviour.estimated,
             weights=weights,

@@ -85,11 +85,3 @@ def diagnose(log_ratio: Tensor, shares: Tensor, rewards: Tensor, violations: int
         violations=violations,
         reward=float((weights * rewards).sum()),
     )
-
-
-def estimate(log_ratio: Tensor, shares: Tensor, rewards: Tensor) -> tuple[float, float]:
-    """Self-normalised estimate of E_π[R] and its standard error by the delta method."""
-    weights = normalised(log_ratio, shares)
-    mean = (weights * rewards).sum()
-    error = torch.sqrt((weights**2 * (rewards - mean) ** 2).sum())
-    return float(mean), float(error)

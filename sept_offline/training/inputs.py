@@ -1,8 +1,6 @@
-"""Inputs of training stages: segments, their scaling, and draws that balance instances."""
+"""Inputs of training stages: checks, scaling, and draws that balance instances."""
 
 from __future__ import annotations
-
-from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -11,6 +9,7 @@ from torch import Tensor
 
 from sept_offline.actions import ActionSpace
 from sept_offline.agent.networks import Standardiser
+from sept_offline.data.records import Segments
 from sept_offline.errors import DataError
 
 Floats = NDArray[np.float32]
@@ -18,36 +17,12 @@ Doubles = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 
-class SegmentsLike(Protocol):
-    """The first n steps of episodes, as `Dataset.segments(n)` gives them."""
-
-    @property
-    def observations(self) -> Floats:
-        """[N, n+1, d]."""
-        ...
-
-    @property
-    def actions(self) -> NDArray[Any]:
-        """[N, n], or [N, n, k] of a box."""
-        ...
-
-    @property
-    def propensities(self) -> Doubles | None:
-        """[N, n, A], or [N, n] log-densities of a box; None if the logs contain none."""
-        ...
-
-    @property
-    def instance(self) -> Integers:
-        """[N]."""
-        ...
-
-
 def standardised(scaler: Standardiser, values: Floats) -> Tensor:
     """`values[..., k]` as a network reads them in training: divided, as its own buffers divide."""
     return torch.from_numpy(((values - scaler.mean) / scaler.scale).astype(np.float32))
 
 
-def check_segments(segments: SegmentsLike, space: ActionSpace, num_instances: int) -> None:
+def check_segments(segments: Segments, space: ActionSpace, num_instances: int) -> None:
     """Refuse segments that cannot teach anything, in one sentence."""
     count, length = segments.actions.shape[:2]
     if count == 0:

@@ -12,20 +12,10 @@ from sept_offline.agent.networks import MLP, Constrained, Ensemble
 from sept_offline.control import Batch, Learner
 from sept_offline.errors import ConfigError, TrainingError
 from sept_offline.settings import BOX_ALGORITHMS, FINITE_ALGORITHMS, ControlConfig
+from tests.control.test_d3rlpy import batch
 from tests.margins import Margins
 
 SMALL = ControlConfig(hidden=(16, 24), batch_size=8, learning_rate=1e-2)
-
-
-def batch(seed: int = 0, size: int = 8, dim: int = 5, actions: int = 3) -> Batch:
-    draws = torch.Generator().manual_seed(seed)
-    return Batch(
-        inputs=torch.randn(size, dim, generator=draws),
-        actions=torch.randint(actions, (size,), generator=draws),
-        rewards=torch.randn(size, generator=draws),
-        next_inputs=torch.randn(size, dim, generator=draws),
-        terminals=(torch.rand(size, generator=draws) < 0.3).float(),
-    )
 
 
 def box_batch(seed: int = 0, size: int = 8, dim: int = 5, width: int = 3) -> Batch:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,17 +42,27 @@ def episodes(
         observations.append(state.astype(np.float32))
         actions.append(action)
         chances.append(chance)
-    seen, done = np.stack(observations, axis=1), np.stack(actions, axis=1)
-    mu = np.stack(chances, axis=1)
+    return assembled(instance, observations, actions, chances)
+
+
+def assembled(
+    instance: NDArray[np.int64],
+    observations: list[NDArray[np.float32]],
+    actions: list[NDArray[Any]],
+    logged: list[NDArray[np.float64]],
+) -> tuple[Steps, Segments]:
+    """Episodes of one length, step after step: T+1 observations, T actions and propensities."""
+    seen, done, mu = (np.stack(part, axis=1) for part in (observations, actions, logged))
+    count, length = done.shape[:2]
     number = np.arange(count)
     segments = Segments(seen, done, np.zeros((count, length)), mu, instance, number, 0)
     episode = np.repeat(number, length)
     ends = np.tile(np.arange(length) == length - 1, count)
     steps = Steps(
-        observations=seen.reshape(-1, 3),
-        actions=done.reshape(-1),
+        observations=seen.reshape(-1, seen.shape[-1]),
+        actions=done.reshape(-1, *done.shape[2:]),
         rewards=np.zeros(count * length),
-        propensities=mu.reshape(-1, ACTIONS),
+        propensities=mu.reshape(-1, *mu.shape[2:]),
         terminations=np.zeros_like(ends),
         truncations=ends,
         row=np.arange(count * length) + episode,

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from sept_offline.actions import Box, Policy
 from sept_offline.data.records import Segments, Steps
-from tests.latent.tiny import STRENGTH
+from tests.latent.tiny import STRENGTH, assembled
 
 SPACE = Box.of([-2.0, 0.0], [2.0, 1.0], ["dose", "idle"])
 Behaviour = Callable[[NDArray[np.float32]], Policy]
@@ -36,22 +36,4 @@ def episodes(
         observations.append(state.astype(np.float32))
         actions.append(action)
         densities.append(policy.logged(action))
-    seen, done = np.stack(observations, axis=1), np.stack(actions, axis=1)
-    mu = np.stack(densities, axis=1)
-    number = np.arange(count)
-    segments = Segments(seen, done, np.zeros((count, length)), mu, instance, number, 0)
-    episode = np.repeat(number, length)
-    ends = np.tile(np.arange(length) == length - 1, count)
-    steps = Steps(
-        observations=seen.reshape(-1, 2),
-        actions=done.reshape(-1, SPACE.width),
-        rewards=np.zeros(count * length),
-        propensities=mu.reshape(-1),
-        terminations=np.zeros_like(ends),
-        truncations=ends,
-        row=np.arange(count * length) + episode,
-        episode=episode,
-        instance=instance[episode],
-        time=np.tile(np.arange(length), count),
-    )
-    return steps, segments
+    return assembled(instance, observations, actions, densities)

@@ -102,17 +102,17 @@ def test_labels_by_hand() -> None:
     windows = all_windows(steps, 2)
     config = ControlConfig(reward_scale=2.0, goal_shift=3.0, gamma=0.5)
     identity = Standardiser.identity(2)
-    labels = relabel(steps, windows, FixedLatent(), identity, config)
+    beside, rewards = relabel(steps, windows, FixedLatent(), identity, config)
     known = [2, 3, 4, 7, 10, 11]
     for row in range(12):
         expected = [row, row, 0.375] if row in known else [0, 0, 1]
-        assert np.allclose(labels.beside[row], expected)
+        assert np.allclose(beside[row], expected)
     for step in range(9):
         eta = 0.375 if step in (2, 3, 8) else 1.0
         # 2 · (0 … 8) has the mean 8; the shift is 3 · (1 − γ), and 3 at an end
         shift = 3.0 if step in (3, 8) else 1.5
         expected = eta * 8 + (1 - eta) * 2 * step - shift
-        assert labels.rewards[step] == pytest.approx(expected)
+        assert rewards[step] == pytest.approx(expected)
 
 
 def test_offline_and_online_contexts_agree(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def stage(
 
 def latents(learner: ContextStage, steps: Steps) -> tuple[np.ndarray, np.ndarray]:
     """Of whole episodes, as the agent's encoder reads them, and their instances."""
-    encoder = learner.result().encoder.reading(LENGTH)
+    encoder = learner.encoder().reading(LENGTH)
     seen = steps.observations.reshape(-1, LENGTH + 1, 2)
     taken = SPACE.encode(steps.actions).reshape(-1, LENGTH, SPACE.width)
     return encoder.encode(seen, taken)[0], steps.instance[::LENGTH]
@@ -95,9 +95,8 @@ def test_an_episode_has_the_mean_of_its_embeddings(rewarded: bool) -> None:
     steps = replace(STEPS, rewards=np.random.default_rng(0).normal(size=len(STEPS.rewards)))
     learner = stage("focal", steps, updates=5, rewards=rewarded)
     learner.advance(5)
-    found = learner.result()
     kind = RewardedContext if rewarded else RefinedContext
-    context = kind(None, found.encoder, Standardiser.identity(2))
+    context = kind(None, learner.encoder(), Standardiser.identity(2))
     context.check(2, SPACE.width)
     assert context.needs == ({"reward"} if rewarded else frozenset())
     control = Control(Standardiser.identity(2), MLP([(np.zeros((2, 4)), np.zeros(2))]))

@@ -22,12 +22,11 @@ from sept_offline.probe import (
 )
 from sept_offline.probe.policy import NormalNetwork, log_truncated
 from sept_offline.probe.stage import ProbeLearner
-from sept_offline.probe.weights import estimate
 from sept_offline.seeding import torch_generator
 from sept_offline.settings import LatentConfig, ProbeConfig
 from tests.latent.tiny_box import SPACE, episodes
 from tests.margins import Margins
-from tests.probe.test_probe import same
+from tests.probe.test_probe import estimate, same
 
 STEPS, SEGMENTS = episodes(per=150, length=2, seed=0)
 DOSE = SEGMENTS.actions[..., 0].sum(axis=1).astype(np.float64)

@@ -20,7 +20,7 @@ from sept_offline.probe import (
     logged_or_estimated,
 )
 from sept_offline.probe.stage import IMITATION, ProbeLearner, combined, split, total_variation
-from sept_offline.probe.weights import balance, diagnose, effective, estimate, normalised
+from sept_offline.probe.weights import balance, diagnose, effective, normalised
 from sept_offline.settings import LatentConfig, ProbeConfig, Reward
 from sept_offline.stage import StageState
 from tests.latent.tiny import ACTIONS, SPACE, cut, episodes
@@ -64,6 +64,15 @@ def same(one: StageState, other: StageState) -> bool:
     return one.values == other.values and all(
         torch.equal(one.tensors[name], other.tensors[name]) for name in one.tensors
     )
+
+
+def estimate(
+    log_ratio: torch.Tensor, shares: torch.Tensor, rewards: torch.Tensor
+) -> tuple[float, float]:
+    """The estimate of E_π[R] in the diagnostics, and its standard error by the delta method."""
+    mean = diagnose(log_ratio, shares, rewards, 0).reward
+    weights = normalised(log_ratio, shares)
+    return mean, float(torch.sqrt((weights**2 * (rewards - mean) ** 2).sum()))
 
 
 def test_at_the_behaviour_every_weight_is_one() -> None:

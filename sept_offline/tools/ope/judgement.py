@@ -14,7 +14,7 @@ from sept_offline.actions import ActionSpace
 from sept_offline.agent import Agent, load_agent
 from sept_offline.agent.networks import Standardiser
 from sept_offline.data import Dataset, opened
-from sept_offline.data.records import Steps
+from sept_offline.data.records import Segments, Steps
 from sept_offline.errors import DataError
 from sept_offline.methods.hold_out import episode_digests, in_ranges
 from sept_offline.probe import Behaviour, logged_or_estimated
@@ -49,7 +49,6 @@ from sept_offline.tools.ope.verdict import (
     overlap,
     verdict,
 )
-from sept_offline.training.inputs import SegmentsLike
 
 if TYPE_CHECKING:
     from sept_offline.tools.ope.fitted_q import Transitions
@@ -306,7 +305,7 @@ def behaviour_along(steps: Steps, space: ActionSpace, seed: int) -> Behaviour:
         propensities=None if logged is None else logged[:, None],
         instance=steps.instance,
     )
-    return logged_or_estimated(cast(SegmentsLike, single), space, seed)
+    return logged_or_estimated(cast(Segments, single), space, seed)
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,10 @@
-"""Particulars of bnn: its budgets, its rewards, and how its blocks fall."""
+"""Particulars of bnn and dpt: budgets, rewards, the w they learn with, w as an episode goes on."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,12 +13,18 @@ import sept_offline as so
 from sept_offline.agent import Agent, save_agent
 from sept_offline.control import prepare_rewards
 from sept_offline.control.rewards import common_form
-from sept_offline.dynamics.contexts import PlanningContext
+from sept_offline.dynamics.contexts import InferredContext, PlanningContext
 from sept_offline.errors import ConfigError
 from sept_offline.methods import Fitter, resolve_config
-from sept_offline.methods.bayes import angles_read, model_stage, named_angles, planning_settings
+from sept_offline.methods.bayes import (
+    angles_read,
+    latents,
+    model_stage,
+    named_angles,
+    planning_settings,
+)
 from sept_offline.methods.preset import preset_values
-from sept_offline.settings import BnnConfig, ControlConfig, merge
+from sept_offline.settings import BnnConfig, ControlConfig, DptConfig, merge
 from tests.methods.check_method import SMALL
 from tests.methods.two_step import log_two_step, two_step
 
@@ -27,6 +34,14 @@ BRIEF = merge(
         "dynamics": {"dim": 2, "hidden": [8], "updates": 20, "outcome_updates": 20},
         "control": {"updates": 20},
         "bnn": {"infer_steps": 2, "tune_steps": 1, "episodes": 4, "horizon": 3, "updates": 2},
+    },
+)
+BRIEF_DPT = merge(
+    SMALL,
+    {
+        "dynamics": {"dim": 2, "hidden": [8], "updates": 60},
+        "control": {"updates": 20},
+        "dpt": {"every": 3, "infer_steps": 3},
     },
 )
 
@@ -133,7 +148,56 @@ def test_a_policy_that_is_planned_with_is_a_single_network(tmp_path: Path) -> No
     assert settings.algorithm == "double_dqn"
 
 
-@pytest.mark.parametrize("wrong", [{"every": 0}, {"explore": 1.5}, {"tune_rate": 0.0}])
-def test_settings_that_cannot_work_are_refused(wrong: dict[str, float]) -> None:
-    with pytest.raises(ConfigError, match=f"bnn.{next(iter(wrong))}"):
-        BnnConfig(**wrong)  # type: ignore[arg-type]
+def test_the_policy_learns_with_each_instances_own_w_and_with_the_mean(tmp_path: Path) -> None:
+    path = log_two_step(tmp_path / "t.h5", episodes=40)
+    agent = so.fit(path, "dpt", BRIEF_DPT)
+    assert isinstance(agent.context, InferredContext)
+    model, config = agent.context.model, DptConfig(copies=400, unknown=0.25)
+    with so.load_dataset(path) as data:
+        contexts, instance, weights = latents(model, data, config, seed=0)
+    assert contexts.shape == (2 * 401, 2)
+    for code in (0, 1):
+        own = instance == code
+        assert weights[own].sum() == pytest.approx(1.0)
+        unknown = own & (contexts == model.w_mean.mean(axis=0)).all(axis=1)
+        assert weights[unknown].sum() == pytest.approx(0.25)
+        drawn = contexts[own & ~unknown]
+        spread = np.exp(0.5 * model.w_log_variance[code])
+        assert np.allclose(drawn.mean(axis=0), model.w_mean[code], atol=0.2 * spread.max())
+        assert np.allclose(drawn.std(axis=0), spread, rtol=0.15)
+
+
+def test_w_is_inferred_every_few_steps_and_control_reads_it(tmp_path: Path) -> None:
+    agent = so.fit(log_two_step(tmp_path / "t.h5", episodes=40), "dpt", BRIEF_DPT)
+    context = agent.context
+    assert isinstance(context, InferredContext)
+    assert agent.learns and not agent.needs and agent.record["budget"] == "reduced"
+    tracker = context.begin(0, None, agent.control)
+    faces = np.random.default_rng(0).choice((-1.0, 1.0), size=10)
+    vectors = []
+    for time, face in enumerate(faces):
+        assert tracker.step(np.array([face, time], dtype=np.float32)) is None
+        assert tracker.latent is not None and tracker.control is None
+        assert np.array_equal(tracker.vector, context.scaler(tracker.latent))
+        vectors.append(tracker.vector.tobytes())
+        tracker.took(agent.spaces.actions.encode(1))
+    assert [t for t in range(1, 10) if vectors[t] != vectors[t - 1]] == [3, 6, 9]
+    start = context.scaler(context.model.prior()[0])
+    assert vectors[0] == start.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("kind", "wrong"),
+    [
+        (BnnConfig, {"every": 0}),
+        (BnnConfig, {"explore": 1.5}),
+        (BnnConfig, {"tune_rate": 0.0}),
+        (DptConfig, {"every": 0}),
+        (DptConfig, {"unknown": 1.0}),
+        (DptConfig, {"copies": 0}),
+    ],
+)
+def test_settings_that_cannot_work_are_refused(kind: Any, wrong: dict[str, float]) -> None:
+    section = {BnnConfig: "bnn", DptConfig: "dpt"}[kind]
+    with pytest.raises(ConfigError, match=f"{section}.{next(iter(wrong))}"):
+        kind(**wrong)
