@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ..elementary import Floats
 from ..errors import AgentError, ConfigError
-from .policies import SMALLEST, Categorical, Policy
+from .policies import Categorical, Policy
 from .space import ActionSpace, PropensityFault, named, numbers
 
 SUM_TOLERANCE = 1e-5
@@ -109,8 +109,7 @@ class Finite(ActionSpace):
         return np.arange(self.width)
 
     def log_propensity(self, propensities: NDArray[Any], actions: NDArray[Any]) -> Floats:
-        chosen = np.take_along_axis(propensities, np.asarray(actions)[..., None], axis=-1)
-        return np.asarray(np.log(np.maximum(chosen[..., 0], SMALLEST)))
+        return Categorical(propensities).log_probability(actions)
 
     def unknown(self, propensities: NDArray[Any]) -> NDArray[np.bool_]:
         return np.asarray(np.isnan(propensities).all(axis=-1))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,25 +33,25 @@ def plain_networks() -> Iterator[None]:
         _compiling.reset(token)
 
 
-class Network(Protocol):
+class Network(ABC):
     """Rows in, rows out: `[n, input_dim]` to `[n, output_dim]`, or one row without the n."""
 
     input_dim: int
     output_dim: int
-    squashed: bool
+    squashed: bool = False
     """Whether the outputs went through tanh."""
 
+    @abstractmethod
     def __call__(self, x: Array) -> Array:
         """The outputs `[n, output_dim]` of a batch `[n, input_dim]`, or of one row."""
-        ...
 
     def row(self, x: Array) -> Array:
         """The outputs `[output_dim]` of one row `[input_dim]`; faster than a batch of one."""
-        ...
+        return self(x)
 
+    @abstractmethod
     def to_arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
         """All weights, each under a name that starts with `prefix`."""
-        ...
 
 
 def take(
@@ -126,7 +127,7 @@ class Standardiser:
         return cls(take(arrays, f"{prefix}.mean", 1), take(arrays, f"{prefix}.scale", 1))
 
 
-class MLP:
+class MLP(Network):
     """Linear layers with an activation, and an optional LayerNorm (eps 1e-5), in each but the last.
 
     `layers`: `(weight[out, in], bias[out])` each; `norms`: `(gamma[out], beta[out])` or None for
@@ -314,7 +315,7 @@ def _normalise_row(value: Array, gamma: Array, beta: Array) -> Array:
     return value
 
 
-class Ensemble:
+class Ensemble(Network):
     """The mean of several networks of the same shape."""
 
     def __init__(self, members: Sequence[MLP]) -> None:
@@ -335,10 +336,6 @@ class Ensemble:
         total *= self._share
         return total
 
-    def row(self, x: Array) -> Array:
-        """The same for one row."""
-        return self(x)
-
     def to_arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
         """Each member's weights, under `<prefix>.member<i>`."""
         arrays: dict[str, NDArray[Any]] = {}
@@ -355,14 +352,12 @@ class Ensemble:
         return cls(members)
 
 
-class Constrained:
+class Constrained(Network):
     """Values of the actions that an imitator finds likely enough, as discrete BCQ acts.
 
     An action whose imitated probability is at most `flexibility` times the likeliest one's has
     value 0; the others' values are shifted to be positive, so that the best of them wins.
     """
-
-    squashed = False
 
     def __init__(self, values: MLP | Ensemble, imitator: MLP | Ensemble, flexibility: float):
         if (values.input_dim, values.output_dim) != (imitator.input_dim, imitator.output_dim):
@@ -382,10 +377,6 @@ class Constrained:
         # the small constant keeps an allowed action above a forbidden one
         shifted: Array = (values - values.min(axis=-1, keepdims=True) + np.float32(1e-5)) * allowed
         return shifted
-
-    def row(self, x: Array) -> Array:
-        """The same for one row."""
-        return self(x)
 
     def to_arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
         """Both networks' weights and the threshold."""

@@ -308,8 +308,8 @@ def _unchanged_modules(folder: Path) -> list[str]:
 def _read_manifest(folder: Path) -> dict[str, Any]:
     """The manifest of an export; every file is checked against its checksum."""
     manifest = read_sealed(folder / MANIFEST, AgentError)
-    form, files = manifest.get("form"), manifest.get("files")
-    newest = FORMATS[form] + 1 if form in tuple(FORMATS) else 0
+    form, files = str(manifest.get("form")), manifest.get("files")
+    newest = FORMATS[form] + 1 if form in FORMATS else 0
     if manifest.get("format") not in range(1, newest + 1):
         raise AgentError(f"{folder} does not contain an export that this version can read.")
     if not isinstance(files, dict) or not files:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from sept_offline.actions import Box, Finite
 from sept_offline.agent.agent import read_space
+from sept_offline.agent.contexts.base import hidden_row
 from sept_offline.agent.records import count, field
 from sept_offline.deploy.graph import library
 from sept_offline.errors import AgentError
@@ -158,13 +159,7 @@ class OnnxEpisode:
                 "Hidden parameters must be given if the agent needs them, and only then."
             )
         if hidden is not None:
-            names = described["names"]
-            if set(hidden) != set(names):
-                raise AgentError(f"The agent needs the hidden parameters {', '.join(names)}.")
-            values = np.array([[hidden[name] for name in names]], dtype=np.float32)
-            if not np.isfinite(values).all():
-                raise AgentError("Hidden parameters must be finite.")
-            self._infer("encoder", hidden=values)
+            self._infer("encoder", hidden=hidden_row(described["names"], hidden)[None])
 
     @property
     def phase(self) -> str:

@@ -101,12 +101,7 @@ def _read(entry: Any) -> tuple[Hidden, Reference]:
     if not all(map(math.isfinite, numbers.values())):
         raise ValueError(f"found {numbers}")
     hidden = {str(name): float(value) for name, value in entry["hidden"].items()}
-    return hidden, Reference(
-        random=numbers["random"],
-        random_se=numbers["random_se"],
-        reference=numbers["reference"],
-        source=str(entry["source"]),
-    )
+    return hidden, Reference(**numbers, source=str(entry["source"]))
 
 
 def scores(

@@ -465,6 +465,8 @@ def test_graphs_are_given_the_hidden_parameters_by_name(tmp_path: Path) -> None:
         dict.fromkeys((*names, "more"), 0.5),
         dict.fromkeys(names[1:], 0.5),
         dict.fromkeys(names, np.nan),
+        dict.fromkeys(names, "abc"),
+        dict.fromkeys(names, (1.0, 2.0)),
     ):
         with pytest.raises(AgentError, match=r"hidden|Hidden"):
             hosted.begin(hidden=wrong)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -122,21 +123,25 @@ class HiddenContext(Context):
 
     def begin(self, seed: int, hidden: Hidden | None, control: Control) -> Tracker:
         """A tracker that holds them."""
-        given: Hidden = {} if hidden is None else hidden
-        if set(given) != set(self.names):
-            raise AgentError(
-                f"The agent needs the hidden parameters {', '.join(self.names)}, "
-                f"found {', '.join(map(str, given)) or 'none'}."
-            )
-        try:
-            values = [float(given[name]) for name in self.names]
-        except (TypeError, ValueError) as error:
-            raise AgentError(
-                f"Hidden parameters must be numbers, found {dict(given)!r:.80}."
-            ) from error
-        if not all(map(math.isfinite, values)):
-            raise AgentError(f"Hidden parameters must be finite, found {dict(given)}.")
-        return Tracker(self.scaler(np.array(values, dtype=np.float32)))
+        return Tracker(self.scaler(hidden_row(self.names, hidden or {})))
+
+
+def hidden_row(names: Sequence[str], hidden: Hidden) -> Array:
+    """The hidden parameters `[k]` in the order of `names`, which must be theirs."""
+    if set(hidden) != set(names):
+        raise AgentError(
+            f"The agent needs the hidden parameters {', '.join(names)}, "
+            f"found {', '.join(map(str, hidden)) or 'none'}."
+        )
+    try:
+        values = [float(hidden[name]) for name in names]
+    except (TypeError, ValueError) as error:
+        raise AgentError(
+            f"Hidden parameters must be numbers, found {dict(hidden)!r:.80}."
+        ) from error
+    if not all(map(math.isfinite, values)):
+        raise AgentError(f"Hidden parameters must be finite, found {dict(hidden)}.")
+    return np.array(values, dtype=np.float32)
 
 
 class HistoryContext(Context):

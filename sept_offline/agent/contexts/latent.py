@@ -61,7 +61,7 @@ class _LatentTracker(Tracker):
 
     def _infer(self, mean: Array, log_var: Array) -> Array:
         """Report the posterior of mean `[k]` and log-variance `[k]`; returns its deviation."""
-        deviation = np.exp(np.float32(0.5) * log_var)
+        deviation: Array = np.exp(np.float32(0.5) * log_var)
         self.latent = mean
         self.uncertainty = self._context.uncertainty_scale * float(deviation.mean())
         self.vector = self._context.latent_scaler(mean)
