@@ -40,13 +40,13 @@ def test_a_step_curve_is_the_mean_of_seeds_and_shared_instances() -> None:
     curve = step_curve("sept", rows, 3, cumulative_reward)
     assert curve is not None and curve.seeds == 2
     # Of seed 0 the mean of [0, 1, 2, 2] and [0, 3, 3, 3]; b is not there.
-    np.testing.assert_allclose(curve.mean, [0, 1, 1.25, 4.25])
+    np.testing.assert_allclose(curve.y, [0, 1, 1.25, 4.25])
     assert curve.low is not None and curve.high is not None
     np.testing.assert_allclose(curve.low, [0, 0, 0, 2.5])
     np.testing.assert_allclose(curve.high, [0, 2, 2.5, 6])
     solved = step_curve("sept", rows, 3, percent_solved)
     assert solved is not None
-    np.testing.assert_allclose(solved.mean, [0, 25, 50, 100])
+    np.testing.assert_allclose(solved.y, [0, 25, 50, 100])
     assert step_curve("sept", [rows[0], rows[3]], 3, cumulative_reward) is None
     single = step_curve("sept", rows[:2], 3, cumulative_reward)
     assert single is not None and single.low is single.high is None
@@ -72,7 +72,7 @@ def test_training_curves_spread_over_seeds_at_shared_updates() -> None:
     (curve,) = metric_curves(rows, ["control"], "max_q")
     assert (curve.method, curve.seeds, curve.x.tolist()) == ("avg", 3, [10, 20])
     assert curve.low is not None and curve.high is not None
-    np.testing.assert_allclose([curve.mean, curve.low, curve.high], [[2, 3], [0, 2], [5, 4]])
+    np.testing.assert_allclose([curve.y, curve.low, curve.high], [[2, 3], [0, 2], [5, 4]])
     assert metric_curves(rows, ["latent"], "max_q") == []
     assert metric_curves(rows, ["control"], "max_q", ["sept"]) == []
 

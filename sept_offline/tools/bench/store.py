@@ -16,10 +16,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sept_offline.errors import DataError
 from sept_offline.files import refuse_foreign, refuse_links, remove_ours
@@ -31,6 +31,7 @@ from sept_offline.versions import OWN
 if TYPE_CHECKING:
     import pyarrow as pa
 
+Row = TypeVar("Row", bound=Mapping[str, Any])
 PARTS = ("cell", "identity", "training", "latents")
 TABLES = ("results", "cells", "training", "latents")
 KEYS = ("family", "method", "preset", "variant", "seed")
@@ -183,11 +184,7 @@ def scatter(out: Path) -> None:
             f"{out} has tables but neither cells nor {absent[0]}.parquet, so its cells cannot be "
             "made again and its tables are not replaced; restore the file, or choose another --out."
         )
-    rows: dict[str, dict[tuple[Any, ...], list[dict[str, Any]]]] = {}
-    for name in TABLES:
-        rows[name] = {}
-        for row in read_table(out, name):
-            rows[name].setdefault(tuple(row[key] for key in KEYS), []).append(row)
+    rows = {name: grouped(read_table(out, name), *KEYS) for name in TABLES}
     staged = out / ".cells.tmp"
     refuse_foreign(staged, CELL)
     remove_ours(staged, CELL)
@@ -221,6 +218,14 @@ def read_table(out: Path, name: str) -> list[dict[str, Any]]:
     except (TypeError, ValueError, RecursionError) as problem:
         raise _damaged(path, problem) from problem
     return rows
+
+
+def grouped(rows: Iterable[Row], *columns: str) -> dict[tuple[Any, ...], list[Row]]:
+    """The rows by their values in `columns`."""
+    groups: dict[tuple[Any, ...], list[Row]] = {}
+    for row in rows:
+        groups.setdefault(tuple(row[column] for column in columns), []).append(row)
+    return groups
 
 
 def differences(found: Mapping[str, Any], wanted: Mapping[str, Any], where: str = "") -> list[str]:

@@ -17,7 +17,7 @@ from sept_offline.methods import METHODS
 from sept_offline.settings import read_toml
 from sept_offline.tools.bench.plan import BASE
 from sept_offline.tools.bench.statistics import grid, paired, summarise
-from sept_offline.tools.bench.store import read_table
+from sept_offline.tools.bench.store import grouped, read_table
 from sept_offline.versions import OWN
 
 PAPER = Path(__file__).with_name("paper.toml")
@@ -28,7 +28,9 @@ NEIGHBOURS = 5
 PAIRED = ("normalised", "return", "steps_to_solve")
 
 Row = Mapping[str, Any]
-Key = tuple[str, str, str, str]
+Key = tuple[Any, ...]
+"""Values of `KEYS`."""
+KEYS = ("family", "preset", "variant", "method")
 
 
 def summarise_bench(out: Path) -> list[dict[str, Any]]:
@@ -41,7 +43,7 @@ def summarise_rows(
     results: Sequence[Row], cells: Sequence[Row], latents: Sequence[Row] = ()
 ) -> list[dict[str, Any]]:
     """From rows of the tables `results`, `cells` and `latents`."""
-    episodes, fits, segments = _grouped(results), _grouped(cells), _grouped(latents)
+    episodes, fits, segments = (grouped(rows, *KEYS) for rows in (results, cells, latents))
     return [
         _summary(key, episodes, fits[key], segments.get(key, []))
         for key in sorted(fits, key=_order)
@@ -201,14 +203,6 @@ def _published(family: str) -> dict[str, dict[str, Sequence[float | None]]]:
     except FamilyError:
         return {}
     return {"steps_to_solve": {method: (value, None) for method, value in published.items()}}
-
-
-def _grouped(rows: Sequence[Row]) -> dict[Key, list[Row]]:
-    groups: dict[Key, list[Row]] = {}
-    for row in rows:
-        key = (row["family"], row["preset"], row["variant"], row["method"])
-        groups.setdefault(key, []).append(row)
-    return groups
 
 
 def _order(key: Key) -> tuple[Any, ...]:

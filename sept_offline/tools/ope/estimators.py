@@ -49,8 +49,12 @@ class Table:
 
     def spread(self, values: Doubles) -> Doubles:
         """`values[N']` of all logged steps as a rectangle `[E, H]`, 0 where there is no step."""
+        return self.fill(values[self.counted])
+
+    def fill(self, values: Doubles) -> Doubles:
+        """The same for `values[N]` of the steps that count."""
         rectangle = np.zeros(self.rewards.shape)
-        rectangle.reshape(-1)[self.place] = values[self.counted]
+        rectangle.reshape(-1)[self.place] = values
         return rectangle
 
     @property

@@ -347,7 +347,7 @@ def fitted_values(
     progress: Progress,
 ) -> Values:
     """Three fits: to all episodes, and to each half for the use of the other."""
-    from sept_offline.tools.ope.fitted_q import Along, FittedQ
+    from sept_offline.tools.ope.fitted_q import FittedQ
 
     half = halves(table.instance, generator(seed, "halves"))
     shares = equal_shares(table.instance)
@@ -358,15 +358,9 @@ def fitted_values(
         for name, rows in (("all", np.ones_like(half)), ("one half", ~half), ("the other", half))
     )
 
-    def along(q: Along) -> tuple[Doubles, Doubles]:
-        everywhere = np.zeros((2, len(table.counted)))
-        everywhere[:, table.counted] = q.taken, q.expected
-        return table.spread(everywhere[0]), table.spread(everywhere[1])
-
-    _, whole_v = along(whole.final)
-    _, early_v = along(whole.halfway)
-    first_q, first_v = along(first.final)
-    second_q, second_v = along(second.final)
+    whole_v, early_v = table.fill(whole.final.expected), table.fill(whole.halfway.expected)
+    first_v, second_v = table.fill(first.final.expected), table.fill(second.final.expected)
+    first_q, second_q = table.fill(first.final.taken), table.fill(second.final.taken)
     return Values(
         crossed_q=np.where(half[:, None], first_q, second_q),
         crossed_v=np.where(half[:, None], first_v, second_v),

@@ -17,6 +17,8 @@ BOUNDS = ("avg", "oracle")
 """Methods that the answer compares with: one policy for all, and one that knows what is hidden."""
 KINDS = {"usable": "good", "doubtful": "note", "not usable": "warning"}
 """Verdict of a fit → how it is shown."""
+COLUMNS = {"steps": "steps_to_solve", "score": "normalised", "return": "return"}
+"""What differences may count → the figure of a summary."""
 Statistics = Mapping[str, Any]
 
 
@@ -82,16 +84,8 @@ def _run_outcome(group: Sequence[Evaluated]) -> Outcome:
     family = results.family
     if results.instances != "test":
         family += f" ({results.instances})"
-    outcome = Outcome(
-        run.name,
-        family,
-        summary["episodes"],
-        summary["solved"],
-        summary["steps_to_solve"],
-        summary["normalised"],
-        summary["return"],
-    )
-    column = {"steps": "steps_to_solve", "score": "normalised", "return": "total"}[outcome.unit]
+    outcome = _outcome(run.name, family, summary, summary["solved"])
+    column = "total" if outcome.unit == "return" else COLUMNS[outcome.unit]
     gaps: dict[str, Difference] = {}
     for bound in BOUNDS:
         rival = next((entry for entry in group if entry.run.method == bound != run.method), None)
@@ -110,23 +104,20 @@ def _bench_outcomes(bench: BenchFolder) -> list[Outcome]:
         if not study.first or not rows:
             continue
         row = rows[_leading([row["method"] for row in rows])]
-        outcome = Outcome(
-            row["method"],
-            study.family,
-            row["episodes"],
-            row["solved"]["mean"] if row["solved"] else None,
-            row["steps_to_solve"],
-            row["normalised"],
-            row["return"],
-        )
-        column = {"steps": "steps_to_solve", "score": "normalised", "return": "return"}
+        solved = row["solved"]["mean"] if row["solved"] else None
+        outcome = _outcome(row["method"], study.family, row, solved)
         gaps = {
             bound: Difference(gap["mean"], gap["low"], gap["high"])
             for bound in BOUNDS
-            if (gap := row["against"].get(bound, {}).get(column[outcome.unit])) is not None
+            if (gap := row["against"].get(bound, {}).get(COLUMNS[outcome.unit])) is not None
         }
         outcomes.append(replace(outcome, gaps=gaps))
     return outcomes
+
+
+def _outcome(method: str, family: str, summary: Statistics, solved: float | None) -> Outcome:
+    figures = (summary[name] for name in COLUMNS.values())
+    return Outcome(method, family, summary["episodes"], solved, *figures)
 
 
 def _sentence(outcome: Outcome) -> str:
@@ -231,34 +222,29 @@ def _mean(statistics: Statistics | None) -> str:
 
 def _untested(runs: Sequence[Run]) -> tuple[str, list[Tile]]:
     """What is known before any test episode: the estimate of `ope`, or nothing."""
-    nothing = [("", "–")]
-    against = Tile("Against avg and oracle", nothing, "no test episodes")
-    judged = next((run for run in runs if run.judged is not None), None)
-    if judged is None or judged.judged is None:
+    judged, name = next(((r.judged, r.name) for r in runs if r.judged is not None), (None, ""))
+    if judged is None:
         names = " and ".join(run.name for run in runs) or "This bench"
         sentence = f"{names} {'have' if len(runs) > 1 else 'has'} no test episodes yet."
-        return sentence, [
-            Tile("Solved", nothing, "no test episodes"),
-            Tile("Steps or return", nothing, "no test episodes"),
-            against,
-        ]
-    estimate = judged.judged.estimators[judged.judged.headline]
-    logged = number(judged.judged.logged_return)
-    sentence = (
-        f"{judged.name} has no test episodes; from logs alone its return is estimated at "
-        f"{number(estimate.mean)}, and the logged episodes earned {logged} "
-        f"(ope: {judged.judged.verdict})."
-    )
-    return sentence, [
-        Tile("Solved", nothing, "no test episodes"),
-        Tile(
+        earned = Tile("Steps or return", [("", "–")], "no test episodes")
+    else:
+        estimate = judged.estimators[judged.headline]
+        sentence = (
+            f"{name} has no test episodes; from logs alone its return is estimated at "
+            f"{number(estimate.mean)}, and the logged episodes earned "
+            f"{number(judged.logged_return)} (ope: {judged.verdict})."
+        )
+        earned = Tile(
             "Return, from logs",
             [("", number(estimate.mean))],
-            f"{percent(judged.judged.confidence)} interval: {number(estimate.low)} … "
+            f"{percent(judged.confidence)} interval: {number(estimate.low)} … "
             f"{number(estimate.high)}",
-        ),
-        against,
-    ]
+        )
+    solved, against = (
+        Tile(label, [("", "–")], "no test episodes")
+        for label in ("Solved", "Against avg and oracle")
+    )
+    return sentence, [solved, earned, against]
 
 
 def _verdict_tile(runs: Sequence[Run], sections: Sequence[Section]) -> Tile:

@@ -21,14 +21,12 @@ from sept_offline.tools.bench.figures.figure import Array, Line, style_of
 from sept_offline.tools.bench.figures.rows import Row
 from sept_offline.tools.ope import TITLES
 from sept_offline.tools.report.charts import bars_plot, lines_plot
-from sept_offline.tools.report.page import Block, Chart, Note, Player, Section, Table
+from sept_offline.tools.report.page import OPEN, Block, Chart, Note, Player, Section, Table
 from sept_offline.tools.report.scenes import playable
 from sept_offline.tools.report.sources import Evaluated, Run, comparable, evaluated
 from sept_offline.tools.report.text import count, number, percent, plural, with_error
 
 LEVEL = 0.95
-OPEN = 12
-"""Rows up to which a table starts open."""
 BARS = 40
 """Most bars of a histogram."""
 SHADES = ("#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#882255", "#999933", "#44AA99")

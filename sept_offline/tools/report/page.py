@@ -24,6 +24,8 @@ from sept_offline.files import behind_links, write_text
 INSTALL = 'A report needs Plotly and Jinja: pip install "sept-offline[report]".'
 LIMIT = 5_000_000
 """Most bytes of a page: a larger one is slow to open and too large for mail."""
+OPEN = 12
+"""Rows up to which a table starts open."""
 
 
 @dataclass(frozen=True)

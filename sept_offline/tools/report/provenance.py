@@ -10,8 +10,9 @@ from typing import Any
 from sept_offline.errors import SeptError
 from sept_offline.methods import METHODS, resolve_config
 from sept_offline.settings import to_plain
-from sept_offline.tools.bench.figures.rows import Row, settings_of, studies
+from sept_offline.tools.bench.figures.rows import settings_of, studies
 from sept_offline.tools.bench.plan import quick_variant
+from sept_offline.tools.bench.store import grouped
 from sept_offline.tools.report.page import Block, Code, Facts, Heading, Section, Table
 from sept_offline.tools.report.sources import BenchFolder, Run
 from sept_offline.tools.report.text import shown_path
@@ -162,21 +163,16 @@ def _bench(bench: BenchFolder) -> list[Block]:
             ]
         ),
         Code(TITLE, bench_commands(bench)),
-        *_bench_settings(bench),
+        *(
+            _table(
+                f"Settings: {study.title}",
+                "setting",
+                _several(flat(json.loads(row["config"])) for row in study.at(study.base).cells),
+            )
+            for study in studies(bench.rows)
+        ),
         _table("Versions", "library", _several(json.loads(row["versions"]) for row in cells)),
         _table("Logs", "family", hashes),
-    ]
-
-
-def _bench_settings(bench: BenchFolder) -> list[Block]:
-    """Settings of each family and preset at its base, with the values of all methods."""
-    return [
-        _table(
-            f"Settings: {study.title}",
-            "setting",
-            _several(flat(json.loads(row["config"])) for row in study.at(study.base).cells),
-        )
-        for study in studies(bench.rows)
     ]
 
 
@@ -192,10 +188,7 @@ def _several(records: Iterable[Mapping[str, Any]]) -> list[tuple[str, str]]:
 def bench_commands(bench: BenchFolder) -> list[str]:
     """One command per family, preset and variant for all methods with equal seeds and episodes."""
     bases = {(study.family, study.preset): study.base for study in studies(bench.rows)}
-    cells: dict[tuple[str, str, str, str], list[Row]] = {}
-    for row in bench.rows.cells:
-        cell = (row["family"], row["preset"], row["variant"], row["method"])
-        cells.setdefault(cell, []).append(row)
+    cells = grouped(bench.rows.cells, "family", "preset", "variant", "method")
     groups: dict[tuple[str, ...], list[str]] = {}
     for (family, preset, variant, method), rows in sorted(cells.items()):
         words = ["--seeds", str(max(row["seed"] for row in rows) + 1)]

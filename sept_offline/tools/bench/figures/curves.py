@@ -38,18 +38,6 @@ SPREAD = "Lines are means over seeds, bands go from the lowest seed to the highe
 
 
 @dataclass(frozen=True)
-class Curve:
-    """Mean and band of a method: x, mean, low and high `[T]`; a single seed may have no band."""
-
-    method: str
-    x: Array
-    mean: Array
-    low: Array | None
-    high: Array | None
-    seeds: int
-
-
-@dataclass(frozen=True)
 class Metric:
     """A metric of a stage and its label on an axis."""
 
@@ -72,7 +60,7 @@ PROBED = tuple(name for name in STYLES if METHODS[name].probe_reward)
 
 def metric_curves(
     rows: Iterable[Row], stages: Sequence[str], metric: str, methods: Sequence[str] | None = None
-) -> list[Curve]:
+) -> list[Line]:
     """A curve per method at the updates that all seeds have; the band is their range."""
     logged = [row for row in rows if row["metric"] == metric and row["stage"] in stages]
     curves = []
@@ -88,11 +76,11 @@ def metric_curves(
         table = np.array([[values[seed, update] for update in shared] for seed in seeds])
         x = np.array(shared, dtype=np.float64)
         least, most = table.min(axis=0), table.max(axis=0)
-        curves.append(Curve(method, x, table.mean(axis=0), least, most, len(seeds)))
+        curves.append(_line(method, x, table.mean(axis=0), least, most, len(seeds)))
     return curves
 
 
-def watched_curves(rows: Sequence[Row]) -> list[tuple[Metric, list[Curve]]]:
+def watched_curves(rows: Sequence[Row]) -> list[tuple[Metric, list[Line]]]:
     """The watched metrics that were recorded."""
     watched = [(metric, metric_curves(rows, [metric.stage], metric.name)) for metric in WATCHED]
     bounded = {c.method for metric, curves in watched if metric.name == "elbo" for c in curves}
@@ -139,10 +127,10 @@ def _step_pictures(
         about = "percent of test episodes solved by each step"
         kinds.append(("solved", percent_solved, "solved, %", " %", about))
     for kind, value, label, unit, about in kinds:
-        found = [step_curve(method, rows, limit, value) for method, rows in episodes.items()]
-        curves = in_order(curve for curve in found if curve is not None)
-        last = sorted(curves, key=lambda curve: -curve.mean[-1])
-        ends = [f"{style_of(c.method).title} {short(c.mean[-1])}{unit}" for c in last]
+        lines = [step_curve(method, played, limit, value) for method, played in episodes.items()]
+        curves = in_order(line for line in lines if line is not None)
+        last = sorted(curves, key=lambda curve: -curve.y[-1])
+        ends = [f"{c.name} {short(c.y[-1])}{unit}" for c in last]
         yield Picture(
             f"{kind}-{group}-{study.name}",
             f"{study.title}: {about}. At step {limit}: {', '.join(ends)}. Lines are means, bands "
@@ -175,10 +163,8 @@ def training_pictures(study: Study) -> Iterator[Picture | Missing]:
     if not rewards:
         yield Missing("probe", study.family, f"cells of {', '.join(PROBED)}")
         return
-    titles = [style_of(curve.method).title for curve in rewards]
     rises = ", ".join(
-        f"{title} from {short(curve.mean[0])} to {short(curve.mean[-1])}"
-        for title, curve in zip(titles, rewards, strict=True)
+        f"{curve.name} from {short(curve.y[0])} to {short(curve.y[-1])}" for curve in rewards
     )
     yield Picture(
         f"probe-{study.name}",
@@ -186,7 +172,7 @@ def training_pictures(study: Study) -> Iterator[Picture | Missing]:
         f"{SPREAD} {_seeds(rewards)}{_absent(PROBED, [curve.method for curve in rewards])}",
         curves_figure(
             study.title,
-            [(f"{title}'s reward", [curve]) for title, curve in zip(titles, rewards, strict=True)],
+            [(f"{curve.name}'s reward", [curve]) for curve in rewards],
             "update of the probe",
             legend=False,
             panel_height=3.2,
@@ -194,7 +180,7 @@ def training_pictures(study: Study) -> Iterator[Picture | Missing]:
     )
 
 
-def _seeds(curves: Iterable[Curve]) -> str:
+def _seeds(curves: Iterable[Line]) -> str:
     return seeds_caption((curve.method, curve.seeds) for curve in curves)
 
 
@@ -204,7 +190,7 @@ def _absent(wanted: Iterable[str], shown: Iterable[str]) -> str:
     return f" Without {', '.join(missing)}: no cells." if missing else ""
 
 
-def in_order(curves: Iterable[Curve]) -> list[Curve]:
+def in_order(curves: Iterable[Line]) -> list[Line]:
     """The curves in the order in which all figures name the methods."""
     by_method = {curve.method: curve for curve in curves}
     return [by_method[method] for method in ordered(by_method)]
@@ -212,7 +198,7 @@ def in_order(curves: Iterable[Curve]) -> list[Curve]:
 
 def curves_figure(
     title: str,
-    panels: Sequence[tuple[str, Sequence[Curve]]],
+    panels: Sequence[tuple[str, Sequence[Line]]],
     across: str,
     *,
     legend: bool = True,
@@ -225,7 +211,7 @@ def curves_figure(
         title,
         [
             Panel(
-                [_line(curve) for curve in in_order(curves)],
+                in_order(curves),
                 Scale(across if place == last else ""),
                 Scale(label),
             )
@@ -236,18 +222,15 @@ def curves_figure(
     )
 
 
-def _line(curve: Curve) -> Line:
-    style = style_of(curve.method)
+def _line(
+    method: str, x: Array, mean: Array, low: Array | None, high: Array | None, seeds: int
+) -> Line:
+    """Mean and band of a method, `[T]` each, in its style; a single seed may have no band."""
+    style = style_of(method)
     return Line(
-        style.title,
-        curve.x,
-        curve.mean,
-        curve.low,
-        curve.high,
-        style.colour,
-        style.dash,
-        curve.method,
-        strong=curve.method == "sept",
+        *(style.title, x, mean, low, high, style.colour, style.dash, method),
+        strong=method == "sept",
+        seeds=seeds,
     )
 
 
@@ -267,14 +250,14 @@ def percent_solved(row: Row, limit: int) -> Array:
 
 def step_curve(
     method: str, rows: Sequence[Row], limit: int, value: Callable[[Row, int], Array]
-) -> Curve | None:
+) -> Line | None:
     """The mean of `value` over seeds and instances at each step; None where they share none."""
     paths = step_paths(rows, limit, value)
     if not paths.size:
         return None
     low, high = crossed_band(paths) or (None, None)
     mean = paths.mean(axis=(0, 1))
-    return Curve(method, np.arange(limit + 1, dtype=np.float64), mean, low, high, len(paths))
+    return _line(method, np.arange(limit + 1, dtype=np.float64), mean, low, high, len(paths))
 
 
 def step_paths(rows: Sequence[Row], limit: int, value: Callable[[Row, int], Array]) -> Array:

@@ -44,6 +44,8 @@ class Line:
     method: str = ""
     """By which a page shows and hides it."""
     strong: bool = False
+    seeds: int = 0
+    """Training seeds behind it, for its caption."""
 
 
 @dataclass(frozen=True)

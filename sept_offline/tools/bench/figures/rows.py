@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from sept_offline.tools.bench.plan import BASE, COMMA
-from sept_offline.tools.bench.store import TABLES, read_table
+from sept_offline.tools.bench.store import TABLES, grouped, read_table
 
 Row = Mapping[str, Any]
 
@@ -25,12 +25,8 @@ class Bench:
 
     def part(self, **wanted: str) -> Bench:
         """The rows whose columns are as wanted, in every table."""
-        return Bench(
-            *(
-                [row for row in rows if all(row[key] == value for key, value in wanted.items())]
-                for rows in (self.results, self.cells, self.training, self.latents)
-            )
-        )
+        tables = (getattr(self, name) for name in TABLES)
+        return Bench(*([row for row in rows if wanted.items() <= row.items()] for rows in tables))
 
 
 @dataclass(frozen=True)
@@ -46,17 +42,12 @@ class Study:
 
     def at(self, variant: str) -> Bench:
         """The rows of a variant."""
-        return self._by_variant.get(variant) or Bench([], [], [], [])
+        return Bench(*(rows.get((variant,), []) for rows in self._by_variant))
 
     @cached_property
-    def _by_variant(self) -> dict[str, Bench]:
-        """All rows, gone through once: there are many of them, and many figures."""
-        variants: dict[str, Bench] = {}
-        for field in fields(Bench):
-            for row in getattr(self.rows, field.name):
-                rows = variants.setdefault(row["variant"], Bench([], [], [], []))
-                getattr(rows, field.name).append(row)
-        return variants
+    def _by_variant(self) -> list[dict[tuple[Any, ...], list[Row]]]:
+        """The tables, gone through once: they have many rows, and there are many figures."""
+        return [grouped(getattr(self.rows, name), "variant") for name in TABLES]
 
     @property
     def name(self) -> str:
@@ -97,7 +88,4 @@ def studies(bench: Bench) -> list[Study]:
 
 def by_method(rows: Iterable[Row]) -> dict[str, list[Row]]:
     """The rows of each method."""
-    groups: dict[str, list[Row]] = {}
-    for row in rows:
-        groups.setdefault(row["method"], []).append(row)
-    return groups
+    return {method: group for (method,), group in grouped(rows, "method").items()}
