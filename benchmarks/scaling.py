@@ -27,7 +27,7 @@ import numpy as np
 sys.path[:] = [entry for entry in sys.path if Path(entry).resolve() != Path(__file__).parent]
 
 import sept_offline as so  # noqa: E402
-from sept_offline.data.partitions import MANIFEST  # noqa: E402
+from sept_offline.data.parquet import MANIFEST  # noqa: E402
 from sept_offline.progress import Silent  # noqa: E402
 
 SEGMENT = 8

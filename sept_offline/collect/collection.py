@@ -15,9 +15,9 @@ from sept_offline.collect.partition import Partition, PartTarget, plan_digest
 from sept_offline.collect.plan import SHARD, Collection, decide
 from sept_offline.collect.recipe import Recipe
 from sept_offline.data import Dataset, load_dataset
-from sept_offline.data.checks import hidden_table
 from sept_offline.data.filesystems import Place, Remote, locate
-from sept_offline.data.partitions import Manifest, WrittenPart, join_parts
+from sept_offline.data.parquet import Manifest, WrittenPart, join_parts
+from sept_offline.data.validation import hidden_table
 from sept_offline.engines import check_engine, run_tasks
 from sept_offline.errors import ConfigError, DataError
 from sept_offline.family import Family

@@ -15,7 +15,7 @@ from sept_offline.collect.expert_files import fetch_expert
 from sept_offline.collect.partition import PartTarget, save_part
 from sept_offline.collect.recipe import Recipe
 from sept_offline.collect.rollout import Start, run_shard
-from sept_offline.data.partitions import WrittenPart
+from sept_offline.data.parquet import WrittenPart
 from sept_offline.errors import ConfigError
 from sept_offline.family import Family, load_family, load_object
 from sept_offline.seeding import generator, integer

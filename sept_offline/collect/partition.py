@@ -15,10 +15,8 @@ from typing import Any
 import numpy as np
 
 from sept_offline.collect.rollout import Logged
-from sept_offline.data.checks import check_episode
 from sept_offline.data.filesystems import Folder, Place
-from sept_offline.data.parquet_source import ParquetSource
-from sept_offline.data.partitions import (
+from sept_offline.data.parquet import (
     MANIFEST,
     PLAN,
     Manifest,
@@ -27,8 +25,10 @@ from sept_offline.data.partitions import (
     read_part,
     write_part,
 )
+from sept_offline.data.parquet_source import ParquetSource
 from sept_offline.data.records import HiddenTable, Int64
 from sept_offline.data.source import Header, canonical_json
+from sept_offline.data.validation import check_episode
 from sept_offline.data.writer import publish, publish_parts
 from sept_offline.errors import DataError
 from sept_offline.files import TEMPORARY, Lock, Workspace, writing
