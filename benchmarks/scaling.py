@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 import sept_offline as so
-from sept_offline.data.partitions import MANIFEST
+from sept_offline.data.parquet import MANIFEST
 from sept_offline.progress import Silent
 
 SEGMENT = 8

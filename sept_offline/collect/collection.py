@@ -23,11 +23,11 @@ from sept_offline.collect.recipe import (
 )
 from sept_offline.collect.rollout import SHARD, Job, Planned, load_policy, reset_seed, run_job
 from sept_offline.data import Dataset, load_dataset
-from sept_offline.data.checks import hidden_table
 from sept_offline.data.filesystems import Place, Remote, locate
-from sept_offline.data.partitions import Manifest, WrittenPart, join_parts
+from sept_offline.data.parquet import Manifest, WrittenPart, join_parts
 from sept_offline.data.records import Metadata
 from sept_offline.data.source import Header
+from sept_offline.data.validation import hidden_table
 from sept_offline.data.writer import written_by
 from sept_offline.engines import check_engine, run_tasks
 from sept_offline.environments import spaces

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from sept_offline.data.filesystems import Folder, Place
-from sept_offline.data.parquet_source import ParquetSource
-from sept_offline.data.partitions import (
+from sept_offline.data.parquet import (
     MANIFEST,
     PLAN,
     Manifest,
@@ -21,6 +20,7 @@ from sept_offline.data.partitions import (
     find_manifest,
     read_part,
 )
+from sept_offline.data.parquet_source import ParquetSource
 from sept_offline.data.records import HiddenTable
 from sept_offline.data.source import canonical_json
 from sept_offline.data.writer import publish, publish_parts

@@ -15,10 +15,10 @@ from sept_offline.collect.behaviour import Behaviour, RememberingPolicy, Uniform
 from sept_offline.collect.expert_files import fetch_expert
 from sept_offline.collect.partition import check_collection
 from sept_offline.collect.recipe import Recipe
-from sept_offline.data.checks import check_episode
 from sept_offline.data.filesystems import Folder, Place
-from sept_offline.data.partitions import WrittenPart, write_part
+from sept_offline.data.parquet import WrittenPart, write_part
 from sept_offline.data.source import Header
+from sept_offline.data.validation import check_episode
 from sept_offline.environments import make_vector, reset_rows, step_rows
 from sept_offline.errors import ConfigError, FamilyError
 from sept_offline.family import Family, Hidden, load_family, load_object

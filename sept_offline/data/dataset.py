@@ -22,9 +22,8 @@ from sept_offline.data.filesystems import (
     place_kind,
 )
 from sept_offline.data.hdf5 import Hdf5Source, hdf5_bytes_intact, read_hdf5_hidden
-from sept_offline.data.parquet import parquet_bytes_intact
+from sept_offline.data.parquet import parquet_bytes_intact, read_manifest
 from sept_offline.data.parquet_source import ParquetSource, read_parquet_hidden
-from sept_offline.data.partitions import read_manifest
 from sept_offline.data.problems import check_structure
 from sept_offline.data.records import (
     Episode,

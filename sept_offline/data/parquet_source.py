@@ -21,12 +21,13 @@ from sept_offline.data.parquet import (
     HIDDEN_KEY,
     INDEX_KEY,
     UNREADABLE,
+    Manifest,
     digest_fits,
     group_sizes,
     parse_hidden,
+    read_privileged,
     unpack_index,
 )
-from sept_offline.data.partitions import Manifest, read_privileged
 from sept_offline.data.problems import RowScan, disagreements, order_rows
 from sept_offline.data.records import EpisodeIndex, HiddenTable, Int64, Metadata
 from sept_offline.data.source import (

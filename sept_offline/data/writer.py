@@ -12,15 +12,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sept_offline.actions import ActionSpace, Box, Finite
-from sept_offline.data.checks import check_episode, hidden_table, json_ready, whole
 from sept_offline.data.filesystems import Folder, kind_of
 from sept_offline.data.hdf5 import write_hdf5
-from sept_offline.data.parquet import write_parquet
+from sept_offline.data.parquet import Manifest, write_manifest, write_parquet
 from sept_offline.data.parquet_source import ParquetSource
-from sept_offline.data.partitions import Manifest, write_manifest
 from sept_offline.data.records import Episode, EpisodeIndex, HiddenTable, Int64, Metadata
 from sept_offline.data.source import DTYPES, Header, Source, content_hash
 from sept_offline.data.spool import SortedSpool, Spool
+from sept_offline.data.validation import check_episode, hidden_table, json_ready, whole
 from sept_offline.errors import ConfigError, DataError
 from sept_offline.files import Workspace, writing
 from sept_offline.limits import MOST_ACTIONS

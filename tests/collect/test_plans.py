@@ -14,7 +14,7 @@ import pytest
 import sept_offline as so
 from sept_offline.collect.partition import Partition
 from sept_offline.data.filesystems import Remote
-from sept_offline.data.partitions import MANIFEST, PLAN, write_manifest
+from sept_offline.data.parquet import MANIFEST, PLAN, write_manifest
 from sept_offline.data.source import content_hash, parse_header
 from sept_offline.errors import DataError, SeptError
 from sept_offline.files import Lock, Workspace

@@ -14,11 +14,11 @@ import pytest
 
 import sept_offline as so
 from sept_offline.actions import Box, Finite, TruncatedNormal
-from sept_offline.data.checks import check_episode
 from sept_offline.data.filesystems import Folder
-from sept_offline.data.partitions import join_parts, write_part
+from sept_offline.data.parquet import join_parts, write_part
 from sept_offline.data.records import Metadata
 from sept_offline.data.source import Header
+from sept_offline.data.validation import check_episode
 from sept_offline.data.writer import publish_parts
 from sept_offline.errors import DataError
 

@@ -145,7 +145,7 @@ def test_two_parts_swapped_are_found(parts: Path) -> None:
     stored = json.loads(manifest.read_text())
     stored["parts"][0][1:], stored["parts"][1][1:] = stored["parts"][1][1:], stored["parts"][0][1:]
     del stored["sha256"]
-    from sept_offline.data.partitions import _digest
+    from sept_offline.data.parquet import _digest
     from sept_offline.data.source import canonical_json
 
     manifest.write_text(canonical_json({**stored, "sha256": _digest(stored)}))

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from sept_offline.data.checks import json_ready
 from sept_offline.data.dataset import Dataset
 from sept_offline.data.exchange import from_minari
 from sept_offline.data.filesystems import kind_of
@@ -37,6 +36,7 @@ from sept_offline.data.importing.tables import (
 from sept_offline.data.records import EpisodeIndex, Int64, Metadata
 from sept_offline.data.source import Header, Source, blocks
 from sept_offline.data.spool import SortedSpool
+from sept_offline.data.validation import json_ready
 from sept_offline.data.writer import publish, written_by
 from sept_offline.errors import DataError
 from sept_offline.files import Workspace, write_text
