@@ -213,8 +213,8 @@ class Workspace:
     def _clear(self) -> None:
         """The mark goes last: what a kill leaves is still known to be ours."""
         with contextlib.suppress(OSError):
-            for entry in sorted(self.directory.iterdir(), key=lambda one: one.name == MARK):
-                if entry.is_dir() and not entry.is_symlink():
+            for entry in sorted(self.directory.iterdir(), key=lambda entry: entry.name == MARK):
+                if _is_folder(entry):
                     shutil.rmtree(entry)
                 else:
                     entry.unlink()
@@ -237,30 +237,29 @@ class Workspace:
         self.close()
 
 
-def is_ours(entry: Path, ours: re.Pattern[str], inside: str = "") -> bool:
-    """Whether an entry of a folder is a file that we make there, or an unfinished one.
+def _is_folder(entry: Path) -> bool:
+    return entry.is_dir() and not entry.is_symlink()
+
+
+def _is_ours(entry: Path, ours: re.Pattern[str], inside: str) -> bool:
+    """Whether we make an entry of that name: a file, an unfinished one, or a folder with a slash.
 
     `inside` is where in the folder the entry lies, as in "modules/", and part of its name.
     """
+    if _is_folder(entry):
+        return bool(ours.fullmatch(f"{inside}{entry.name}/"))
     begun = TEMPORARY.fullmatch(entry.name)
-    named = ours.fullmatch(inside + entry.name) or (
-        begun and ours.fullmatch(inside + begun["name"])
-    )
-    return bool(named) and (entry.is_symlink() or not entry.is_dir())
-
-
-def is_our_folder(entry: Path, ours: re.Pattern[str], inside: str = "") -> bool:
-    """Whether an entry is a folder that we make inside a folder: its name ends in a slash."""
-    return bool(ours.fullmatch(f"{inside}{entry.name}/")) and not entry.is_symlink()
+    names = [entry.name, *([begun["name"]] if begun else [])]
+    return any(ours.fullmatch(inside + name) for name in names)
 
 
 def foreign(folder: Path, ours: re.Pattern[str], inside: str = "") -> Iterator[str]:
     """The names of what lies in a folder and was not made by us."""
     for entry in sorted(folder.iterdir()):
-        if entry.is_dir() and is_our_folder(entry, ours, inside):
-            yield from foreign(entry, ours, f"{inside}{entry.name}/")
-        elif not is_ours(entry, ours, inside):
+        if not _is_ours(entry, ours, inside):
             yield inside + entry.name
+        elif _is_folder(entry):
+            yield from foreign(entry, ours, f"{inside}{entry.name}/")
 
 
 def refuse_foreign(folder: Path, ours: re.Pattern[str], error: type[SeptError] = DataError) -> None:
@@ -276,24 +275,21 @@ def refuse_foreign(folder: Path, ours: re.Pattern[str], error: type[SeptError] =
         )
 
 
-def remove_ours(
-    folder: Path, ours: re.Pattern[str], last: str | None = None, inside: str = ""
-) -> None:
-    """Delete the files that are ours, `last` after the others, and the folder if it is empty then.
+def remove_ours(folder: Path, ours: re.Pattern[str], inside: str = "") -> None:
+    """Delete the files that are ours, and the folder if it is empty then.
 
     Whatever else is in it stays, and so does what cannot be deleted.
     """
-    if folder.is_symlink() or not folder.is_dir():
+    if not _is_folder(folder):
         return
-    entries = list(folder.iterdir())
+    entries = [entry for entry in folder.iterdir() if _is_ours(entry, ours, inside)]
+    files = [entry for entry in entries if not _is_folder(entry)]
     for entry in entries:
-        if is_our_folder(entry, ours, inside):
-            remove_ours(entry, ours, inside=f"{inside}{entry.name}/")
-    files = [entry for entry in entries if is_ours(entry, ours, inside)]
+        remove_ours(entry, ours, f"{inside}{entry.name}/")
     # Python's own copy of a module of ours that has been imported from there.
     remove_ours(folder / "__pycache__", re.compile(r".+\.pyc"))
     with contextlib.suppress(OSError):
-        for entry in sorted(files, key=lambda entry: entry.name == last):
+        for entry in files:
             entry.unlink(missing_ok=True)
         folder.rmdir()
 

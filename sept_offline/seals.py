@@ -104,9 +104,9 @@ def read_json(path: Path, error: type[SeptError], most: int = JSON_BYTES) -> Any
     return parse_json(read_whole(path, error, most), path, error)
 
 
-def read_sealed(path: Path, error: type[SeptError], most: int = JSON_BYTES) -> dict[str, Any]:
+def read_sealed(path: Path, error: type[SeptError]) -> dict[str, Any]:
     """The object that `write_json` wrote, without its checksum; anything else is refused."""
-    return unsealed(read_json(path, error, most), path, error)
+    return unsealed(read_json(path, error), path, error)
 
 
 def unsealed(

@@ -22,7 +22,6 @@ from sept_offline.cli.parameters import (
 
 if TYPE_CHECKING:
     from sept_offline.data import Dataset, InstanceSummary, Summary
-    from sept_offline.settings import Unsure
     from sept_offline.tools.demarcate import Demarcation
 
 COLUMNS = 6
@@ -341,13 +340,11 @@ def demarcate(
     dataset: str,
     out: Path | None,
     within: bool,
-    smallest: int | None,
-    unsure: Unsure,
-    updates: int,
     force: bool,
     seed: int,
     as_json: bool,
     quiet: bool,
+    **settings: Any,
 ) -> None:
     """Propose instance labels for the episodes of DATASET, from their dynamics alone.
 
@@ -365,7 +362,7 @@ def demarcate(
     found = demarcate_dataset(
         dataset,
         out,
-        DemarcateConfig(smallest=smallest, unsure=unsure, updates=updates),
+        DemarcateConfig(**settings),
         seed=seed,
         within=within,
         force=force,

@@ -64,15 +64,11 @@ COMPARED = (
 @output_options
 def evaluate(
     runs: tuple[Path, ...],
-    family: str | None,
-    instances: str,
-    episodes_per_instance: int,
-    max_steps: int | None,
-    seed: int,
     out: Path | None,
     no_references: bool,
     as_json: bool,
     quiet: bool,
+    **options: Any,
 ) -> None:
     """Run the agent of each of RUNS for exactly one episode per test instance.
 
@@ -103,15 +99,7 @@ def evaluate(
     agents = [load_agent(run) for run in runs]
     every: list[Results] = []
     for run, agent in zip(runs, agents, strict=True):
-        results = run_harness(
-            agent,
-            family,
-            instances,
-            seed=seed,
-            episodes_per_instance=episodes_per_instance,
-            max_steps=max_steps,
-            progress=ConsoleProgress(quiet),
-        )
+        results = run_harness(agent, progress=ConsoleProgress(quiet), **options)
         _store(run, EVALUATED, results.write, "results", quiet)  # at once: a later run may fail
         every.append(results)
     if out is not None:
@@ -125,7 +113,8 @@ def evaluate(
         ]
         print_json(summaries[0] if len(every) == 1 else {"runs": summaries})
     elif len(every) > 1:
-        _print_comparisons(list(zip(runs, every, strict=True)), episodes_per_instance, references)
+        each = options["episodes_per_instance"]
+        _print_comparisons(list(zip(runs, every, strict=True)), each, references)
     else:
         _print_results(every[0])
         if every[0].family in references:
@@ -321,13 +310,11 @@ def _mean(values: list[Any]) -> float | None:
 def ope(
     run: Path,
     dataset: str,
-    horizon: int | None,
     in_sample: bool,
-    confidence: float,
-    updates: int | None,
     seed: int,
     as_json: bool,
     quiet: bool,
+    **settings: Any,
 ) -> None:
     """Estimate what the agent in RUN would have earned, from the logs in DATASET alone.
 
@@ -347,7 +334,7 @@ def ope(
     judgement = judge(
         run,
         dataset,
-        OpeConfig(horizon=horizon, confidence=confidence, updates=updates),
+        OpeConfig(**settings),
         seed=seed,
         in_sample=in_sample,
         progress=ConsoleProgress(quiet),

@@ -23,7 +23,7 @@ from sept_offline.settings.fit import (
     Reward,
     UnicornConfig,
 )
-from sept_offline.settings.tools import MOST_ROUNDS, DemarcateConfig, OpeConfig, Unsure
+from sept_offline.settings.tools import MOST_ROUNDS, DemarcateConfig, OpeConfig
 from sept_offline.settings.values import (
     Count,
     Natural,
@@ -65,7 +65,6 @@ __all__ = [
     "Settings",
     "Share",
     "UnicornConfig",
-    "Unsure",
     "build",
     "check_range",
     "merge",

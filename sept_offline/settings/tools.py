@@ -7,8 +7,6 @@ from typing import Annotated, Literal
 
 from sept_offline.settings.values import Count, Layers, Positive, Range, Settings, Share
 
-Unsure = Literal["nearest", "drop"]
-
 MOST_ROUNDS = 30
 """Maximum rounds of refinement; groups that still change after that are not separable."""
 
@@ -43,7 +41,7 @@ class DemarcateConfig(Settings):
     episodes, which the networks fit worst, can look like a small group."""
     gain: Positive = 0.03
     """Minimum gain of separating two groups, in nats per step, on steps not used to assign them."""
-    unsure: Unsure = "nearest"
+    unsure: Literal["nearest", "drop"] = "nearest"
     """What to do with episodes that fit no group, or two equally well: assign them to the most
     likely group, or drop them."""
     stable: Share = 0.8

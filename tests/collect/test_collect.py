@@ -308,35 +308,35 @@ def test_progress_moves_within_a_shard(tmp_path: Path, monkeypatch: pytest.Monke
     assert len([done for done in heard.done if 0 < done < 256]) >= 20
 
 
-def test_an_unfinished_collection_is_not_thrown_away(tmp_path: Path) -> None:
-    target = tmp_path / "a.h5"
+class Stopping:
+    """Uniform actions, until it is interrupted."""
 
-    def fails_late(observations: np.ndarray) -> np.ndarray:
-        fails_late.calls += 1  # type: ignore[attr-defined]
-        if fails_late.calls > 150:  # type: ignore[attr-defined]
+    left = 150
+
+    def __call__(self, observations: np.ndarray) -> np.ndarray:
+        self.left -= 1
+        if self.left < 0:
             raise KeyboardInterrupt
         return np.full((len(observations), 4), 0.25)
 
-    fails_late.calls = 0  # type: ignore[attr-defined]
-    overrides = random_recipe(600)
+
+def test_an_unfinished_collection_is_not_thrown_away(tmp_path: Path) -> None:
+    policy = Stopping()
+
+    def collect(name: str, **more: Any) -> so.Dataset:
+        overrides = random_recipe(600)
+        out = tmp_path / name
+        return so.collect_dataset("navigation2d", out, overrides=overrides, policy=policy, **more)
+
     with pytest.raises(KeyboardInterrupt):
-        so.collect_dataset("navigation2d", target, overrides=overrides, policy=fails_late)
-    assert not target.exists()
+        collect("a.h5")
+    assert not (tmp_path / "a.h5").exists()
     with pytest.raises(DataError, match="--resume"):
-        so.collect_dataset("navigation2d", target, overrides=overrides, policy=fails_late)
+        collect("a.h5")
     with pytest.raises(DataError, match="seed"):
-        so.collect_dataset(
-            "navigation2d", target, overrides=overrides, policy=fails_late, resume=True, seed=9
-        )
-    fails_late.calls = -1000  # type: ignore[attr-defined]
-    resumed = so.collect_dataset(
-        "navigation2d", target, overrides=overrides, policy=fails_late, resume=True
-    )
-    fails_late.calls = -1000  # type: ignore[attr-defined]
-    whole = so.collect_dataset(
-        "navigation2d", tmp_path / "b.h5", overrides=overrides, policy=fails_late
-    )
-    assert resumed.content_hash == whole.content_hash
+        collect("a.h5", resume=True, seed=9)
+    policy.left = 2000
+    assert collect("a.h5", resume=True).content_hash == collect("b.h5").content_hash
     assert not list(tmp_path.glob("*.partial"))
 
 
@@ -353,17 +353,9 @@ def test_recipes_ship_and_stay_within_the_paper_s_episodes() -> None:
 
 def test_shards_without_their_plan_are_not_taken_over(tmp_path: Path) -> None:
     """A kill while an old collection was being discarded must not leak into another one."""
-
-    def stops(observations: np.ndarray) -> np.ndarray:
-        stops.calls += 1  # type: ignore[attr-defined]
-        if stops.calls > 150:  # type: ignore[attr-defined]
-            raise KeyboardInterrupt
-        return np.full((len(observations), 4), 0.25)
-
-    stops.calls = 0  # type: ignore[attr-defined]
     target, overrides = tmp_path / "a.h5", random_recipe(600)
     with pytest.raises(KeyboardInterrupt):
-        so.collect_dataset("navigation2d", target, overrides=overrides, policy=stops, seed=1)
+        so.collect_dataset("navigation2d", target, overrides=overrides, policy=Stopping(), seed=1)
     assert list((tmp_path / "a.h5.partial").glob("part-*"))
     (tmp_path / "a.h5.partial" / "_plan.json").unlink()
     made = so.collect_dataset("navigation2d", target, overrides=overrides, seed=2)
