@@ -41,11 +41,10 @@ class Watched:
         if kind in ("error", "warning"):
             self.errors.append(text)
 
-    def open(self, path: Path, drawn: bool = True) -> Any:
+    def open(self, path: Path) -> Any:
         """From disk, until every chart is there."""
         self.page.goto(path.as_uri())
-        if drawn:
-            until(self.page, "document.documentElement.dataset.drawn")
+        until(self.page, "document.documentElement.dataset.drawn")
         return self.page
 
 

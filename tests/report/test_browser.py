@@ -238,7 +238,7 @@ def switch_theme(watched: Watched, path: Path, scheme: str) -> None:
     until(page, f"{drawn} === {ink}")
     # who opens it again is remembered before anything is drawn
     again = Watched(page.context.new_page())
-    again.open(path, drawn=False)
+    again.page.goto(path.as_uri(), wait_until="domcontentloaded")
     assert again.page.evaluate("document.documentElement.dataset.theme") != scheme
     again.page.close()
     assert watched.errors == again.errors == []
