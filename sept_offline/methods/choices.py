@@ -72,8 +72,8 @@ def _chances(steps: Steps, num_actions: int, seed: int) -> tuple[np.ndarray[Any,
         episode=steps.episode[rows],
         skipped=0,
     )
-    found = estimate_behaviour(single, Finite.of(num_actions), integer(seed, "algorithm"))
-    return found.propensities[:, 0], " (estimated)"
+    behaviour = estimate_behaviour(single, Finite.of(num_actions), integer(seed, "algorithm"))
+    return behaviour.propensities[:, 0], " (estimated)"
 
 
 def choose_updates(data: Dataset) -> Choice:
@@ -107,9 +107,9 @@ def choose_settings(
     if control.algorithm == AUTO and double_dqn:
         control = replace(control, algorithm="double_dqn")
     elif control.algorithm == AUTO:
-        choices["control.algorithm"] = found = choose_algorithm(data, seed)
-        control = replace(control, algorithm=str(found.chosen))
+        choices["control.algorithm"] = choice = choose_algorithm(data, seed)
+        control = replace(control, algorithm=str(choice.chosen))
     if control.updates == 0:
-        choices["control.updates"] = found = choose_updates(data)
-        control = replace(control, updates=int(found.chosen))
+        choices["control.updates"] = choice = choose_updates(data)
+        control = replace(control, updates=int(choice.chosen))
     return replace(config, control=control), choices

@@ -26,7 +26,7 @@ from sept_offline.methods.hold_out import (
     to_ranges,
 )
 from sept_offline.methods.maml import MAML
-from sept_offline.methods.method import Method, check_data
+from sept_offline.methods.method import Method, Stages, check_data
 from sept_offline.methods.preset import resolve_config
 from sept_offline.methods.rivals import CSRO, FOCAL, UNICORN
 from sept_offline.methods.run import RunDirectory
@@ -62,7 +62,6 @@ METHODS: dict[str, Method] = {
         CSRO,
     )
 }
-Stages = Generator[Stage, None, Agent]
 Result = TypeVar("Result")
 EPOCHS = 20
 """Times a stage stops to report."""
@@ -245,10 +244,10 @@ class Fitter:
 
 def _full(agent: Agent, data: Dataset) -> int | None:
     """The dimensions of the latent if all are in use and there are instances for more."""
-    found = agent.record.get("latent_dimensions")
-    if found is None or found["used"] < found["of"] or len(data.instances) <= found["of"] + 1:
+    sizes = agent.record.get("latent_dimensions")
+    if sizes is None or sizes["used"] < sizes["of"] or len(data.instances) <= sizes["of"] + 1:
         return None
-    return int(found["of"])
+    return int(sizes["of"])
 
 
 def _begun(stages: Stages) -> Stages:

@@ -48,16 +48,16 @@ def resolve_config(
     stacks: whether the method reads stacked observations; if not, a preset's `stack` is ignored.
     """
     metadata = data.metadata
-    named = metadata.extra.get("latent_dim")
+    logged_dim = metadata.extra.get("latent_dim")
     # Unused columns cost little; a hidden factor without a column is not found.
-    dim = max(named, LEAST_DIM) if isinstance(named, int) else LEAST_DIM
-    said: dict[str, Any] = {"latent": {"dim": dim}}
+    dim = max(logged_dim, LEAST_DIM) if isinstance(logged_dim, int) else LEAST_DIM
+    logged: dict[str, Any] = {"latent": {"dim": dim}}
     if metadata.probe_steps:
-        said["probe_steps"] = metadata.probe_steps
+        logged["probe_steps"] = metadata.probe_steps
     chosen = preset_values(metadata.family, preset)
     if not stacks:
         chosen.pop("stack", None)
-    values = merge(said, chosen, *overrides)
+    values = merge(logged, chosen, *overrides)
     if "probe_steps" not in values:
         # Build with a placeholder first, so that a mistyped setting is reported instead.
         build(FitConfig, values | {"probe_steps": 1})

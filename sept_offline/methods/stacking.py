@@ -83,8 +83,8 @@ class Tried:
     @property
     def open(self) -> NDArray[np.bool_]:
         """The columns `[d]` of which more than a little is unexplained."""
-        found: NDArray[np.bool_] = self.unexplained > LITTLE
-        return found
+        unexplained: NDArray[np.bool_] = self.unexplained > LITTLE
+        return unexplained
 
 
 @dataclass(frozen=True)
