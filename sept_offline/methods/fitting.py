@@ -17,7 +17,13 @@ from sept_offline.errors import ConfigError, TrainingError
 from sept_offline.family import suggest
 from sept_offline.methods.baselines import AVG, EPOPT, HISTORY, ORACLE
 from sept_offline.methods.bayes import BNN, DPT
-from sept_offline.methods.choices import Choice, choose_settings
+from sept_offline.methods.choices import (
+    Choice,
+    check_stack,
+    choose_settings,
+    choose_stack,
+    observing_plainly,
+)
 from sept_offline.methods.dynasept import DYNASEPT
 from sept_offline.methods.hold_out import (
     choose_hold_out,
@@ -32,7 +38,6 @@ from sept_offline.methods.rivals import CSRO, FOCAL, UNICORN
 from sept_offline.methods.run import RunDirectory
 from sept_offline.methods.sept import MAXENT, SEPT, TOTALVAR
 from sept_offline.methods.sept_np import SEPT_NP
-from sept_offline.methods.stacking import check_stack, choose_stack, observing_plainly
 from sept_offline.methods.trial import chooses_probe, renamed, trial, with_or_without_probe
 from sept_offline.methods.verdict import Evidence, Interval, Values, reach
 from sept_offline.progress import Progress, Silent
