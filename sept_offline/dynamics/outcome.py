@@ -103,7 +103,7 @@ class OutcomeStage(UpdateStage):
         self.config = config
         rng = torch_generator(seed, "outcome", "initialise")
         self.outcome = Outcome(Reader(columns), space.width, config.outcome_hidden, rng)
-        self.learn({"outcome": self.outcome}, torch_generator(seed, "outcome", "train"))
+        self.optimise({"outcome": self.outcome}, torch_generator(seed, "outcome", "train"))
         self._before = torch.from_numpy(steps.observations[steps.row])
         self._after = torch.from_numpy(steps.observations[steps.row + 1])
         self._actions = torch.from_numpy(space.encode(steps.actions))

@@ -120,7 +120,7 @@ class WindowLatentStage(UpdateStage):
         with torch.no_grad():
             # narrow at first: a decoder that sees only noise learns to ignore z
             head.bias[config.dim :] = 2 * math.log(config.initial_spread)
-        self.learn({"network": self.network}, torch_generator(seed, "latent", "train"))
+        self.optimise({"network": self.network}, torch_generator(seed, "latent", "train"))
         self._states = standardised(scalings["state"], before)
         self._changes = standardised(scalings["change"], change)
         self._chosen = torch.from_numpy(space.encode(steps.actions))

@@ -105,7 +105,7 @@ class ContextStage(UpdateStage):
         rng = torch_generator(seed, "latent", "initialise")
         for module in modules.values():
             initialise(module, rng)
-        self.learn(modules, torch_generator(seed, "latent", "train"))
+        self.optimise(modules, torch_generator(seed, "latent", "train"))
 
     @abstractmethod
     def _loss(self, instance: Tensor, z: Tensor) -> Tensor:
