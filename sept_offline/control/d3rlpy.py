@@ -86,9 +86,9 @@ class FlatAdamFactory(OptimizerFactory):  # type: ignore[misc]  # d3rlpy has no 
 
 def create(config: ControlConfig, input_dim: int, width: int, seed: int) -> Any:
     """d3rlpy's implementation of the config's algorithm, its weights drawn from `seed`."""
-    kind, own = ALGORITHMS[config.algorithm]
+    kind, renamed = ALGORITHMS[config.algorithm]
     settings: dict[str, Any] = {"gamma": config.gamma, "n_critics": config.num_critics}
-    settings |= {theirs: getattr(config, ours) for theirs, ours in own.items()}
+    settings |= {theirs: getattr(config, ours) for theirs, ours in renamed.items()}
     if config.algorithm == "cql":
         # the weight as set, instead of one that follows a threshold
         settings["alpha_learning_rate"] = 0.0
@@ -410,8 +410,8 @@ class ActorCritic:
         unknown = following.isnan().any(dim=1).nonzero()[:, 0]
         if len(unknown):
             with torch.no_grad():
-                own = self.impl.modules.targ_policy(batch.next_inputs[unknown]).squashed_mu
-            following = following.index_copy(0, unknown, own)
+                chosen = self.impl.modules.targ_policy(batch.next_inputs[unknown]).squashed_mu
+            following = following.index_copy(0, unknown, chosen)
         return dataclasses.replace(batch, next_actions=following)
 
     def limit_targets(self, low: float, high: float) -> None:
@@ -434,10 +434,10 @@ class ActorCritic:
 
     def tensors(self) -> dict[str, Tensor]:
         """All that an update changes."""
-        own = {"noise": self._noise, "updates": self._updates}
+        tensors = {"noise": self._noise, "updates": self._updates}
         for name, adam in self._adams.items():
-            own |= {f"{name}.{part}": value for part, value in adam.tensors().items()}
-        return own | {f"{name}.target": value for name, value in self._targets.items()}
+            tensors |= {f"{name}.{part}": value for part, value in adam.tensors().items()}
+        return tensors | {f"{name}.target": value for name, value in self._targets.items()}
 
     def export(self, weights: Tensor) -> tuple[list[MLP], None]:
         """The actor's network, with tanh."""

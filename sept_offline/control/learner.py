@@ -132,7 +132,7 @@ class Learner:
 
     def outputs(self, inputs: torch.Tensor) -> torch.Tensor:
         """`[n, width]` as `ActionSpace.explore` takes them, the members' mean."""
-        return torch.stack([one.networks.outputs(inputs) for one in self.members]).mean(dim=0)
+        return torch.stack([member.networks.outputs(inputs) for member in self.members]).mean(dim=0)
 
     def averaged(self) -> MLP | Ensemble | Constrained:
         """The network to deploy: the average of the weights, as NumPy."""

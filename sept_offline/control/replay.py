@@ -141,10 +141,10 @@ class Replay:
         self._edges = np.empty(len(owner))
         self._last = np.zeros(count, dtype=np.int64)
         for index in np.unique(self._instance):
-            own = np.flatnonzero(owner == index)
-            rising = np.cumsum(weights[own])
-            self._edges[own] = index + rising / rising[-1]
-            self._last[index] = own[np.flatnonzero(weights[own])[-1]]
+            rows = np.flatnonzero(owner == index)
+            rising = np.cumsum(weights[rows])
+            self._edges[rows] = index + rising / rising[-1]
+            self._last[index] = rows[np.flatnonzero(weights[rows])[-1]]
         self._contexts = _tensor(np.asarray(contexts)[order])
 
     def draw(
@@ -155,9 +155,9 @@ class Replay:
         context: NDArray[np.int64] | None = None
         if self._contexts is not None:
             places = self._instance[index] + rng.random(count)
-            found = np.searchsorted(self._edges, places, side="right")
+            edge = np.searchsorted(self._edges, places, side="right")
             # a draw just below 1 may round up into the next instance
-            context = np.minimum(found, self._last[self._instance[index]])
+            context = np.minimum(edge, self._last[self._instance[index]])
         return torch.from_numpy(index), None if context is None else torch.from_numpy(context)
 
     def gather(self, index: torch.Tensor, context: torch.Tensor | None) -> Batch:

@@ -185,7 +185,7 @@ class DynamicsStage(UpdateStage):
             reader, space.width, config.dim, config.hidden, config.initial_spread, rng
         )
         self.posteriors = Posteriors(num_instances, config.dim, config.latent_spread, rng)
-        self.learn(
+        self.optimise(
             {"dynamics": self.dynamics, "posteriors": self.posteriors},
             torch_generator(seed, "dynamics", "train"),
             {"posteriors": config.latent_factor},

@@ -80,12 +80,12 @@ def find_angles(before: Floats, after: Floats) -> NDArray[np.bool_]:
     turn by half a circle in one step.
     """
     largest = np.maximum(np.abs(before).max(axis=0), np.abs(after).max(axis=0))
-    found: NDArray[np.bool_] = (largest <= math.pi * 1.001) & (largest > 0.9 * math.pi)
-    for column in np.flatnonzero(found):
+    angles: NDArray[np.bool_] = (largest <= math.pi * 1.001) & (largest > 0.9 * math.pi)
+    for column in np.flatnonzero(angles):
         change = np.abs(after[:, column] - before[:, column])
         jumps = change[change > math.pi]
-        found[column] = len(jumps) > 0 and np.median(2 * math.pi - jumps) < math.pi / 2
-    return found
+        angles[column] = len(jumps) > 0 and np.median(2 * math.pi - jumps) < math.pi / 2
+    return angles
 
 
 def _unwound(change: Floats, angle: NDArray[np.bool_]) -> Floats:

@@ -103,7 +103,7 @@ class OutcomeStage(UpdateStage):
         self.config = config
         rng = torch_generator(seed, "outcome", "initialise")
         self.outcome = Outcome(Reader(columns), space.width, config.outcome_hidden, rng)
-        self.learn({"outcome": self.outcome}, torch_generator(seed, "outcome", "train"))
+        self.optimise({"outcome": self.outcome}, torch_generator(seed, "outcome", "train"))
         self._before = torch.from_numpy(steps.observations[steps.row])
         self._after = torch.from_numpy(steps.observations[steps.row + 1])
         self._actions = torch.from_numpy(space.encode(steps.actions))
@@ -117,10 +117,10 @@ class OutcomeStage(UpdateStage):
             self.outcome.body[-1].bias[2] -= self._surplus  # type: ignore[index, operator]
         values = np.asarray(rewards, dtype=np.float64)
         centre, scale = np.zeros(2), np.ones(2)
-        for kind, own in enumerate((values[~ended], values[ended])):
-            if len(own):
-                centre[kind] = own.mean()
-                spread, largest = own.std(), np.abs(own).max()
+        for kind, part in enumerate((values[~ended], values[ended])):
+            if len(part):
+                centre[kind] = part.mean()
+                spread, largest = part.std(), np.abs(part).max()
                 scale[kind] = spread if spread > NEARLY_EQUAL * largest else 1.0
         which = ended.astype(np.int64)
         self._targets = torch.from_numpy((values - centre[which]) / scale[which]).float()

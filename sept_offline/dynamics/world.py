@@ -100,7 +100,7 @@ class WorldStage(UpdateStage):
         self.world = World(columns, space, rng, stack, hidden)
         self._batch = batch
         self.posteriors = Posteriors(num_instances, DIM, 0.05, rng)
-        self.learn(
+        self.optimise(
             {"world": self.world, "posteriors": self.posteriors},
             torch_generator(seed, "world", "train"),
             {"posteriors": 5.0},

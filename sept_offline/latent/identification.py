@@ -81,8 +81,8 @@ def linear(known: Floats, labels: Integers, asked: Floats, ridge: float = 1e-3) 
     score = asked @ precision @ centres.T - 0.5 * np.einsum(
         "ij,jk,ik->i", centres, precision, centres
     )
-    found: Integers = present[score.argmax(axis=1)]
-    return found
+    likeliest: Integers = present[score.argmax(axis=1)]
+    return likeliest
 
 
 def explained(known: Floats, targets: Doubles, asked: Floats, truth: Doubles) -> Doubles:

@@ -111,8 +111,8 @@ class LatentModel:
     def information(self, segments: Segments) -> Doubles:
         """log q(m_i|segment), m_i the mean of the segment's own instance, [N]."""
         mean, log_variance = (torch.from_numpy(part) for part in self.encode(segments))
-        own = torch.from_numpy(self.instance_mean[segments.instance])
-        return log_normal(own, mean, log_variance).double().numpy()
+        centres = torch.from_numpy(self.instance_mean[segments.instance])
+        return log_normal(centres, mean, log_variance).double().numpy()
 
     def _batches(
         self,

@@ -60,7 +60,7 @@ class SegmentLatentStage(UpdateStage):
             torch_generator(seed, "latent", "initialise"),
             change,
         )
-        self.learn({"network": self.network}, torch_generator(seed, "latent", "train"))
+        self.optimise({"network": self.network}, torch_generator(seed, "latent", "train"))
         with torch.no_grad():
             self.steps = self.network.read(
                 torch.from_numpy(np.ascontiguousarray(seen)),

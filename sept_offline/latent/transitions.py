@@ -166,7 +166,7 @@ class TransitionLatentStage(UpdateStage):
             rng,
         )
         self.posteriors = Posteriors(num_instances, config.dim, config.initial_spread, rng)
-        self.learn(
+        self.optimise(
             {"network": self.network, "posteriors": self.posteriors},
             torch_generator(seed, "latent", "train"),
             {"posteriors": config.posterior_factor},

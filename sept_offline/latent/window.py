@@ -54,14 +54,14 @@ class Windows(Segments):
 def all_windows(steps: Steps, length: int) -> Windows:
     """The windows of `length` steps; those of an episode overlap in all but one."""
     last = np.flatnonzero(steps.time >= length - 1)
-    own = last[:, None] + np.arange(length) - (length - 1)
+    inside = last[:, None] + np.arange(length) - (length - 1)
     # one row more than steps: the state the window ends in
     rows = steps.row[last][:, None] + np.arange(length + 1) - (length - 1)
     ends = np.flatnonzero(np.append(steps.time[1:] == 0, True))
     return Windows(
         observations=steps.observations[rows],
-        actions=steps.actions[own],
-        rewards=steps.rewards[own],
+        actions=steps.actions[inside],
+        rewards=steps.rewards[inside],
         propensities=None,
         instance=steps.instance[last],
         episode=steps.episode[last],
@@ -120,7 +120,7 @@ class WindowLatentStage(UpdateStage):
         with torch.no_grad():
             # narrow at first: a decoder that sees only noise learns to ignore z
             head.bias[config.dim :] = 2 * math.log(config.initial_spread)
-        self.learn({"network": self.network}, torch_generator(seed, "latent", "train"))
+        self.optimise({"network": self.network}, torch_generator(seed, "latent", "train"))
         self._states = standardised(scalings["state"], before)
         self._changes = standardised(scalings["change"], change)
         self._chosen = torch.from_numpy(space.encode(steps.actions))

@@ -5,7 +5,6 @@ They differ in what the policy reads beside the state, and in the transitions th
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from functools import partial
 from typing import Any
 
@@ -14,28 +13,27 @@ import torch
 from numpy.typing import NDArray
 
 from sept_offline.actions import ActionSpace
-from sept_offline.agent import Agent, HiddenContext, HistoryContext, NoContext
+from sept_offline.agent import HiddenContext, HistoryContext, NoContext
 from sept_offline.agent.networks import Array, Standardiser
 from sept_offline.control import Batch, Replay
 from sept_offline.data import Dataset
 from sept_offline.data.records import Steps
 from sept_offline.errors import DataError
-from sept_offline.methods.method import Method, agent_of, control_stage
+from sept_offline.methods.method import Method, Stages, agent_of, control_stage
 from sept_offline.seeding import generator
 from sept_offline.settings import EpoptConfig, FitConfig
-from sept_offline.stage import Stage
 
 COPIES = 50
 """Noisy versions of each instance's parameters that Oracle learns with, where there is noise."""
 
 
-def _avg(data: Dataset, config: FitConfig, seed: int) -> Generator[Stage, None, Agent]:
+def _avg(data: Dataset, config: FitConfig, seed: int) -> Stages:
     """One policy π(a | s) on the logs of all instances, as if they were one system."""
     control = yield from control_stage(data, config.control, seed)
     return agent_of("avg", data, NoContext(), control)
 
 
-def _oracle(data: Dataset, config: FitConfig, seed: int) -> Generator[Stage, None, Agent]:
+def _oracle(data: Dataset, config: FitConfig, seed: int) -> Stages:
     """π(a | s, hidden), shown the true hidden parameters in training and in the test."""
     hidden = data.hidden
     if hidden is None:
@@ -72,7 +70,7 @@ def histories(steps: Steps, context: HistoryContext, space: ActionSpace) -> Arra
     return context.features(steps.observations[before], actions[before], seen)
 
 
-def _history(data: Dataset, config: FitConfig, seed: int) -> Generator[Stage, None, Agent]:
+def _history(data: Dataset, config: FitConfig, seed: int) -> Stages:
     """π(a | the last k observations and actions); not in the paper."""
     steps, space = data.steps(), data.action_space
     scaler = Standardiser.fit(steps.observations)
@@ -163,7 +161,7 @@ class WorstReplay(Replay):
         return drawn
 
 
-def _epopt(data: Dataset, config: FitConfig, seed: int) -> Generator[Stage, None, Agent]:
+def _epopt(data: Dataset, config: FitConfig, seed: int) -> Stages:
     """EPOpt-adv: one policy π(a | s), in the end trained on the episodes that went worst."""
     steps = data.steps()
     replay = partial(

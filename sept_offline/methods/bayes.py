@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from sept_offline.agent import Agent, Control
+from sept_offline.agent import Control
 from sept_offline.agent.networks import Standardiser
 from sept_offline.control import Learner, prepare_rewards
 from sept_offline.control.rewards import common_form
@@ -26,6 +26,7 @@ from sept_offline.errors import ConfigError
 from sept_offline.family import suggest
 from sept_offline.methods.method import (
     Method,
+    Stages,
     agent_of,
     centre_rewards,
     control_stage,
@@ -119,7 +120,7 @@ def states_of(rows: Floats, count: int, rng: np.random.Generator) -> Floats:
     return rows[np.sort(rng.choice(len(rows), size=count, replace=False))]
 
 
-def _bnn(data: Dataset, config: FitConfig, seed: int) -> Generator[Stage, None, Agent]:
+def _bnn(data: Dataset, config: FitConfig, seed: int) -> Stages:
     settings = planning_settings(data, config)
     model = yield from model_stage(data, config, seed)
     fiction = yield from fiction_stage(data, config, settings, model.columns, seed)
@@ -146,7 +147,7 @@ def untrained(data: Dataset, settings: ControlConfig, seed: int) -> Control:
     return Control(scaler, learner.current())
 
 
-def _dpt(data: Dataset, config: FitConfig, seed: int) -> Generator[Stage, None, Agent]:
+def _dpt(data: Dataset, config: FitConfig, seed: int) -> Stages:
     model = yield from model_stage(data, config, seed)
     contexts, instance, weights = latents(model, data, config.dpt, seed)
     scaler = Standardiser.fit(contexts, unit=1.0)

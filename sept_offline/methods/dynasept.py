@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sept_offline.agent import Agent, WindowContext
+from sept_offline.agent import WindowContext
 from sept_offline.agent.contexts.latent import UNKNOWN, doubt
 from sept_offline.agent.networks import Array, Standardiser
 from sept_offline.agent.rewards import shift_by_goal
@@ -18,10 +17,9 @@ from sept_offline.data import Dataset
 from sept_offline.data.records import Steps
 from sept_offline.latent import LatentModel, SegmentLatentStage, WindowLatentStage
 from sept_offline.latent.window import Windows, all_windows
-from sept_offline.methods.method import Method, agent_of, control_stage
+from sept_offline.methods.method import Method, Stages, agent_of, control_stage
 from sept_offline.seeding import integer
 from sept_offline.settings import ControlConfig, FitConfig
-from sept_offline.stage import Stage
 
 DRAWS = 2
 """Antithetic draws of z an ELBO: there are as many windows as steps, and their noise averages."""
@@ -95,7 +93,7 @@ def relabel(
     return beside, rewards
 
 
-def _stages(data: Dataset, config: FitConfig, seed: int) -> Generator[Stage, None, Agent]:
+def _stages(data: Dataset, config: FitConfig, seed: int) -> Stages:
     steps = data.steps()
     windows = all_windows(steps, config.probe_steps)
     settings: dict[str, Any] = {

@@ -17,7 +17,13 @@ from sept_offline.errors import ConfigError, TrainingError
 from sept_offline.family import suggest
 from sept_offline.methods.baselines import AVG, EPOPT, HISTORY, ORACLE
 from sept_offline.methods.bayes import BNN, DPT
-from sept_offline.methods.choices import Choice, choose_settings
+from sept_offline.methods.choices import (
+    Choice,
+    check_stack,
+    choose_settings,
+    choose_stack,
+    observing_plainly,
+)
 from sept_offline.methods.dynasept import DYNASEPT
 from sept_offline.methods.hold_out import (
     choose_hold_out,
@@ -26,13 +32,12 @@ from sept_offline.methods.hold_out import (
     to_ranges,
 )
 from sept_offline.methods.maml import MAML
-from sept_offline.methods.method import Method, check_data
+from sept_offline.methods.method import Method, Stages, check_data
 from sept_offline.methods.preset import resolve_config
 from sept_offline.methods.rivals import CSRO, FOCAL, UNICORN
 from sept_offline.methods.run import RunDirectory
 from sept_offline.methods.sept import MAXENT, SEPT, TOTALVAR
 from sept_offline.methods.sept_np import SEPT_NP
-from sept_offline.methods.stacking import check_stack, choose_stack, observing_plainly
 from sept_offline.methods.trial import chooses_probe, renamed, trial, with_or_without_probe
 from sept_offline.methods.verdict import Evidence, Interval, Values, reach
 from sept_offline.progress import Progress, Silent
@@ -62,7 +67,6 @@ METHODS: dict[str, Method] = {
         CSRO,
     )
 }
-Stages = Generator[Stage, None, Agent]
 Result = TypeVar("Result")
 EPOCHS = 20
 """Times a stage stops to report."""
@@ -249,10 +253,10 @@ class Fitter:
 
 def _full(agent: Agent, data: Dataset) -> int | None:
     """The dimensions of the latent if all are in use and there are instances for more."""
-    found = agent.record.get("latent_dimensions")
-    if found is None or found["used"] < found["of"] or len(data.instances) <= found["of"] + 1:
+    sizes = agent.record.get("latent_dimensions")
+    if sizes is None or sizes["used"] < sizes["of"] or len(data.instances) <= sizes["of"] + 1:
         return None
-    return int(found["of"])
+    return int(sizes["of"])
 
 
 def _begun(stages: Stages) -> Stages:

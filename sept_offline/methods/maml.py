@@ -18,7 +18,6 @@ differentiation with respect to W gives the gradient at W + ΔW, which is all th
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -28,16 +27,15 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from sept_offline.agent import AdaptedContext, Agent
+from sept_offline.agent import AdaptedContext
 from sept_offline.control import Batch, Learner, Replay
 from sept_offline.control.d3rlpy import Critic, QNetworks
 from sept_offline.control.learner import Member
 from sept_offline.control.rewards import common_form, reward_form
 from sept_offline.data import Dataset
 from sept_offline.errors import ConfigError, DataError
-from sept_offline.methods.method import Method, agent_of, centre_rewards, control_stage
+from sept_offline.methods.method import Method, Stages, agent_of, centre_rewards, control_stage
 from sept_offline.settings import ControlConfig, FitConfig
-from sept_offline.stage import Stage
 
 Step = list[tuple[torch.Tensor, torch.Tensor]]
 """Per layer: inputs `[M, T, in]` and `rate` times gradients `[M, T, out]`, for M tasks."""
@@ -138,9 +136,9 @@ class MetaLearner(Learner):
 def check_single(config: ControlConfig) -> None:
     """Refuse what the step by hand does not know."""
     wanted = {"algorithm": "double_dqn", "layer_norm": False, "critics": 1, "members": 1}
-    chosen = replace(config, critics=config.num_critics)
+    settings = replace(config, critics=config.num_critics)
     for name, value in wanted.items():
-        if getattr(chosen, name) != value:
+        if getattr(settings, name) != value:
             raise ConfigError(
                 f"control.{name} is {getattr(config, name)!r}, but 'maml' adapts a single plain "
                 f"network; set it to {value!r}."
@@ -205,7 +203,7 @@ class TaskReplay(Replay):
         return drawn
 
 
-def _stages(data: Dataset, config: FitConfig, seed: int) -> Generator[Stage, None, Agent]:
+def _stages(data: Dataset, config: FitConfig, seed: int) -> Stages:
     check_single(config.control)
     maml, steps = config.maml, config.probe_steps
     settings = centre_rewards(data, common_form(data.steps().rewards, config.control))

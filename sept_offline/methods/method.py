@@ -21,7 +21,9 @@ from sept_offline.seeding import integer
 from sept_offline.settings import ControlConfig, FitConfig
 from sept_offline.stage import Stage
 
-Recipe = Callable[[Dataset, FitConfig, int], Generator[Stage, None, Agent]]
+Stages = Generator[Stage, None, Agent]
+"""Stages to train one after another, and the agent that comes of them."""
+Recipe = Callable[[Dataset, FitConfig, int], Stages]
 
 
 @dataclass(frozen=True)

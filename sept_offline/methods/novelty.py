@@ -49,11 +49,11 @@ def as_if_fresh(elbos: NDArray[np.float64], fresh: NDArray[np.bool_]) -> NDArray
     Few of the held-out segments resemble those of the probe. The others are used too, less likely
     and wider spread by what fitting has gained on average over all segments.
     """
-    own, others = elbos[fresh], elbos[~fresh]
+    held_out, others = elbos[fresh], elbos[~fresh]
     if not len(others):
         return elbos
-    gain = max(others.mean() - own.mean(), 0.0)
-    wider = max(own.std() / others.std(), 1.0) if others.std() > 0 else 1.0
+    gain = max(others.mean() - held_out.mean(), 0.0)
+    wider = max(held_out.std() / others.std(), 1.0) if others.std() > 0 else 1.0
     moved = others.mean() - gain + wider * (others - others.mean())
     return np.where(fresh, elbos, moved[np.cumsum(~fresh) - 1])
 
@@ -84,8 +84,9 @@ def instance_prior(
 ) -> InstancePrior:
     """Mean and spread of each instance's fitted segments in latent space."""
     mean, log_variance = latent.encode(segments)
+    variance = np.exp(log_variance)
     rows = [fitted & (segments.instance == code) for code in np.unique(segments.instance[fitted])]
     return InstancePrior(
-        np.stack([mean[own].mean(axis=0) for own in rows]),
-        np.stack([mean[own].var(axis=0) + np.exp(log_variance[own]).mean(axis=0) for own in rows]),
+        np.stack([mean[part].mean(axis=0) for part in rows]),
+        np.stack([mean[part].var(axis=0) + variance[part].mean(axis=0) for part in rows]),
     )

@@ -47,14 +47,14 @@ def resolve_config(
     stacks: whether the method reads stacked observations; if not, a preset's `stack` is ignored.
     """
     metadata = data.metadata
-    wanted = metadata.extra.get("latent_dim")
+    logged_dim = metadata.extra.get("latent_dim")
     # Unused columns cost little; a hidden factor without a column is not found.
-    dim = max(wanted, LEAST_DIM) if isinstance(wanted, int) else LEAST_DIM
-    named: dict[str, Any] = {"latent": {"dim": dim}}
+    dim = max(logged_dim, LEAST_DIM) if isinstance(logged_dim, int) else LEAST_DIM
+    logged: dict[str, Any] = {"latent": {"dim": dim}}
     # A length that some episodes do not reach is left to the fit.
     if metadata.probe_steps and not (data.episode_index.length < metadata.probe_steps).any():
-        named["probe_steps"] = metadata.probe_steps
+        logged["probe_steps"] = metadata.probe_steps
     chosen = preset_values(metadata.family, preset)
     if not stacks:
         chosen.pop("stack", None)
-    return build(FitConfig, merge(named, chosen, *overrides))
+    return build(FitConfig, merge(logged, chosen, *overrides))

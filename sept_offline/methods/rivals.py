@@ -35,14 +35,13 @@ the same, very high precision, so that a context has their mean. Control learns 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Generator
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from sept_offline.actions import ActionSpace, Box
-from sept_offline.agent import Agent, RefinedContext
+from sept_offline.agent import RefinedContext
 from sept_offline.agent.contexts import RewardedContext
 from sept_offline.agent.encoders import TransitionEncoder
 from sept_offline.agent.networks import MLP, Standardiser
@@ -58,10 +57,9 @@ from sept_offline.latent.networks import (
     posterior,
 )
 from sept_offline.latent.transitions import BLOCK, TARGETS, Contexts, draw_latents, ragged
-from sept_offline.methods.method import Method, agent_of, control_stage
+from sept_offline.methods.method import Method, Stages, agent_of, control_stage
 from sept_offline.seeding import integer, torch_generator
 from sept_offline.settings import FitConfig, FocalConfig
-from sept_offline.stage import Stage
 from sept_offline.threads import one_thread
 from sept_offline.training.gaussians import log_normal
 from sept_offline.training.inputs import Floats, Integers, standardised
@@ -107,7 +105,7 @@ class ContextStage(UpdateStage):
         rng = torch_generator(seed, "latent", "initialise")
         for module in modules.values():
             initialise(module, rng)
-        self.learn(modules, torch_generator(seed, "latent", "train"))
+        self.optimise(modules, torch_generator(seed, "latent", "train"))
 
     @abstractmethod
     def _loss(self, instance: Tensor, z: Tensor) -> Tensor:
@@ -241,7 +239,7 @@ def _method(
     random_steps: whether the first T_p steps are random.
     """
 
-    def stages(data: Dataset, config: FitConfig, seed: int) -> Generator[Stage, None, Agent]:
+    def stages(data: Dataset, config: FitConfig, seed: int) -> Stages:
         space, rewards = data.action_space, getattr(config, name).rewards
         number = integer(seed, "latent")
         stage = kind(data.steps(), config, number, space=space, rewards=rewards)

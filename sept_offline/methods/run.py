@@ -54,15 +54,15 @@ EVALUATED = "results.parquet"
 JUDGED = "ope.json"
 """File with the last off-policy evaluation."""
 RECORDED = {
-    "preset": (str,),
-    "dataset": (str,),
-    "content_hash": (str,),
-    "held_out": (dict,),
-    "family": (str,),
-    "versions": (dict,),
-    "metrics": (str,),
-    "verdict": (str,),
-    "reasons": (list,),
+    "preset": str,
+    "dataset": str,
+    "content_hash": str,
+    "held_out": dict,
+    "family": str,
+    "versions": dict,
+    "metrics": str,
+    "verdict": str,
+    "reasons": list,
 }
 """Optional keys of a record, and their types."""
 VERDICT = ("verdict", "reasons")
@@ -84,8 +84,8 @@ def read_record(path: Path) -> dict[str, Any]:
         and isinstance(record.get("seed"), int)
     ):
         raise DataError(f"{path / RUN} does not describe a run of fit.")
-    for name, kinds in RECORDED.items():
-        if not isinstance(record.get(name), (*kinds, type(None))):
+    for name, kind in RECORDED.items():
+        if not isinstance(record.get(name), kind | None):
             raise DataError(f"{path / RUN} is damaged: its {name} is {record[name]!r:.60}.")
     held = record.get("held_out")
     if held is not None and not _is_held_out(held):
@@ -224,20 +224,20 @@ class RunDirectory:
                     f"{self.path} holds {state} run; add --resume to continue it, --restart to "
                     "replace it, or choose another -o."
                 )
-            found = read_record(self.path)
+            earlier = read_record(self.path)
             # The dataset is known by its content, however its path is spelled.
             free = ("versions", "dataset")
             # As it is read: a tuple has become a list.
             asked = json.loads(json.dumps(record))
             # runs of earlier versions do not say which part of the file they read
-            known = {"view": asked.get("view"), **found}
+            known = {"view": asked.get("view"), **earlier}
             changed = [key for key in asked if key not in free and known.get(key) != asked[key]]
             if changed:
                 raise DataError(
                     f"{self.path} was started with another {', '.join(changed)}; resume with the "
                     "same arguments, or add --restart to replace it."
                 )
-            self._tidy(found)
+            self._tidy(earlier)
             return
         write_json(description, record)
 
@@ -274,13 +274,13 @@ class RunDirectory:
 
     def _end(self, agent: Agent) -> None:
         """Note the verdict and how the metrics end; the snapshots are not needed any more."""
-        found = read_record(self.path)
-        record = found | {name: agent.record[name] for name in VERDICT if name in agent.record}
+        earlier = read_record(self.path)
+        record = earlier | {name: agent.record[name] for name in VERDICT if name in agent.record}
         if "metrics" not in record and (self.path / METRICS).exists():
             rows = read_metrics(self.path / METRICS)
             if rows and rows[-1][-1]:
                 record = {**record, "metrics": rows[-1][-1]}
-        if record != found:
+        if record != earlier:
             write_json(self.path / RUN, record)
         remove_ours(self.path / "checkpoints", FOLDERS["checkpoints"])
 

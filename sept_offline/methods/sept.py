@@ -5,13 +5,12 @@ Its ablations TotalVar and MaxEnt differ in the reward of the probe.
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sept_offline.agent import Agent, NoContext, Novelty, RefinedContext, SegmentContext
+from sept_offline.agent import NoContext, Novelty, RefinedContext, SegmentContext
 from sept_offline.agent.encoders import TransitionEncoder
 from sept_offline.agent.networks import Standardiser
 from sept_offline.data import Dataset, Segments
@@ -22,6 +21,7 @@ from sept_offline.methods.knowledge import Knowledge, learn_in_turn, learn_joint
 from sept_offline.methods.method import (
     Method,
     Recipe,
+    Stages,
     agent_of,
     control_stage,
     fallback_stage,
@@ -30,12 +30,9 @@ from sept_offline.methods.novelty import novelty_of
 from sept_offline.methods.separation import identification, separation, separation_in_time
 from sept_offline.seeding import integer
 from sept_offline.settings import FitConfig, Reward
-from sept_offline.stage import Stage
 
 
-def probe_infer_control(
-    name: str, data: Dataset, config: FitConfig, seed: int
-) -> Generator[Stage, None, Agent]:
+def probe_infer_control(name: str, data: Dataset, config: FitConfig, seed: int) -> Stages:
     """SEPT with the probe rewarded as `config.probe.reward` says; `name` is the method's."""
     held = held_out_episodes(data, config.held_out, seed)
     segments = data.segments(config.probe_steps)
@@ -136,7 +133,7 @@ def read_contexts(
 def _recipe(name: str, reward: Reward | None = None) -> Recipe:
     """The stages of SEPT, or of an ablation that always probes, for this reward."""
 
-    def stages(data: Dataset, config: FitConfig, seed: int) -> Generator[Stage, None, Agent]:
+    def stages(data: Dataset, config: FitConfig, seed: int) -> Stages:
         if reward is not None:
             probe = replace(config.probe, use="always", reward=reward)
             config = replace(config, probe=probe)

@@ -18,14 +18,14 @@ import torch
 from numpy.typing import NDArray
 
 from sept_offline.actions import Box, TruncatedNormal
-from sept_offline.agent import Agent, Control, UnprobedContext
+from sept_offline.agent import Control, UnprobedContext
 from sept_offline.agent.networks import Array, Standardiser
 from sept_offline.control import Batch, Replay
 from sept_offline.data import Dataset, Segments
 from sept_offline.latent import LatentModel, SegmentLatentStage, TransitionLatentStage
 from sept_offline.methods.hold_out import held_out_episodes
 from sept_offline.methods.knowledge import describe_behaviour
-from sept_offline.methods.method import Method, agent_of, control_stage, fallback_stage
+from sept_offline.methods.method import Method, Stages, agent_of, control_stage, fallback_stage
 from sept_offline.methods.novelty import novelty_of
 from sept_offline.methods.separation import identification
 from sept_offline.probe import Behaviour, logged_or_estimated
@@ -82,7 +82,7 @@ class UnprobedReplay(Replay):
         return batch
 
 
-def _stages(data: Dataset, config: FitConfig, seed: int) -> Generator[Stage, None, Agent]:
+def _stages(data: Dataset, config: FitConfig, seed: int) -> Stages:
     held = held_out_episodes(data, config.held_out, seed)
     segments = data.segments(config.probe_steps)
     fresh = np.isin(segments.episode, data.episode_index.number[held])
@@ -129,7 +129,7 @@ def learn_round(
     suffix: str,
 ) -> Generator[Stage, None, Round]:
     """A latent of segments drawn by `weights[N]`, then control that begins with their mean z."""
-    own = segments.select(~fresh)
+    fitted = segments.select(~fresh)
     settings: dict[str, Any] = {
         "space": data.action_space,
         "num_instances": len(data.instances),
@@ -138,12 +138,12 @@ def learn_round(
     stage: TransitionLatentStage | SegmentLatentStage
     if config.latent.objective == "segment":
         settings["segment_weights"] = weights[~fresh]
-        stage = SegmentLatentStage(own, config.latent, number, **settings)
+        stage = SegmentLatentStage(fitted, config.latent, number, **settings)
     else:
         held = np.isin(data.episode_index.number, segments.episode[fresh])
         steps = data.select(~held).steps()
         settings |= {"held_out": segments.select(fresh), "predicted": data.present_dim}
-        stage = TransitionLatentStage(steps, own, config.latent, number, **settings)
+        stage = TransitionLatentStage(steps, fitted, config.latent, number, **settings)
     stage.name = f"latent{suffix}"
     yield stage
     model = stage.result()

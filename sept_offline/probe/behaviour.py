@@ -142,9 +142,11 @@ def _estimate_density(
     places = (space.encode(segments.actions).astype(np.float64) + 1) / 2
     nll = -flat
     for seen in (inputs[..., -length:], inputs):
-        found, found_places, loss = _fit_density(seen, segments.actions, space, kept, held, seed)
+        candidate, candidate_places, loss = _fit_density(
+            seen, segments.actions, space, kept, held, seed
+        )
         if loss < nll:
-            density, places, nll = found, found_places, loss
+            density, places, nll = candidate, candidate_places, loss
     mixed = np.logaddexp(np.log1p(-LEAST) + density, np.log(LEAST) + flat)
     return Behaviour(space, mixed, estimated=True, nll=nll, ece=_misplaced(places[held]))
 
@@ -189,11 +191,11 @@ def _misplaced(places: Doubles, bins: int = 10) -> float:
 
 def calibration_error(chances: Doubles, actions: Integers, bins: int = 10) -> float:
     """Expected calibration error over all actions' probabilities: Σ_bin share·|said − seen|."""
-    said = chances.reshape(-1)
+    stated = chances.reshape(-1)
     seen = np.eye(chances.shape[-1])[actions].reshape(-1)
-    place = np.minimum((said * bins).astype(np.int64), bins - 1)
+    place = np.minimum((stated * bins).astype(np.int64), bins - 1)
     total = np.bincount(place, minlength=bins)
-    gap = np.bincount(place, said - seen, minlength=bins)
+    gap = np.bincount(place, stated - seen, minlength=bins)
     return float(np.abs(gap).sum() / total.sum())
 
 

@@ -244,17 +244,17 @@ class ProbeStage:
     def advance(self, updates: int) -> dict[str, float]:
         """See Stage; the metrics are those of the last update."""
         learner = self.learner
-        own = self.rewards[learner.rows]
+        rewards = self.rewards[learner.rows]
         with one_thread():
             for _ in range(min(updates, self.total - self.done)):
                 if self.done < self.imitation:
                     learner.imitate()
                 else:
-                    learner.ascend(learner.rows, learner.shares, own)
+                    learner.ascend(learner.rows, learner.shares, rewards)
                 self.done += 1
                 if self.done == self.imitation:
                     self._start = learner.policy.export()
-                self.history.append(learner.diagnostics(learner.rows, own))
+                self.history.append(learner.diagnostics(learner.rows, rewards))
         if not self.history:
             return {}
         metrics = self.history[-1].metrics()
@@ -291,7 +291,7 @@ class ProbeStage:
             if not accepted:
                 ratio = torch.zeros_like(ratio)
             weights = normalised(ratio, shares).numpy()
-        said = (
+        evidence = (
             f"held-out reward {gain:+.3f} ± {error:.3f} standard deviations against the behaviour"
             if len(self.held)
             else "a probe that no held-out episode can check"
@@ -299,9 +299,9 @@ class ProbeStage:
         return ProbeResult(
             policy=self.learner.policy.export() if accepted else self._start,
             accepted=accepted,
-            reason=f"learned probe kept: {said}"
+            reason=f"learned probe kept: {evidence}"
             if accepted
-            else f"the behaviour's start is kept: {said} is not a clear improvement",
+            else f"the behaviour's start is kept: {evidence} is not a clear improvement",
             improvement=gain,
             error=error,
             history=tuple(self.history),

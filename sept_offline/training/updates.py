@@ -87,7 +87,7 @@ class UpdateStage(ABC):
         self.name, self.total, self.done = name, total, 0
         self._rates = rates
 
-    def learn(
+    def optimise(
         self,
         modules: Mapping[str, nn.Module],
         rng: torch.Generator,
