@@ -86,7 +86,7 @@ def merge(
     progress = progress or Silent()
     with contextlib.ExitStack() as stack:
         every = [stack.enter_context(load_dataset(source)) for source in sources]
-        _check_alike(every)
+        _check_one_system(every)
         for data in every:
             _check_hash(data._source, data.hidden)
         _check_once(every)
@@ -95,7 +95,7 @@ def merge(
     return load_dataset(target)
 
 
-def _check_alike(every: Sequence[Dataset]) -> None:
+def _check_one_system(every: Sequence[Dataset]) -> None:
     """Refuse datasets of different systems, and say in what they differ."""
     first = every[0]
     for other in every[1:]:
@@ -106,14 +106,14 @@ def _check_alike(every: Sequence[Dataset]) -> None:
             actions, others = first.action_space.expected, other.action_space.expected
             raise _contradiction(first, other, "the action space", actions, others)
     for what in ("family", "observation_names", "action_names"):
-        known = [data for data in every if _said(data, what) is not None]
+        known = [data for data in every if _metadata(data, what) is not None]
         for other in known[1:]:
-            mine, theirs = _said(known[0], what), _said(other, what)
+            mine, theirs = _metadata(known[0], what), _metadata(other, what)
             if mine != theirs:
                 raise _contradiction(known[0], other, what, mine, theirs)
 
 
-def _said(data: Dataset, what: str) -> Any:
+def _metadata(data: Dataset, what: str) -> Any:
     """What a dataset's metadata says; a box always has names, and default ones say nothing."""
     value = getattr(data.metadata, what)
     width = data.action_space.width
@@ -189,7 +189,7 @@ def _write(
 
     def given(what: str) -> Any:
         """The one value that the datasets give, if any gives one."""
-        return next((said for data in every if (said := _said(data, what)) is not None), None)
+        return next((value for data in every if (value := _metadata(data, what)) is not None), None)
 
     probes = [meta.probe_steps for meta in metas if meta.probe_steps is not None]
     seeds = {meta.root_seed for meta in metas}

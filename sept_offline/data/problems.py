@@ -351,7 +351,7 @@ class _ValueCheck:
 
     def _propensities(self, propensities: NDArray[Any], actions: NDArray[Any], start: int) -> None:
         space = self._space
-        # one that is out of range is a finding of its own
+        # one that is out of range is counted as another kind
         actions = np.where(space.outside(actions), 0, actions) if not space.shape else actions
         partial = space.partly_known(propensities, actions)
         only = "only the logged action's probability is known"

@@ -118,6 +118,7 @@ def _summary(data: Dataset, probe_steps: int | None) -> Summary:
     probe = probe_steps or data.metadata.probe_steps or DEFAULT_PROBE_STEPS
     _check(data)
     index, names = data.episode_index, data.instances
+    columns = data.metadata.observation_names
     # If no episode is that long, there are no segments.
     segments = data.segments(min(probe, int(index.length.max(initial=0)) + 1))
     space = data.action_space
@@ -153,19 +154,15 @@ def _summary(data: Dataset, probe_steps: int | None) -> Summary:
         short_episodes=segments.skipped,
         coverage_min=min((row.coverage for row in table), default=0.0),
         effective_sample_size=None if weights is None else _effective(weights),
-        leak=instance_leak(segments, space),
+        leak=instance_leak(segments.actions, segments.instance, space),
         instance_columns=tuple(
-            _column_name(data, column) for column in instance_columns(data, segments)
+            str(column) if columns is None else columns[column]
+            for column in instance_columns(data, segments)
         ),
         table=table,
         warnings=(),
     )
     return replace(summary, warnings=tuple(_warnings(summary)))
-
-
-def _column_name(data: Dataset, column: int) -> str:
-    names = data.metadata.observation_names
-    return str(column) if names is None else names[column]
 
 
 def _check(data: Dataset) -> None:
@@ -268,16 +265,19 @@ def _effective(weights: Float64) -> float:
     return float(known.sum() ** 2 / (known**2).sum())
 
 
-def instance_leak(segments: Segments, space: ActionSpace) -> InstanceLeak | None:
-    """Tell instances by a chain P(a_t | a_{t-1}, t) fitted to each, on episodes it has not seen.
+def instance_leak(
+    first_actions: NDArray[Any], instances: Int64, space: ActionSpace
+) -> InstanceLeak | None:
+    """Predict instances by a chain P(a_t | a_{t-1}, t) fitted to each, on episodes it has not seen.
 
-    Each component of a box has a chain of its own, over fifths of its range.
+    first_actions: [N, n, *shape]; instances: [N]. Each component of a box has its own chain, over
+    fifths of its range.
     """
-    codes, instance = np.unique(segments.instance, return_inverse=True)
+    codes, instance = np.unique(instances, return_inverse=True)
     counts = np.bincount(instance)
     if len(codes) < 2 or counts.min() < FOLDS:
         return None
-    actions = space.level(segments.actions)
+    actions = space.level(first_actions)
     previous = np.concatenate([np.zeros_like(actions[:, :1]), actions[:, :-1]], axis=1)
     order = np.argsort(instance, kind="stable")
     fold = np.empty(len(instance), dtype=np.int64)

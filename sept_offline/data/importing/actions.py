@@ -96,7 +96,7 @@ def _rounded(values: Float64, span: Float64, outwards: np.ufunc) -> Float64:
     """[k], extreme values as bounds, outwards to two digits of the range that was seen."""
     with np.errstate(divide="ignore", invalid="ignore"):
         unit = 10.0 ** (np.floor(np.log10(span)) - 1)
-        # 0.3 as float32 is a little more than 0.3: that is no reason to go up to 0.31
+        # 0.3 as float32 is a little more than 0.3: not a reason to go up to 0.31
         rounded = outwards(np.round(values / unit, 5)) * unit
         return np.asarray(np.where(span > 0, rounded, values))
 

@@ -42,6 +42,12 @@ class Shape:
         """[e], T of each."""
         return self.counts - (self.ends_in_row | self.gives_up_step)
 
+    def is_step(self) -> Bool:
+        """[n], whether each row is a step."""
+        steps = np.ones(int(self.counts.sum()), dtype=np.bool_)
+        steps[self.last[self.ends_in_row | self.gives_up_step]] = False
+        return steps
+
     def first(self) -> Int64:
         """[n], the row in which each row's episode begins."""
         return np.repeat(self.starts, self.counts)
@@ -97,8 +103,7 @@ class Assembly:
                 return
             shape = self._shape(rows)
         self._check_instances(rows, shape)
-        step = np.ones(len(rows), dtype=np.bool_)
-        step[shape.last[shape.ends_in_row | shape.gives_up_step]] = False
+        step = shape.is_step()
         self._write(self._filled(rows, shape, step), shape, step)
 
     def _ordered(self, rows: Rows) -> Rows:
@@ -179,8 +184,7 @@ class Assembly:
         counts = self.findings.counts
         stepless = shape.steps < 1
         counts["episodes without a step"] += int(stepless.sum())
-        rewarded = ~np.isnan(rows.reward)
-        rewarded[shape.last[shape.ends_in_row | shape.gives_up_step]] = False
+        rewarded = ~np.isnan(rows.reward) & shape.is_step()
         bare = ~np.logical_or.reduceat(rewarded, shape.starts) & ~stepless
         if self.fills.reward or not bare.any():
             return ~stepless

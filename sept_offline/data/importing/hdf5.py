@@ -172,7 +172,7 @@ def _buffer_episode(file: h5py.File, number: int, path: Path) -> dict[str, pa.Ar
         )
     ended = bool(_scalar(file, f"terminated_{number}", path))
     last = np.arange(steps) == steps - 1
-    # The last row of an episode that did not terminate is no step.
+    # The last row of an episode that did not terminate is not a step.
     left = {"actions": last, "rewards": last} if not ended else {}
     return {
         **{name: _column(array, name, path, left.get(name)) for name, array in arrays.items()},

@@ -120,7 +120,6 @@ def _complete(kind: str, files: Sequence[Path], mapping: ImportMapping) -> Impor
         whole.completed(column_names(kind, path, mapping.delimiter), path)
     if kind == "parquet" and holds_lists(files[0], whole.action_columns):
         whole = whole.as_box(f"{', '.join(whole.action_columns)} of {files[0]} holds lists")
-    whole.fills  # noqa: B018
     return whole
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from sept_offline.actions import ActionSpace
 from sept_offline.data.dataset import Dataset
-from sept_offline.data.records import Float64, Int64, Segments
+from sept_offline.data.records import Float64, Int64
 from sept_offline.data.source import BLOCK_ROWS
 from sept_offline.data.summary import DEFAULT_PROBE_STEPS, coverage, instance_leak
 
@@ -171,12 +171,14 @@ def measure(
             total, whole, single = _surprise(space, source.take("propensities", rows), taken)
             surprise, known, alone = surprise + total, known + whole + single, alone + single
     # Where no episode is that long there are no segments, however long they would be.
-    segments = _first_actions(data, min(probe, int(index.length.max(initial=0)) + 1))
-    shown = [
-        coverage(segments.actions[segments.instance == code], space)
-        for code in range(len(data.instances))
-    ]
-    leak = instance_leak(segments, space)
+    steps = min(probe, int(index.length.max(initial=0)) + 1)
+    # Not `data.segments`: the states of short episodes are as much as all rows.
+    long = index.take(np.flatnonzero(index.length >= steps))
+    initial = source.take("actions", (long.offset[:, None] + np.arange(steps)).reshape(-1))
+    initial = initial.reshape(-1, steps, *initial.shape[1:])
+    codes = range(len(data.instances))
+    shown = [coverage(initial[long.instance == code], space) for code in codes]
+    leak = instance_leak(initial, long.instance, space)
     return {
         "instances": len(data.instances),
         "episodes": data.num_episodes,
@@ -193,7 +195,7 @@ def measure(
             "possible": None if space.shape else _sequences(space.width, probe),
             "min": float(np.min(shown)),
             "mean": float(np.mean(shown)),
-            "short_episodes": segments.skipped,
+            "short_episodes": len(index) - len(long),
         },
         "entropy": {
             "of_frequencies": None if space.shape else _frequency_entropy(counts),
@@ -234,23 +236,6 @@ def _vector_table(space: ActionSpace, seen: Ranges) -> dict[str, dict[str, float
             bounds["low"], bounds["high"], seen.rows(space.names), strict=True
         )
     }
-
-
-def _first_actions(data: Dataset, probe: int) -> Segments:
-    """`data.segments(probe)` without states: those of short episodes are as much as all rows."""
-    index = data.episode_index
-    whole = index.take(np.flatnonzero(index.length >= probe))
-    rows = (whole.offset[:, None] + np.arange(probe)).reshape(-1)
-    actions = data._source.take("actions", rows)
-    return Segments(
-        observations=np.empty((len(whole), 0, 0), dtype=np.float32),
-        actions=actions.reshape(-1, probe, *actions.shape[1:]),
-        rewards=np.empty((len(whole), 0)),
-        propensities=None,
-        instance=whole.instance,
-        episode=whole.number,
-        skipped=len(index) - len(whole),
-    )
 
 
 def _surprise(

@@ -354,8 +354,12 @@ class _Batch:
     def _matrix(self, role: str, names: Sequence[str], kind: Any) -> NDArray[Any]:
         """[n, d], the numbers of some columns side by side; a column of lists gives several."""
         known = self.reading.widths.get(role, (1,) * len(names))
-        parts = [self._part(name, width, kind) for name, width in zip(names, known, strict=True)]
-        widths = tuple(1 if part.ndim == 1 else part.shape[1] for part in parts)
+        lists = {
+            name: self._lists(name, width)
+            for name, width in zip(names, known, strict=True)
+            if is_list(self.columns[name].type)
+        }
+        widths = tuple(lists[name].shape[1] if name in lists else 1 for name in names)
         if self.reading.widths.setdefault(role, widths) != widths:
             what = "Observations" if role == "observations" else f"Columns of {role}"
             raise DataError(
@@ -364,20 +368,20 @@ class _Batch:
             )
         out = np.empty((len(self.row), sum(widths)), dtype=kind)
         end = 0
-        with np.errstate(over="ignore"):
-            for part, width in zip(parts, widths, strict=True):
-                end += width
-                out[:, end - width : end] = part.reshape(len(part), width)
+        for name, width in zip(names, widths, strict=True):
+            end, column = end + width, self.columns[name]
+            with np.errstate(over="ignore"):
+                if name in lists:
+                    out[:, end - width : end] = lists[name]
+                elif column.type == pa.from_numpy_dtype(kind):
+                    out[:, end - 1] = column.to_numpy(zero_copy_only=False)
+                else:
+                    out[:, end - 1] = self._floats(column, name)
         return out
 
-    def _part(self, name: str, width: int, kind: Any) -> NDArray[Any]:
-        """[n], or [n, width] of a column of lists; `width` counts where no row has a list."""
+    def _lists(self, name: str, width: int) -> Float64:
+        """[n, width], the lists of a column; `width` counts where no row has one."""
         column = self.columns[name]
-        if column.type == pa.from_numpy_dtype(kind):
-            numbers: NDArray[Any] = column.to_numpy(zero_copy_only=False)
-            return numbers
-        if not is_list(column.type):
-            return self._floats(column, name)
         lists = column.drop_null()
         flat = self._floats(lists.flatten(), name)
         if len(lists):

@@ -15,6 +15,7 @@ import pyarrow.compute as compute
 import pyarrow.csv as pc
 import pyarrow.parquet as pq
 
+from sept_offline.data.filesystems import HDF5_SUFFIXES
 from sept_offline.data.hdf5 import names_of, open_hdf5
 from sept_offline.data.importing.mapping import ImportMapping
 from sept_offline.data.importing.reading import Reading, is_list, rows_of
@@ -25,7 +26,6 @@ from sept_offline.limits import check_regular
 
 CSV = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".csv.bz2", ".csv.zst")
 PARQUET = (".parquet", ".pq")
-HDF5 = (".h5", ".hdf5")
 MINARI = "minari:"
 PICKLED = (".pkl", ".pickle", ".d3", ".pt", ".npy", ".npz")
 BLOCK_BYTES = 1 << 21
@@ -56,7 +56,7 @@ def find_files(sources: Sequence[str | Path], out: Path) -> tuple[str, list[Path
 def stem(path: Path) -> str:
     """A file's name without its endings."""
     name = path.name
-    for ending in sorted((*CSV, *PARQUET, *HDF5), key=len, reverse=True):
+    for ending in sorted((*CSV, *PARQUET, *HDF5_SUFFIXES), key=len, reverse=True):
         if name.lower().endswith(ending):
             return name[: -len(ending)]
     return path.stem
@@ -73,23 +73,23 @@ def file_words(files: Sequence[Path]) -> dict[Path, str]:
         named.setdefault(word, []).append(path)
     for word, group in named.items():
         if len(group) > 1:
-            words |= _told_apart(word, [real_path(path) for path in group], group)
+            words |= _distinct_names(word, [real_path(path) for path in group], group)
     return words
 
 
-def _told_apart(word: str, places: list[Path], files: list[Path]) -> dict[Path, str]:
+def _distinct_names(word: str, places: list[Path], files: list[Path]) -> dict[Path, str]:
     folders = [place.parts[1:-1] for place in places]
     ends = [word] * len(files)
     if len(set(folders)) < len(files):
         ends = [place.name for place in places]
     for depth in range(max(map(len, folders)) + 1):
-        told = [
+        names = [
             "/".join((*parts[max(len(parts) - depth, 0) :], end))
             for parts, end in zip(folders, ends, strict=True)
         ]
-        if len(set(told)) == len(told):
+        if len(set(names)) == len(names):
             break
-    return dict(zip(files, told, strict=True))
+    return dict(zip(files, names, strict=True))
 
 
 def _expanded(source: str) -> list[Path]:
@@ -98,7 +98,7 @@ def _expanded(source: str) -> list[Path]:
         found = sorted(
             file
             for file in path.rglob("*")
-            if file.is_file() and file.name.lower().endswith((*CSV, *PARQUET, *HDF5))
+            if file.is_file() and file.name.lower().endswith((*CSV, *PARQUET, *HDF5_SUFFIXES))
         )
         if not found:
             raise DataError(f"The directory {path} contains no CSV, Parquet or HDF5 file.")
@@ -128,7 +128,7 @@ def _kind(path: Path) -> str:
             f"{path} may contain pickled objects, which are never loaded; "
             "write its steps as CSV, Parquet or HDF5, or through sept_offline.DatasetWriter."
         )
-    if not name.endswith(HDF5):
+    if not name.endswith(HDF5_SUFFIXES):
         raise DataError(
             f"Unknown format of {path}; expected .csv, .parquet or .h5 files, "
             f"or {MINARI}NAME for a Minari dataset."
