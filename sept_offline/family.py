@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 Hidden = Mapping[str, float]
 ENTRY_POINTS = "sept_offline.families"
+SPLITS = ("train", "validation", "test")
+"""The splits that every family has; it may have more."""
 
 
 @dataclass(frozen=True)

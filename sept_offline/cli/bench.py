@@ -11,15 +11,14 @@ from click.core import ParameterSource
 from sept_offline.cli.console import ConsoleProgress, interruptible, print_json, print_table
 from sept_offline.cli.parameters import (
     DATASET,
-    ENGINES,
     FILE,
     FOLDER,
     METHODS,
     PRESETS,
-    SPLITS,
     check_dataset,
     complete_axes,
     count_option,
+    engines,
     name_option,
     one_of,
     output_options,
@@ -28,7 +27,7 @@ from sept_offline.cli.parameters import (
     typed_object,
 )
 from sept_offline.errors import ConfigError
-from sept_offline.family import family_names
+from sept_offline.family import SPLITS, family_names
 
 if TYPE_CHECKING:
     from sept_offline.tools.bench.figures import Drawn
@@ -71,7 +70,7 @@ if TYPE_CHECKING:
 @count_option("--data-seeds", default=2, help="Number of collection seeds.")
 @name_option("--split", lambda: SPLITS, "Split to evaluate on.", default="test")
 @count_option("--episodes", help="Minimum test episodes per cell (default: one per instance).")
-@name_option("--engine", lambda: ENGINES, "local or ray.", default="local")
+@name_option("--engine", engines, "local or ray.", default="local")
 @count_option("--workers", default=2)
 @click.option("--quick", is_flag=True, help="Smoke test with tiny budgets and one seed.")
 @click.option("--replace", is_flag=True, help="Rerun finished cells whose settings differ.")

@@ -13,10 +13,9 @@ from sept_offline.cli.dataset import print_dataset
 from sept_offline.cli.parameters import (
     BEHAVIOURS,
     DATASET,
-    ENGINES,
     FILE,
-    SPLITS,
     count_option,
+    engines,
     family_argument,
     name_option,
     output_options,
@@ -24,6 +23,7 @@ from sept_offline.cli.parameters import (
     several_of,
     typed_object,
 )
+from sept_offline.family import SPLITS
 
 
 @click.command()
@@ -101,7 +101,7 @@ def check(family: str, episodes: int, seed: int, as_json: bool, quiet: bool) -> 
 @seed_option
 @name_option(
     "--engine",
-    lambda: ENGINES,
+    engines,
     "local, or ray: the cluster at RAY_ADDRESS, or a local one with --workers processes.",
     default="local",
 )

@@ -13,7 +13,6 @@ from sept_offline.cli.parameters import (
     DATASET,
     FILE,
     FOLDER,
-    SPLITS,
     check_run,
     check_run_and_dataset,
     count_option,
@@ -24,7 +23,7 @@ from sept_offline.cli.parameters import (
     typed_object,
 )
 from sept_offline.errors import DataError
-from sept_offline.family import family_names
+from sept_offline.family import SPLITS, family_names
 
 if TYPE_CHECKING:
     from sept_offline.evaluation import ReferencePolicies, Results

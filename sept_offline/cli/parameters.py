@@ -26,8 +26,6 @@ METHODS = (
 )
 PRESETS = ("default", "paper", "segment")
 BEHAVIOURS = ("random", "replay", "medium", "expert")
-ENGINES = ("local", "ray")
-SPLITS = ("train", "validation", "test")
 AXES = ("behaviour", "episodes", "instances", "propensities")
 """Axes of `bench --vary`, besides every setting of `fit`."""
 
@@ -85,6 +83,13 @@ def several_of(names: Callable[[], Iterable[str]]) -> Completer:
         return _starting((name for name in names() if name not in there), last, before + comma)
 
     return complete
+
+
+def engines() -> tuple[str, ...]:
+    """The engines of `collect` and `bench`."""
+    from sept_offline.engines import ENGINES
+
+    return ENGINES
 
 
 def algorithms() -> tuple[str, ...]:

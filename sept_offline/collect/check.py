@@ -15,10 +15,9 @@ from sept_offline.collect.behaviour import Uniform
 from sept_offline.collect.rollout import Start, run_shard
 from sept_offline.environments import open_environment, spaces
 from sept_offline.errors import FamilyError
-from sept_offline.family import Family, Hidden, load_family
+from sept_offline.family import SPLITS, Family, Hidden, load_family
 from sept_offline.seeding import generator
 
-SPLITS = ("train", "validation", "test")
 FEW = 4
 """Instances that are stepped in turn, and whose columns are compared."""
 

@@ -11,13 +11,11 @@ import pytest
 from sept_offline.cli import parameters
 from sept_offline.cli.main import cli
 from sept_offline.cli.parameters import setting_names
-from sept_offline.collect.check import SPLITS
 from sept_offline.collect.recipe import BEHAVIOURS
-from sept_offline.engines import ENGINES
 from sept_offline.errors import ConfigError
 from sept_offline.methods import METHODS
 from sept_offline.methods.preset import PRESETS
-from sept_offline.settings import ALGORITHMS, AUTO, FitConfig, build, parse_settings
+from sept_offline.settings import FitConfig, build, parse_settings
 from sept_offline.tools.bench.plan import AXES
 
 WITHOUT = {
@@ -35,10 +33,7 @@ def test_every_command_has_json_and_quiet(name: str) -> None:
 def test_what_is_completed_is_what_there_is() -> None:
     assert set(parameters.METHODS) == set(METHODS)
     assert parameters.PRESETS == PRESETS
-    assert parameters.algorithms() == (AUTO, *ALGORITHMS)
     assert parameters.BEHAVIOURS == BEHAVIOURS
-    assert parameters.ENGINES == ENGINES
-    assert parameters.SPLITS == SPLITS
     assert parameters.AXES == AXES
 
 
