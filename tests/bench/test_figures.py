@@ -261,7 +261,9 @@ def test_the_command_draws_figures_alone(
     drawn: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Empty ones, which is quicker: what is on them is asked above."""
-    monkeypatch.setattr(Picture, "draw", lambda _: Sheet(figsize=(3, 2)))
+    monkeypatch.setattr(
+        "sept_offline.tools.bench.figures.catalogue.draw", lambda _: Sheet(figsize=(3, 2))
+    )
     shutil.copytree(drawn, tmp_path / "bench", ignore=shutil.ignore_patterns("figures*", "*.md"))
     found = run_json("bench", "--figures", cwd=tmp_path)
     assert found["path"] == "bench" and "reward-baselines-coin" in found["figures"]

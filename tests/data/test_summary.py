@@ -56,7 +56,7 @@ def test_by_hand(tmp_path: Path, suffix: str) -> None:
     assert {"instances", "episodes", "steps"} <= record.keys()
     short = next(w for w in summary.warnings if "shorter than the probe" in w)
     # what `fit` says of the same logs, too
-    assert short.endswith("methods that probe reject such logs; use --set probe_steps=1.")
+    assert short.endswith("so fit uses a probe of 1, the length of the shortest.")
     assert any("25% of the 2^2" in w for w in summary.warnings)
     assert so.inspect(so.load_dataset(path)) == summary
 

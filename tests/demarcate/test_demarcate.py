@@ -207,7 +207,7 @@ def test_refusals_in_one_sentence(two: Case, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="smallest is 1"):
         DemarcateConfig(smallest=1)
     # more than are ever made: groups would never be found settled, and so never told apart
-    with pytest.raises(ConfigError, match="rounds is 31; expected at most 30"):
+    with pytest.raises(ConfigError, match="rounds is 31; expected at least 1 and at most 30"):
         DemarcateConfig(rounds=31)
 
 

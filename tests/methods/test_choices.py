@@ -89,13 +89,15 @@ def test_what_is_set_is_not_chosen(tmp_path: Path) -> None:
     assert list(choices) == ["control.updates"]
 
 
-@pytest.mark.parametrize(("named", "chosen"), [(2, None), (9, 4), (None, 4)])
+@pytest.mark.parametrize(
+    ("named", "shortest", "chosen"), [(2, 4, None), (9, 4, 4), (None, 4, 4), (None, 6, 5)]
+)
 def test_a_probe_is_as_long_as_every_episode_at_most(
-    tmp_path: Path, named: int | None, chosen: int | None
+    tmp_path: Path, named: int | None, shortest: int, chosen: int | None
 ) -> None:
     path = tmp_path / "short.h5"
     with DatasetWriter(path, num_actions=2, observation_dim=1, probe_steps=named) as writer:
-        for number, length in enumerate((4, 6, 5, 7)):
+        for number, length in enumerate((shortest, 6, 7, 8)):
             writer.append(
                 instance=str(number % 2),
                 observations=np.arange(length + 1.0)[:, None],
@@ -106,8 +108,8 @@ def test_a_probe_is_as_long_as_every_episode_at_most(
             )
     with so.load_dataset(path) as data:
         agent = so.fit(data, "sept", {**FEW, "probe": {"use": "always", "steps": 2}})
-        with pytest.raises(so.SeptError, match="shorter than the probe of 5 steps"):
-            so.fit(data, "sept", {"probe_steps": 5})
+        with pytest.raises(so.SeptError, match="shorter than the probe of 7 steps"):
+            so.fit(data, "sept", {"probe_steps": 7})
     assert agent.probe_steps == (named if chosen is None else chosen)
     assert agent.record["choices"].get("probe_steps", {}).get("chosen") == chosen
 

@@ -371,25 +371,6 @@ def test_a_refused_restart_leaves_the_run_as_it_was(
     assert command(capsys, data, run, few, "--method", "avg", "--restart")[0] == 0
 
 
-@pytest.mark.parametrize(("shortest", "proposed"), [(3, 3), (8, 5)])
-def test_a_probe_length_is_proposed_that_these_logs_have(
-    shortest: int, proposed: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    data = written(tmp_path / "pumps.h5", length=shortest, probe_steps=None)
-    few = [
-        "verdict=false",
-        "latent.updates=5",
-        "probe.steps=2",
-        "control.updates=5",
-        "control.hidden=[16]",
-    ]
-    code, _, said = command(capsys, data, tmp_path / "run", few)
-    assert code == 2 and f"the shortest episode has {shortest}." in said
-    advice = f"probe_steps={proposed}"
-    assert f"--set {advice}," in said
-    assert command(capsys, data, tmp_path / "run", [*few, advice])[0] == 0
-
-
 @pytest.mark.parametrize(
     ("mistyped", "meant"),
     [

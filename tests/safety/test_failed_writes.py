@@ -13,7 +13,7 @@ import pytest
 from matplotlib.figure import Figure as Sheet
 
 from benchmarks.fuzzing.corpus import BOX, foreign, log
-from sept_offline.tools.bench.figures.catalogue import Picture
+from sept_offline.tools.bench.figures import catalogue
 from tests.safety.failing import failing
 
 Command = Callable[..., tuple[int, str]]
@@ -179,7 +179,7 @@ def count(case: Case, source: Path, scratch: Path, command: Command) -> int:
 @pytest.fixture(autouse=True)
 def blank_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     """A bench writes all of its figures, and draws nothing on them, which took most of its time."""
-    monkeypatch.setattr(Picture, "draw", lambda _: Sheet(figsize=(3, 2)))
+    monkeypatch.setattr(catalogue, "draw", lambda _: Sheet(figsize=(3, 2)))
 
 
 @pytest.fixture
