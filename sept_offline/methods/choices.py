@@ -147,7 +147,7 @@ def choose_probe_steps(data: Dataset) -> Choice:
     wanted = named or DEFAULT_PROBE_STEPS
     shortest = int(data.episode_index.length.min(initial=wanted))
     if shortest < wanted:
-        return Choice(shortest, f"The shortest episode has {shortest} steps.")
+        return Choice(shortest, f"The shortest episode has length {shortest}.")
     return Choice(wanted, "The dataset names it." if named else "The dataset names no other.")
 
 
