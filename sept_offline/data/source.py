@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -217,7 +218,7 @@ def one_line(error: BaseException | str) -> str:
     return " ".join(str(error).split())
 
 
-class Source:
+class Source(ABC):
     """Columns of one dataset, read piece by piece; episodes are numbered 0 … E-1 in file order.
 
     Hidden parameters are not part of it, so code that has only a source cannot read them.
@@ -233,9 +234,9 @@ class Source:
     kept = False
     """Whether the columns are in memory."""
 
+    @abstractmethod
     def take(self, name: str, rows: Int64) -> NDArray[Any]:
         """The given rows (ascending, none twice) of a column: [len(rows), …], canonical dtype."""
-        raise NotImplementedError
 
     def in_memory(self) -> Source:
         """The same columns in memory; every stored chunk is read once."""
@@ -245,7 +246,7 @@ class Source:
         }
         return MemorySource(self.path, self.header, self.index, arrays)
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027  # most sources keep no file open
         """Let go of open files."""
 
 
