@@ -107,7 +107,9 @@ class Process:
     def send_signal(self, number: int) -> None:
         """Unless it has ended."""
         if self.poll() is None:
-            os.kill(self.pid, number)
+            # it may end between the question and the signal
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
 
     def kill(self) -> None:
         """At once."""
