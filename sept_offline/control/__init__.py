@@ -1,5 +1,6 @@
 """Control: d3rlpy's learners on [state, latent], fed from contiguous tensors."""
 
+from sept_offline.control.learner import EARLY as EARLY
 from sept_offline.control.learner import Learner as Learner
 from sept_offline.control.replay import Batch as Batch
 from sept_offline.control.replay import Replay as Replay

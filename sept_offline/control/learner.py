@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
 
 from sept_offline.agent.networks import MLP, Constrained, Ensemble
@@ -14,6 +16,14 @@ from sept_offline.settings import BOX_ALGORITHMS, ControlConfig
 from sept_offline.stage import StageState
 
 Networks = QNetworks | ActorCritic | DiscreteIQL
+EARLY = 0.4
+"""Share of the updates after which the average is kept, to compare with fits as short."""
+Weights = Literal["averaged", "early", "current"]
+
+
+def early_updates(config: ControlConfig) -> int:
+    """The updates of a fit that ends where the early average is kept."""
+    return max(1, round(EARLY * config.updates))
 
 
 def make_networks(config: ControlConfig, input_dim: int, width: int, seed: int) -> Networks:
@@ -30,6 +40,7 @@ class Member:
     def __init__(self, config: ControlConfig, networks: Networks) -> None:
         self.config, self.networks = config, networks
         self._average = networks.deployed.clone()
+        self._early = self._average.clone()
         self.updates = 0
         self.averages = 0
 
@@ -37,9 +48,12 @@ class Member:
         """One update; its loss."""
         loss = self.networks.update(batch)
         self.updates += 1
+        early = self.updates == early_updates(self.config)
         last = self.updates == self.config.updates
         if last or self.updates % self.config.average_every == 0:
             self._add_to_average()
+        if early:
+            self._early.copy_(self._average)
         return loss
 
     def _add_to_average(self) -> None:
@@ -49,9 +63,11 @@ class Member:
         self._average.lerp_(self.networks.deployed, 1 - decay)
         self.averages += 1
 
-    def export(self, averaged: bool) -> tuple[list[MLP], MLP | None]:
-        """The networks as NumPy, with the average of the weights or the current ones."""
-        return self.networks.export(self._average if averaged else self.networks.deployed)
+    def export(self, weights: Weights) -> tuple[list[MLP], MLP | None]:
+        """The networks as NumPy, with these of their weights."""
+        if weights == "current":
+            return self.networks.export(self.networks.deployed)
+        return self.networks.export(self._average if weights == "averaged" else self._early)
 
     def start_from(self, network: MLP) -> None:
         """Take these weights: to learn from, to aim at and to act with."""
@@ -81,7 +97,7 @@ class Member:
             ) from error
 
     def _tensors(self) -> dict[str, torch.Tensor]:
-        return {**self.networks.tensors(), "average": self._average}
+        return {**self.networks.tensors(), "average": self._average, "early": self._early}
 
 
 class Learner:
@@ -136,14 +152,18 @@ class Learner:
 
     def averaged(self) -> MLP | Ensemble | Constrained:
         """The network to deploy: the average of the weights, as NumPy."""
-        return self._export(averaged=True)
+        return self._export("averaged")
+
+    def early(self) -> MLP | Ensemble | Constrained:
+        """What `averaged` was after `early_updates(config)` updates, if so many were made."""
+        return self._export("early")
 
     def current(self) -> MLP | Ensemble | Constrained:
         """The network as it is now, as NumPy."""
-        return self._export(averaged=False)
+        return self._export("current")
 
-    def _export(self, averaged: bool) -> MLP | Ensemble | Constrained:
-        exported = [member.export(averaged) for member in self.members]
+    def _export(self, weights: Weights) -> MLP | Ensemble | Constrained:
+        exported = [member.export(weights) for member in self.members]
         values = _merge([critic for critics, _ in exported for critic in critics])
         imitators = [imitator for _, imitator in exported if imitator is not None]
         if not imitators:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from sept_offline.agent.networks import MLP, Constrained, Ensemble
-from sept_offline.control.learner import Learner
+from sept_offline.control.learner import Learner, early_updates
 from sept_offline.control.replay import Batch, Replay
 from sept_offline.errors import TrainingError
 from sept_offline.seeding import generator, generator_state, restore_generator
@@ -139,3 +139,7 @@ class ControlStage:
     def result(self) -> MLP | Ensemble | Constrained:
         """The network to deploy, on [state, context] as the replay holds them."""
         return self.learner.averaged()
+
+    def early(self) -> MLP | Ensemble | Constrained | None:
+        """The network after the first of the updates; None where the stage was ended before."""
+        return None if self.done < early_updates(self.config) else self.learner.early()

@@ -11,6 +11,7 @@ import numpy as np
 
 from sept_offline.actions import Box
 from sept_offline.agent import Agent, NoContext, RefinedContext, SegmentContext, load_agent
+from sept_offline.agent.networks import Network
 from sept_offline.control import ControlStage
 from sept_offline.data import Dataset, read_dataset
 from sept_offline.errors import ConfigError, TrainingError
@@ -123,6 +124,7 @@ class Fitter:
         self._begun: Stages | None = None
         self._number = 0
         self._values: Values | None = None
+        self._early: Network | None = None
         self._stack: Stack | None = None
 
     def begin(self) -> None:
@@ -201,6 +203,7 @@ class Fitter:
         if isinstance(stage, ControlStage) and stage.name == "control":
             size = max(abs(stage.bound), stage.replay.largest_size)
             self._values = Values(stage.max_q(), stage.bound, size, stage.replay.truncated)
+            self._early = stage.early()
 
     def _judge(self, agent: Agent) -> Generator[Epoch, None, tuple[Agent, dict[str, Any]]]:
         """Reach a verdict on a fitted agent, for its record.
@@ -211,7 +214,12 @@ class Fitter:
         acts_as_avg = separation is not None and isinstance(agent.context, NoContext)
         evidence = Evidence()
         if not acts_as_avg:
-            stages = trial(self.method, self._seen, self.config, self.seed, agent, self._stack)
+            early = agent
+            if self._early is not None:
+                early = replace(agent, control=replace(agent.control, network=self._early))
+            stages = trial(
+                self.method, self._seen, self.config, self.seed, agent, early, self._stack
+            )
             try:
                 evidence = yield from self._train_all(stages)
             except TrainingError as problem:

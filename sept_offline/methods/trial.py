@@ -13,7 +13,7 @@ from scipy.special import stdtrit
 
 from sept_offline.agent import Agent, RefinedContext, SegmentContext
 from sept_offline.agent.encoders import SegmentEncoder, TransitionEncoder
-from sept_offline.control import prepare_rewards
+from sept_offline.control import EARLY, prepare_rewards
 from sept_offline.data import Dataset
 from sept_offline.dynamics.columns import Columns
 from sept_offline.dynamics.outcome import NEARLY_EQUAL, OutcomeStage
@@ -36,9 +36,11 @@ HELD_OUT = 0.2
 """Share of the instances that a second fit does not see."""
 LEAST_HELD_OUT = 4
 """Instances that it does not see at least: fewer say too little of others."""
-SHORT = 1 / 3
+SHORT = 0.25
 """Share of control's updates that the second fit makes."""
-ROLLOUTS = 240
+SHORT_LATENT = 0.5
+"""Share of the latent's updates that it makes."""
+ROLLOUTS = 160
 """Episodes in learned dynamics, spread evenly over the instances that are tried."""
 SEGMENTS = 4000
 """Held-out segments that are looked at, at most."""
@@ -54,16 +56,18 @@ def trial(
     config: FitConfig,
     seed: int,
     agent: Agent,
+    early: Agent,
     stack: Stack | None = None,
 ) -> Generator[Stage, None, Evidence]:
-    """Compare the agent, or a second fit without some instances, with `avg` in learned dynamics.
+    """Compare the agent, and a shorter fit of it, with an `avg` as short in learned dynamics.
 
-    stack: how the rows of `data` are stacked, if they are; the agent is one for such rows.
+    early: the agent as it was after a share `EARLY` of control's updates. stack: how the rows of
+    `data` are stacked, if they are; the agent is one for such rows.
     """
     fresh = data.select(held_out_episodes(data, config.held_out, seed))
     seed = integer(seed, "trial")
     if len(np.unique(data.episode_index.instance)) < FEW_INSTANCES:
-        return (yield from _beside_avg(method, data, fresh, config, seed, agent, stack))
+        return (yield from _beside_avg(method, data, fresh, config, seed, agent, early, stack))
     return (yield from _without_some(method, data, config, seed, agent, stack))
 
 
@@ -74,26 +78,33 @@ def _beside_avg(
     config: FitConfig,
     seed: int,
     agent: Agent,
+    early: Agent,
     stack: Stack | None,
 ) -> Generator[Stage, None, Evidence]:
-    """Too few instances to hold any out: compare the agent itself with an `avg` trained as long.
+    """Too few instances to hold any out: compare the early agent with an `avg` trained as long.
 
-    A `history` learns half as long, so that the trial takes no longer than the fit. The latent has
-    not seen the episodes of `fresh`.
+    The agent itself is compared with a `history` as short: a short one that earns more is better.
+    The latent has not seen the episodes of `fresh`.
     """
-    history = shortened(config, 1 / 2) if _compares_history(method, config, stack) else None
-    rivals = yield from _rivals(method, data, config, seed, history)
+    short = shortened(config, EARLY)
+    history = short if _compares_history(method, config, stack) else None
+    rivals = yield from _rivals(method, data, short, seed, history)
     place = yield from _tried_in(data, data, config, seed, stack)
     choosing = chooses_probe(method, config)
     probe_gains = _probe_gains(place, agent) if choosing else None
     if choosing:
-        agent = with_or_without_probe(agent, probe_gains)
-    mine = place.returns(agent)
+        agent, early = (with_or_without_probe(one, probe_gains) for one in (agent, early))
+    mine, before = place.returns(agent), place.returns(early)
+    others = {name: place.returns(rival) for name, rival in rivals.items()}
     evidence = Evidence(
         above_logs=place.difference(mine, None),
         probe_gains=probe_gains,
-        **_above(place, mine, {name: place.returns(rival) for name, rival in rivals.items()}),
+        seeds_differ=float((before - mine).mean()),
+        **_above(place, mine, others),
     )
+    if "avg" in others:
+        early_gain = place.difference(before, others["avg"])
+        evidence = replace(evidence, above_avg=early_gain, agent_above_avg=evidence.above_avg)
     if isinstance(agent.context, SegmentContext | RefinedContext):
         gain = _explained(agent.context, fresh, config, generator(seed, "explained"))
         evidence = replace(evidence, explained=gain)
@@ -198,11 +209,12 @@ def with_or_without_probe(agent: Agent, gains: Interval | None) -> Agent:
 
 
 def shortened(config: FitConfig, share: float = SHORT) -> FitConfig:
-    """The same fit with fewer updates of control, and with a probe if one is to be tried."""
-    updates = max(1, round(share * config.control.updates))
+    """The same fit with fewer updates, and with a probe if one is to be tried."""
     if config.probe.use == "auto":
         config = replace(config, probe=replace(config.probe, use="always"))
-    return replace(config, verdict=False, control=replace(config.control, updates=updates))
+    latent = replace(config.latent, updates=max(1, round(SHORT_LATENT * config.latent.updates)))
+    control = replace(config.control, updates=max(1, round(share * config.control.updates)))
+    return replace(config, verdict=False, latent=latent, control=control)
 
 
 def renamed(stages: Generator[Stage, None, Agent], prefix: str) -> Generator[Stage, None, Agent]:

@@ -82,19 +82,18 @@ class Evidence:
     """Return with the probe less that without, in the units of `above_avg`."""
     values: Values | None = None
     above_avg: Interval | None = None
-    """Return of the second fit (of the agent, if there is none) less that of `avg`, in learned
-    dynamics, in standard deviations of the logged returns."""
+    """Return of the second fit (of the agent early in its training, if there is none) less that of
+    an `avg` trained as long, in learned dynamics, in standard deviations of the logged returns."""
     above_history: Interval | None = None
     """The same of `history`."""
     agent_above_avg: Interval | None = None
-    """Return of the agent itself, which has seen those instances, less that of `avg` there; None if
-    `above_avg` is of the agent itself."""
+    """Return of the agent itself, which has seen those instances, less that of `avg` there."""
     agent_above_history: Interval | None = None
     """The same of `history`."""
     above_logs: Interval | None = None
     """Return of the agent less what was logged, there and in those units."""
     seeds_differ: float | None = None
-    """Return of the second fit less that of the agent, there and in those units."""
+    """Return of the shorter fit less that of the agent, there and in those units."""
     missing: str | None = None
     """Why the second fit was not made."""
     full: int | None = None
@@ -243,9 +242,12 @@ def _judge_against_methods(
             "(--set control.updates=…), or log more."
         )
     elif gain.high < 0 and own is not None and own.low > 0:
+        shorter, advice = "A shorter fit", "Try more updates (--set control.updates=…)."
+        if evidence.held_out:
+            shorter, advice = f"{shorter} that has not seen these instances", "Log more instances."
         doubts.append(
-            f"A shorter fit that has not seen these instances earns less than avg: {gain} "
-            f"{where}; the agent itself, which has, earns more: {own}. Log more instances."
+            f"{shorter} earns less than avg: {gain} {where}; the agent itself earns more: {own}. "
+            f"{advice}"
         )
     elif gain.high < 0:
         bad.append(
@@ -287,6 +289,6 @@ def _judge_against_logs(
         good.append(f"It earns more than the logs: {logged} standard deviations.")
     if evidence.seeds_differ is not None and evidence.seeds_differ > APART:
         doubts.append(
-            f"A second, shorter fit earns {evidence.seeds_differ:.2g} standard deviations of "
+            f"A shorter fit earns {evidence.seeds_differ:.2g} standard deviations of "
             "logged returns more: fits differ. Fit several seeds and compare them."
         )

@@ -64,7 +64,7 @@ CHANCE = Interval(0.5, 0.4, 0.6)
         (
             {"above_avg": Interval(-0.5, -0.8, -0.2), "agent_above_avg": SURE},
             "doubtful",
-            "the agent itself, which has, earns more",
+            "the agent itself earns more",
         ),
         (
             {
