@@ -150,6 +150,25 @@ def test_a_stage_continues_bit_for_bit(cuts: list[int], members: int) -> None:
     assert all(np.array_equal(expected[name], found[name]) for name in expected)
 
 
+def test_the_early_network_is_that_of_a_shorter_fit() -> None:
+    config = replace(CONFIG, average_every=10)
+    stage = ControlStage(make_replay(), config, 3, 2)
+    stage.advance(50)
+    assert stage.early() is None
+    stage.advance(50)
+    resumed = ControlStage(make_replay(), config, 3, 2)
+    resumed.restore(stage.state())
+    resumed.advance(50)
+    shorter = ControlStage(make_replay(), replace(config, updates=60), 3, 2)
+    shorter.advance(60)
+    early = resumed.early()
+    assert early is not None
+    first, last = early.to_arrays("n"), resumed.result().to_arrays("n")
+    expected = shorter.result().to_arrays("n")
+    assert all(np.array_equal(expected[name], first[name]) for name in expected)
+    assert not all(np.array_equal(expected[name], last[name]) for name in expected)
+
+
 def test_metrics_and_bound() -> None:
     stage = ControlStage(make_replay(), CONFIG, seed=0, width=2)
     metrics = stage.advance(100)

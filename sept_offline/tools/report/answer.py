@@ -287,8 +287,7 @@ def verdicts(runs: Sequence[Run]) -> Section:
     return Section(
         "verdict",
         "Verdict",
-        "Whether the agent is fit for use, estimated from the logs alone: a second, shorter fit is "
-        "checked on episodes that the fit did not see. Test episodes in a simulator, below, are "
-        "better evidence.",
+        "Whether the agent is fit for use, estimated from the logs alone: shorter fits are "
+        "compared in learned dynamics. Test episodes in a simulator, below, are better evidence.",
         blocks,
     )
