@@ -134,7 +134,7 @@ def _without_some(
     rivals = yield from _rivals(method, kept, short, seed, history)
     place = yield from _tried_in(data, unseen, config, seed, stack)
     choosing = chooses_probe(method, config)
-    probe_gains = _probe_gains(place, own) if choosing else None
+    probe_gains = _probe_gains(place, own, agent) if choosing else None
     if choosing:
         agent, own = (with_or_without_probe(one, probe_gains) for one in (agent, own))
     mine, second = place.returns(agent), place.returns(own)
@@ -187,13 +187,21 @@ def _above(
     }
 
 
-def _probe_gains(place: Place, agent: Agent) -> Interval | None:
-    """The return with the probe minus that without; None if the settings decide."""
-    context = agent.context
-    if not isinstance(context, RefinedContext) or context.probe is None:
-        return None
-    without = replace(agent, context=context.without_probe())
-    return place.difference(place.returns(agent), place.returns(without))
+def _probe_gains(place: Place, *agents: Agent) -> Interval | None:
+    """The return with the probe less that without: of the first agent whose probe does not pay.
+
+    Of the first agent, if it pays for all. None if an agent has no probe to leave out.
+    """
+    gains = []
+    for agent in agents:
+        context = agent.context
+        if not isinstance(context, RefinedContext) or context.probe is None:
+            return None
+        without = replace(agent, context=context.without_probe())
+        gains.append(place.difference(place.returns(agent), place.returns(without)))
+        if not probe_pays(gains[-1]):
+            return gains[-1]
+    return gains[0]
 
 
 def chooses_probe(method: Method, config: FitConfig) -> bool:
