@@ -56,8 +56,6 @@ LOADED = (
     "sept_offline.tools.ope",
     "sept_offline.tools.report.report",
     "sklearn.cluster",
-    # torch's optimisers load it when they are first asked for
-    "torch._dynamo",
 )
 """What commands load when they are asked to work, but for the simulators: some tests do without."""
 STAY = bytes(4)
