@@ -67,6 +67,8 @@ FEWER = {
     r"( fit (pumps|navigation).h5 (?!.*--method avg).*)": r"\1 --no-verdict",
     # tests/own_family has two by command, each of which loads everything anew
     r"( collect .*--workers) 2\b": r"\1 1",
+    # tests/bench runs several methods by command
+    r"( bench --quick .*--methods) sept,avg\b": r"\1 avg",
     # its page shows what the recipe and the preset give
     r"( collect pendulum)": r"\1 --behaviour random --episodes 24",
     r"( fit pendulum.h5 .*)": r"\1 --no-verdict --set latent.updates=5 --set control.updates=5",
