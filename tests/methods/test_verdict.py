@@ -226,14 +226,7 @@ def test_a_second_fit_leaves_out_instances_enough_to_compare(
 
 
 LEARNING = merge(
-    SMALL,
-    {
-        "verdict": True,
-        "held_out": 0.3,
-        "latent": {"updates": 200},
-        "probe": {"steps": 30},
-        "control": {"updates": 1200},
-    },
+    SMALL, {"verdict": True, "held_out": 0.3, "latent": {"updates": 300}, "probe": {"steps": 30}}
 )
 
 
