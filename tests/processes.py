@@ -56,8 +56,6 @@ LOADED = (
     "sept_offline.tools.ope",
     "sept_offline.tools.report.report",
     "sklearn.cluster",
-    # torch's optimisers load it when they are first asked for
-    "torch._dynamo",
 )
 """What commands load when they are asked to work, but for the simulators: some tests do without."""
 STAY = bytes(4)
@@ -214,14 +212,18 @@ def run(
     return subprocess.CompletedProcess(arguments, process.returncode or 0, out, err)
 
 
+def run_name() -> str:
+    """What the workers of one test run have in common."""
+    return os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
+
+
 @functools.cache
 def server() -> Path:
     """The socket of the server, which is started when the first worker of a test run asks for it.
 
     Each worker keeps a connection; when the last one is closed, the server ends.
     """
-    run = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
-    folder = Path(tempfile.gettempdir()) / f"tests-{os.getuid()}-{run[:12]}"
+    folder = Path(tempfile.gettempdir()) / f"tests-{os.getuid()}-{run_name()[:12]}"
     folder.mkdir(mode=0o700, exist_ok=True)
     address = folder / "socket"
     staying = socket.socket(socket.AF_UNIX)

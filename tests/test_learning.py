@@ -38,7 +38,7 @@ def shy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def walked(path: Path, seed: int) -> tuple[float, float]:
     """The share of test episodes of 2D navigation that are solved, and their steps."""
-    agent = so.fit(path, "sept", merge(SMALL, {"control": {"updates": 3000}}), seed=seed)
+    agent = so.fit(path, "sept", merge(SMALL, {"control": {"updates": 2000}}), seed=seed)
     found = so.evaluate(agent, "navigation2d", episodes_per_instance=4).summary()
     return found["solved"], found["steps_to_solve"]["mean"]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -16,6 +17,7 @@ from jupyter_client import AsyncKernelManager
 from jupyter_core.utils import run_sync
 from nbformat import NotebookNode
 
+from tests import processes
 from tests.margins import Margins
 
 FOLDER = Path(__file__).parents[1] / "docs/notebooks"
@@ -36,13 +38,35 @@ def builder() -> ModuleType:
 BUILD = builder()
 
 
+# what is loaded before a kernel begins does not see where it wants its pictures
+KERNEL = """
+import matplotlib
+matplotlib.use("module://matplotlib_inline.backend_inline")
+from ipykernel.kernelapp import launch_new_instance
+launch_new_instance()
+"""
+ASK = f"""
+import sys
+from tests import processes
+asked = processes.start("-f", sys.argv[1], code={KERNEL!r}, stdout=None, stderr=None)
+sys.exit(asked.wait())
+"""
+
+
 @pytest.fixture(scope="module")
 def kernel() -> Iterator[AsyncKernelManager]:
-    """One for all notebooks: each would load torch again."""
+    """One for all notebooks, forked as other processes of the tests are: it need not load torch."""
+    processes.server()
     manager = AsyncKernelManager(kernel_name="python3")
-    yield manager
-    if manager.has_kernel:
-        run_sync(manager.shutdown_kernel)(now=True)
+    spec = manager.kernel_spec
+    assert spec is not None
+    spec.argv = [sys.executable, "-c", ASK, "{connection_file}"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(processes.ROOT))
+        patch.setenv("PYTEST_XDIST_TESTRUNUID", processes.run_name())
+        yield manager
+        if manager.has_kernel:
+            run_sync(manager.shutdown_kernel)()
 
 
 def answers(

@@ -35,9 +35,17 @@ WAYS = {"a": ("href",), "form": ("action",)}
 BUILD = """
 import gc, sys
 from sphinx.cmd.build import main
+from sphinx.highlighting import PygmentsBridge
+from sphinx.search.en import SearchEnglish
 gc.disable()  # a site is many objects, and nearly all of them stay: a fifth of the time
+SearchEnglish.stem = lambda self, word: word.lower()
+colour = PygmentsBridge.highlight_block
+def block(self, code, language, *more, **how):
+    return colour(self, code, "none" if code.count("\\n") > 150 else language, *more, **how)
+PygmentsBridge.highlight_block = block
 sys.exit(main(sys.argv[1:]))
 """
+"""Strict, as `make docs`, but for the colours of long listings and the stems of words to search."""
 INERT = {"search", "index", "next", "prev", "author", "canonical"}
 """Kinds of <link> that only lead somewhere; a browser fetches any other."""
 pytestmark = pytest.mark.skipif(

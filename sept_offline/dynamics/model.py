@@ -18,6 +18,7 @@ from sept_offline.dynamics.columns import Columns, Reader
 from sept_offline.dynamics.outcome import Outcome
 from sept_offline.errors import AgentError
 from sept_offline.seeding import torch_generator
+from sept_offline.training.adam import Adam
 from sept_offline.training.gaussians import Gaussian
 from sept_offline.training.inputs import Floats
 from sept_offline.training.layers import array
@@ -262,11 +263,8 @@ class Belief:
     def _descend(self, parts: list[Tensor], steps: int, rate: float) -> None:
         for part in parts:
             part.requires_grad_(True)
-        groups = [
-            {"params": [part], "factor": factor}
-            for part, factor in zip(parts, FACTORS, strict=True)
-        ]
-        optimiser = torch.optim.Adam(groups, lr=rate, fused=True)
+        groups = [([part], factor) for part, factor in zip(parts, FACTORS, strict=True)]
+        optimiser = Adam.of_groups(groups, rate)
         for step in range(steps):
             # the last steps are small: w comes to rest instead of circling
             descend(optimiser, self._energy(), rate * (1 - step / steps))

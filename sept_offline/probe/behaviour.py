@@ -16,6 +16,7 @@ from sept_offline.data.records import Segments
 from sept_offline.probe.policy import NormalNetwork
 from sept_offline.seeding import generator, torch_generator
 from sept_offline.threads import one_thread
+from sept_offline.training.adam import Adam
 from sept_offline.training.inputs import Doubles, Floats, Integers, standardised
 from sept_offline.training.layers import initialise, perceptron
 from sept_offline.training.updates import descend
@@ -160,7 +161,7 @@ def _fit_density(
     rng = torch_generator(seed, "behaviour", "initialise")
     network = NormalNetwork(space, HIDDEN, unscaled, rng)
     taken = network.read(actions)
-    optimiser = torch.optim.Adam(network.parameters(), lr=1e-2, fused=True)
+    optimiser = Adam(network.parameters(), 1e-2)
     best, since = float("inf"), 0
     with one_thread():
         for _ in range(STEPS):
@@ -222,7 +223,7 @@ def _classify(
     """Calibrated scores [N, n, A] and their held-out log-loss."""
     network = perceptron(inputs.shape[-1], HIDDEN, num_actions)
     initialise(network, torch_generator(seed, "behaviour", "initialise"))
-    optimiser = torch.optim.Adam(network.parameters(), lr=3e-3, fused=True)
+    optimiser = Adam(network.parameters(), 3e-3)
     best, best_scores, since = float("inf"), torch.zeros(*actions.shape, num_actions), 0
     with one_thread():
         for _ in range(STEPS):

@@ -30,6 +30,7 @@ from sept_offline.seeding import generator, torch_generator
 from sept_offline.settings import ProbeConfig, Reward
 from sept_offline.stage import StageState
 from sept_offline.threads import one_thread
+from sept_offline.training.adam import Adam
 from sept_offline.training.inputs import Doubles, Integers
 from sept_offline.training.updates import (
     check_finite,
@@ -94,12 +95,8 @@ class ProbeLearner:
             Standardiser.fit(seen.reshape(-1, width)),
             torch_generator(seed, "probe", "initialise"),
         )
-        self.optimiser = torch.optim.Adam(
-            self.policy.parameters(), lr=config.learning_rate, fused=True
-        )
-        self.retreat = torch.optim.Adam(
-            self.policy.parameters(), lr=config.learning_rate, fused=True
-        )
+        self.optimiser = Adam(self.policy.parameters(), config.learning_rate)
+        self.retreat = Adam(self.policy.parameters(), config.learning_rate)
         self.floor = config.floor(behaviour.estimated)
         self.inputs = self.policy.inputs(seen)
         self.actions = self.policy.read(segments.actions)

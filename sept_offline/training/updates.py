@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from sept_offline.errors import TrainingError
 from sept_offline.stage import StageState
 from sept_offline.threads import one_thread
+from sept_offline.training.adam import Adam
 
 
 def annealed(start: float, end: float, done: int, total: int) -> float:
@@ -19,14 +20,10 @@ def annealed(start: float, end: float, done: int, total: int) -> float:
     return end + (start - end) * 0.5 * (1 + math.cos(math.pi * min(done / max(total, 1), 1.0)))
 
 
-def descend(optimiser: torch.optim.Optimizer, loss: Tensor, rate: float | None = None) -> None:
-    """One step down the gradient of `loss`, at this learning rate if one is given.
-
-    A parameter group that has a `factor` multiplies the rate by it.
-    """
+def descend(optimiser: Adam, loss: Tensor, rate: float | None = None) -> None:
+    """One step down the gradient of `loss`, at this learning rate if one is given."""
     if rate is not None:
-        for group in optimiser.param_groups:
-            group["lr"] = rate * group.get("factor", 1.0)
+        optimiser.set_rate(rate)
     optimiser.zero_grad()
     torch.autograd.backward(loss)
     optimiser.step()
@@ -56,21 +53,18 @@ def load_module(state: StageState, prefix: str, module: nn.Module) -> None:
     )
 
 
-def save_optimiser(state: StageState, prefix: str, optimiser: torch.optim.Optimizer) -> None:
+def save_optimiser(state: StageState, prefix: str, optimiser: Adam) -> None:
     """Copy an optimiser's moments and counts into a snapshot."""
-    for index, entries in optimiser.state_dict()["state"].items():
-        for key, value in entries.items():
-            state.tensors[f"{prefix}.{index}.{key}"] = torch.as_tensor(value).detach().clone()
+    for name, value in optimiser.state().items():
+        state.tensors[f"{prefix}.{name}"] = value.clone()
 
 
-def load_optimiser(state: StageState, prefix: str, optimiser: torch.optim.Optimizer) -> None:
+def load_optimiser(state: StageState, prefix: str, optimiser: Adam) -> None:
     """Copy an optimiser's moments and counts out of a snapshot."""
-    restored: dict[int, dict[str, torch.Tensor]] = {}
-    for name, tensor in state.tensors.items():
-        if name.startswith(f"{prefix}."):
-            index, key = name[len(prefix) + 1 :].split(".")
-            restored.setdefault(int(index), {})[key] = tensor.clone()
-    optimiser.load_state_dict(optimiser.state_dict() | {"state": restored})
+    start = f"{prefix}."
+    optimiser.restore(
+        {n.removeprefix(start): value for n, value in state.tensors.items() if n.startswith(start)}
+    )
 
 
 class UpdateStage(ABC):
@@ -99,10 +93,10 @@ class UpdateStage(ABC):
         """
         self.modules, self.rng = dict(modules), rng
         groups = [
-            {"params": list(module.parameters()), "factor": (factors or {}).get(name, 1.0)}
+            (module.parameters(), (factors or {}).get(name, 1.0))
             for name, module in modules.items()
         ]
-        self.optimiser = torch.optim.Adam(groups, lr=self._rates[0], fused=True)
+        self.optimiser = Adam.of_groups(groups, self._rates[0])
 
     @abstractmethod
     def _update(self) -> Tensor:

@@ -38,6 +38,7 @@ def run_alone(*arguments: object, cwd: Path, **variables: str) -> subprocess.Com
 
 IN_TURN = """
 import sys
+import sept_offline
 from sept_offline.cli import main
 for line in sys.argv[1:]:
     try:
@@ -45,6 +46,9 @@ for line in sys.argv[1:]:
     except SystemExit as done:
         if done.code:
             raise
+    # the others find what a script would have loaded
+    for name in sept_offline.__all__:
+        getattr(sept_offline, name)
 """
 
 

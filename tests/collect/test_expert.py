@@ -61,7 +61,7 @@ def test_the_final_expert_solves_navigation(training_seed: int, margin: Margins)
     config = build(
         ExpertConfig,
         {
-            "rounds": 30,
+            "rounds": 22,
             "environments": 16,
             "updates_per_step": 2,
             "control": {

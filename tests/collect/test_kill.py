@@ -82,8 +82,9 @@ def kill_and_resume(family: str, tmp_path: Path, kills: int) -> int:
 @pytest.mark.parametrize(
     "family", ["navigation2d", pytest.param("point-robot-wind", marks=pytest.mark.long)]
 )
-def test_three_kills(family: str, tmp_path: Path) -> None:
-    assert kill_and_resume(family, tmp_path, 3) >= 2
+def test_two_kills(family: str, tmp_path: Path) -> None:
+    """One falls into the training of the expert, one into the episodes."""
+    assert kill_and_resume(family, tmp_path, 2) >= 1
 
 
 @pytest.mark.long

@@ -33,9 +33,10 @@ from sept_offline.control.d3rlpy import (
     seeded,
 )
 from sept_offline.settings import BOX_ALGORITHMS, FINITE_ALGORITHMS, ControlConfig
+from sept_offline.training.adam import Adam
 
 SMALL = ControlConfig(hidden=(16, 24), batch_size=8, learning_rate=1e-2, target_rate=0.25)
-INTERNALS = {"control/d3rlpy.py", "control/adam.py"}
+INTERNALS = {"control/d3rlpy.py", "control/adam.py", "training/adam.py"}
 """The files that may touch what d3rlpy and torch keep private."""
 PUBLIC = {"data/exchange.py", "data/dataset.py"}
 """Hand over a dataset, by d3rlpy's public names."""
@@ -215,21 +216,66 @@ def test_a_critic_is_d3rlpys_forwarder() -> None:
     )
 
 
-def test_fused_adam_takes_the_steps_of_torchs() -> None:
+def test_fused_adam_takes_the_steps_of_the_formula() -> None:
     layers = nn.Sequential(nn.Linear(5, 17), nn.ReLU(), nn.Linear(17, 3))
-    copies = [p.detach().clone().requires_grad_() for p in layers.parameters()]
+    formulas = [Formula(parameter) for parameter in layers.parameters()]
     ours = FlatAdam(list(layers.parameters()), 1e-2)
-    theirs = torch.optim.Adam(copies, lr=1e-2)
     for step in range(6):
         ours.zero_grad()
         layers(batch(step).inputs).square().mean().backward()
-        for copy, parameter in zip(copies, layers.parameters(), strict=True):
-            assert parameter.grad is not None
-            copy.grad = parameter.grad.clone()
+        for formula, parameter in zip(formulas, layers.parameters(), strict=True):
+            formula.step(parameter, 1e-2)
         ours.step()
-        theirs.step()
-    for copy, parameter in zip(copies, layers.parameters(), strict=True):
-        torch.testing.assert_close(copy, parameter, atol=1e-6, rtol=1e-5)
+    for formula, parameter in zip(formulas, layers.parameters(), strict=True):
+        torch.testing.assert_close(formula.weights, parameter.double(), atol=1e-6, rtol=1e-5)
+
+
+def test_adam_of_the_other_stages_takes_them_too() -> None:
+    """Each group at its own rate, which changes; what has no gradient stays; all is restored."""
+    first, second, unused = nn.Linear(5, 17), nn.Linear(17, 3), nn.Linear(2, 2)
+    modules = (unused, first, second)
+    factors = (1.0, 1.0, 3.0)
+    formulas = {p: Formula(p) for module in modules for p in module.parameters()}
+
+    def optimiser() -> Adam:
+        groups = [(m.parameters(), f) for m, f in zip(modules, factors, strict=True)]
+        return Adam.of_groups(groups, 1e-2)
+
+    ours = optimiser()
+    for step in range(6):
+        rate = 1e-2 / (step + 1)
+        ours.set_rate(rate)
+        ours.zero_grad()
+        second(first(batch(step).inputs).relu()).square().mean().backward()
+        for module, factor in zip(modules, factors, strict=True):
+            for parameter in module.parameters():
+                if module is not unused:
+                    formulas[parameter].step(parameter, factor * rate)
+        ours.step()
+        state = ours.state()
+        assert {int(name.split(".")[0]) for name in state} == {2, 3, 4, 5}
+        ours = optimiser()
+        ours.restore(state)
+    for parameter, formula in formulas.items():
+        torch.testing.assert_close(formula.weights, parameter.double(), atol=1e-6, rtol=1e-5)
+
+
+class Formula:
+    """Adam of one parameter as Kingma and Ba write it, in float64."""
+
+    def __init__(self, parameter: torch.Tensor) -> None:
+        self.weights = parameter.detach().double()
+        self.first, self.second = torch.zeros_like(self.weights), torch.zeros_like(self.weights)
+        self.steps = 0
+
+    def step(self, parameter: torch.Tensor, rate: float) -> None:
+        assert parameter.grad is not None
+        gradient = parameter.grad.double()
+        self.steps += 1
+        self.first = 0.9 * self.first + 0.1 * gradient
+        self.second = 0.999 * self.second + 0.001 * gradient**2
+        mean, spread = self.first / (1 - 0.9**self.steps), self.second / (1 - 0.999**self.steps)
+        self.weights = self.weights - rate * mean / (spread.sqrt() + 1e-8)
 
 
 def test_a_missing_gradient_is_never_skipped() -> None:

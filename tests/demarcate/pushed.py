@@ -14,7 +14,7 @@ from sept_offline.training.inputs import Integers
 
 QUICK = DemarcateConfig(updates=500, refining=300, rounds=2, hidden=48, episodes=32, window=12)
 SOME = replace(QUICK, updates=350, refining=250)
-FEWER = replace(QUICK, updates=250, refining=150)
+FEWER = replace(QUICK, updates=170, refining=110)
 """Two groups need no more; by more updates half of their episodes are overfit, and unstable."""
 STEPS = 30
 

@@ -167,7 +167,7 @@ def shortened(config: Mapping[str, Any]) -> dict[str, Any]:
     few = {
         "latent": {"updates": 20},
         "probe": {"steps": 10},
-        "control": {"updates": 40},
+        "control": {"updates": 20},
         "dynamics": {"updates": 20, "outcome_updates": 20},
         "bnn": {"infer_steps": 3, "tune_steps": 1, "episodes": 4, "updates": 5},
     }

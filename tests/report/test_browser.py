@@ -284,10 +284,10 @@ def test_it_prints_light_and_without_controls(dark: Watched) -> None:
     assert dark.errors == []
 
 
-def test_it_is_readable_on_a_small_screen(browser: Any, run_page: Path) -> None:
+def test_it_is_readable_on_a_small_screen(browser: Any, avg_page: Path) -> None:
     with browsing(browser, width=380) as watched:
-        page = watched.open(run_page)
+        page = watched.open(avg_page)
         wide = page.evaluate("document.documentElement.scrollWidth")
         assert wide <= 380
-        assert charts(page) == 12
+        assert charts(page) == page.locator(".chart").count() >= 5
         assert watched.errors == []

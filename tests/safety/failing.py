@@ -17,14 +17,15 @@ class Disk:
 
     def __init__(self, root: Path, fail_at: int | None, code: int = errno.ENOSPC) -> None:
         self.root, self.fail_at, self.code = str(root), fail_at, code
-        self.done = 0
+        self.operations: list[str] = []
+        """What was done, and to which file."""
         self.failed: str | None = None
 
     def touch(self, what: str, path: object) -> None:
         """One more operation."""
-        self.done += 1
-        if self.done == self.fail_at:
-            self.failed = f"{what} {path}"
+        self.operations.append(f"{what} {path}")
+        if len(self.operations) == self.fail_at:
+            self.failed = self.operations[-1]
             raise OSError(self.code, os.strerror(self.code))
 
     def concerns(self, path: object) -> bool:

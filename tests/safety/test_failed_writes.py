@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -102,12 +103,22 @@ def hidden(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir() if path.name.startswith("."))
 
 
-def sweep(case: Case, source: Path, scratch: Path, command: Command, numbers: list[int]) -> int:
-    """Let each of these operations fail, with ENOSPC and with EIO; how many did."""
+CODES = (errno.ENOSPC, errno.EIO)
+
+
+def sweep(
+    case: Case,
+    source: Path,
+    scratch: Path,
+    command: Command,
+    numbers: list[int],
+    codes: tuple[int, ...] = CODES,
+) -> int:
+    """Let each of these operations fail, with each of these errors; how many did."""
     failures = 0
     whole = scratch / "whole"
     for number in [0, *numbers]:
-        for code in (errno.ENOSPC, errno.EIO):
+        for code in codes:
             here = scratch / f"{number}-{code}"
             shutil.copytree(source, here)
             with pytest.MonkeyPatch.context() as patch:
@@ -161,8 +172,8 @@ def _judge(
         assert now in (old, contents(whole, case.outputs)), failed
 
 
-def count(case: Case, source: Path, scratch: Path, command: Command) -> int:
-    """The operations of a command."""
+def operations_of(case: Case, source: Path, scratch: Path, command: Command) -> list[str]:
+    """The operations of a command, in order."""
     here = scratch / "counted"
     shutil.copytree(source, here)
     with pytest.MonkeyPatch.context() as patch:
@@ -173,7 +184,7 @@ def count(case: Case, source: Path, scratch: Path, command: Command) -> int:
             status, said = command(*case.command)
     assert status == 0, said
     shutil.rmtree(here)
-    return disk.done
+    return disk.operations
 
 
 @pytest.fixture(autouse=True)
@@ -200,9 +211,22 @@ def test_some_failures_of_quick_commands(
     name: str, source: Path, tmp_path: Path, command: Command
 ) -> None:
     case = CASES[name]
-    operations = count(case, source, tmp_path, command)
-    numbers = sorted({1 + (operations - 1) * place // 5 for place in range(6)})
+    last = len(operations_of(case, source, tmp_path, command)) - 1
+    numbers = sorted({1 + last * place // 5 for place in range(6)})
     assert sweep(case, source, tmp_path, command, numbers) == 2 * len(numbers)
+
+
+def test_a_bench_that_cannot_write_a_cell_or_a_table(
+    source: Path, tmp_path: Path, command: Command
+) -> None:
+    """Most of its operations write logs and figures: what it would lose is a cell or a table."""
+    case = CASES["bench"]
+    operations = operations_of(case, source, tmp_path, command)
+    numbers = [
+        1 + next(n for n, one in enumerate(operations) if re.search(what, one))
+        for what in ("^write .*new/cells/", r"^write .*new/[^/]*training\.parquet")
+    ]
+    assert sweep(case, source, tmp_path, command, numbers, CODES[:1]) == 2
 
 
 @pytest.mark.long
@@ -211,7 +235,7 @@ def test_every_failure(
     name: str, source: Path, tmp_path: Path, command: Command, record_property: Callable[..., None]
 ) -> None:
     case = CASES[name]
-    operations = count(case, source, tmp_path, command)
+    operations = len(operations_of(case, source, tmp_path, command))
     failures = sweep(case, source, tmp_path, command, list(range(1, operations + 1)))
     record_property("failures", failures)
     print(f"{name}: {failures} failures of {operations} operations")

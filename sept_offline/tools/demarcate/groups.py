@@ -14,6 +14,7 @@ from torch import Tensor
 from sept_offline.seeding import torch_generator
 from sept_offline.settings import MOST_ROUNDS, DemarcateConfig
 from sept_offline.tools.demarcate.latents import BLOCK, Decoder, Transitions
+from sept_offline.training.adam import Adam
 from sept_offline.training.inputs import Doubles, Integers
 from sept_offline.training.layers import initialise, perceptron
 from sept_offline.training.updates import annealed, check_finite, descend
@@ -58,7 +59,7 @@ class GroupDecoder:
         self._presence = perceptron(width + action_width, (config.hidden, config.hidden), count)
         initialise(self._presence, rng)
         parameters = [*self._decoder.parameters(), *self._presence.parameters()]
-        optimiser = torch.optim.Adam(parameters, lr=config.learning_rate, fused=True)
+        optimiser = Adam(parameters, config.learning_rate)
         self.kept_out = _every_third(groups, count)
         learned = np.where(self.kept_out, -1, groups)
         members = [torch.from_numpy(np.flatnonzero(learned == group)) for group in range(count)]

@@ -22,6 +22,7 @@ from sept_offline.errors import ConfigError
 from sept_offline.latent.networks import outer
 from sept_offline.seeding import generator, torch_generator
 from sept_offline.settings import DemarcateConfig
+from sept_offline.training.adam import Adam
 from sept_offline.training.gaussians import Gaussian, kl_standard, sample
 from sept_offline.training.inputs import Floats, Integers, standardised
 from sept_offline.training.layers import initialise, perceptron
@@ -193,7 +194,7 @@ def fit_latents(
     encoder = SetEncoder(width, action_width, config.dim, config.hidden, rng)
     decoder = Decoder(width, action_width, config.dim, config.hidden, config.resolution, rng)
     parameters = [*encoder.parameters(), *decoder.parameters()]
-    optimiser = torch.optim.Adam(parameters, lr=config.learning_rate, fused=True)
+    optimiser = Adam(parameters, config.learning_rate)
     cost = 1 / data.length.clamp_min(config.window).float()
     for update in range(config.updates):
         chosen = torch.randint(data.episodes, (config.episodes,), generator=rng)
