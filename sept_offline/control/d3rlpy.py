@@ -37,15 +37,15 @@ from d3rlpy.algos import (
 )
 from d3rlpy.models.encoders import VectorEncoderFactory
 from d3rlpy.ope import FQE, DiscreteFQE, FQEConfig
-from d3rlpy.optimizers import AdamFactory, OptimizerFactory
-from d3rlpy.optimizers.lr_schedulers import CosineAnnealingLRFactory
+from d3rlpy.optimizers import OptimizerFactory
 from d3rlpy.torch_utility import TorchMiniBatch
 
 from sept_offline.actions import ActionSpace, Box
 from sept_offline.agent.networks import MLP
-from sept_offline.control.adam import FlatAdam, flatten, part_of
 from sept_offline.control.replay import Batch
 from sept_offline.settings import ControlConfig, OpeConfig
+from sept_offline.training.adam import FlatAdam, flatten, part_of
+from sept_offline.training.updates import annealed
 
 ALGORITHMS: dict[str, tuple[type[Any], dict[str, str]]] = {
     "double_dqn": (DoubleDQNConfig, {}),
@@ -450,10 +450,9 @@ class Evaluation:
     def __init__(
         self, config: OpeConfig, input_dim: int, space: ActionSpace, updates: int, seed: int
     ) -> None:
-        schedule = CosineAnnealingLRFactory(T_max=updates)
         settings = FQEConfig(
             learning_rate=config.learning_rate,
-            optim_factory=AdamFactory(lr_scheduler_factory=schedule),
+            optim_factory=FlatAdamFactory(),
             encoder_factory=encoder_factory(config.hidden),
             gamma=1.0,
         )
@@ -465,6 +464,7 @@ class Evaluation:
             algorithm.create_impl((input_dim,), space.width)
         self._impl = algorithm.impl
         self._impl.modules.set_train()
+        self._rate, self._done, self._total = config.learning_rate, 0, updates
 
     def after(self, inputs: Tensor, actions: Tensor) -> Tensor:
         """The target's values `[n, 1]` of the actions `[n, …]`."""
@@ -482,12 +482,10 @@ class Evaluation:
 
     def update(self, batch: Batch, after: Tensor) -> float:
         """One step towards the rewards and what comes after them, `after[n, 1]`; the loss."""
-        loss = self._impl.compute_loss(minibatch(batch), after)
         optimiser = self._impl.modules.optim
-        optimiser.zero_grad()
-        loss.backward()
-        optimiser.step()
-        return float(loss.detach())
+        optimiser.optim.rate = annealed(self._rate, 0.0, self._done, self._total)
+        self._done += 1
+        return descend(optimiser, self._impl.compute_loss(minibatch(batch), after))
 
     def copy_to_target(self) -> None:
         """Let the target be the network."""

@@ -13,10 +13,10 @@ import torch
 from torch import nn
 
 from sept_offline.agent.networks import MLP
-from sept_offline.control.adam import FlatAdam, flatten
 from sept_offline.control.d3rlpy import seeded, to_numpy
 from sept_offline.control.replay import Batch
 from sept_offline.settings import ControlConfig
+from sept_offline.training.adam import FlatAdam, flatten
 
 LARGEST_WEIGHT = 100.0
 

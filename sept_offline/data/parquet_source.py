@@ -10,7 +10,6 @@ from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
@@ -319,6 +318,8 @@ def _fragments(path: Place, manifest: Manifest | None = None) -> list[tuple[str,
     system, name = filesystem(path)
     if place_kind(path) == "file":
         return [(name, {})]
+    import pyarrow.dataset as pads  # loads pandas
+
     found = pads.dataset(name, filesystem=system, format="parquet")
     files = sorted(fragment.path for fragment in found.get_fragments())
     if not files:

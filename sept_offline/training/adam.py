@@ -1,12 +1,15 @@
-"""Adam, as torch's fused kernel computes it."""
+"""Adam, as torch's fused kernel computes it: for any parameters, and over one flat tensor."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+
+ALIGNMENT = 16
+"""Floats a parameter's start is aligned to, 64 bytes: kernels, and so bits, may depend on it."""
 
 
 @dataclass
@@ -105,14 +108,27 @@ def _step(group: Group) -> None:
         return
     steps = [one.step for one in moments]
     torch._foreach_add_(steps, 1)
+    means, squares = [one.exp_avg for one in moments], [one.exp_avg_sq for one in moments]
+    _descend(parameters, gradients, means, squares, steps, group.rate)
+
+
+def _descend(
+    parameters: list[Tensor],
+    gradients: list[Tensor],
+    means: list[Tensor],
+    squares: list[Tensor],
+    steps: list[Tensor],
+    rate: float,
+) -> None:
+    """One step of torch's kernel; `steps` count it already."""
     torch._fused_adam_(
         parameters,
         gradients,
-        [one.exp_avg for one in moments],
-        [one.exp_avg_sq for one in moments],
+        means,
+        squares,
         [],
         steps,
-        lr=group.rate,
+        lr=rate,
         beta1=0.9,
         beta2=0.999,
         weight_decay=0.0,
@@ -120,3 +136,57 @@ def _step(group: Group) -> None:
         amsgrad=False,
         maximize=False,
     )
+
+
+def flatten(parameters: Sequence[nn.Parameter]) -> Tensor:
+    """Move `parameters` into one flat tensor, which is returned, and make them views into it."""
+    offsets, size = [], 0
+    for parameter in parameters:
+        offsets.append(size)
+        size += -(-parameter.numel() // ALIGNMENT) * ALIGNMENT
+    flat = torch.zeros(size)
+    for offset, parameter in zip(offsets, parameters, strict=True):
+        view = flat[offset : offset + parameter.numel()].view_as(parameter)
+        view.copy_(parameter.data)
+        parameter.data = view
+    return flat
+
+
+def part_of(flat: Tensor, parameter: Tensor) -> Tensor:
+    """The part of `flat` that lies where `parameter` lies in its own flat tensor."""
+    offset = parameter.data.storage_offset()
+    return flat[offset : offset + parameter.numel()].view_as(parameter)
+
+
+class FlatAdam:
+    """The same with parameters and moments in flat tensors, all of which have a gradient."""
+
+    def __init__(self, parameters: Sequence[nn.Parameter], rate: float) -> None:
+        self.parameters = list(parameters)
+        self.online = flatten(self.parameters)
+        self.first = torch.zeros_like(self.online)
+        self.second = torch.zeros_like(self.online)
+        self.steps = torch.zeros(())
+        self._weights = [parameter.detach() for parameter in self.parameters]
+        self._first = [part_of(self.first, parameter) for parameter in self.parameters]
+        self._second = [part_of(self.second, parameter) for parameter in self.parameters]
+        self._counts = [self.steps] * len(self.parameters)
+        self.rate = rate
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Drop the gradients, so that the backward pass assigns new ones instead of adding."""
+        for parameter in self.parameters:
+            parameter.grad = None
+
+    def step(self) -> None:
+        """One step along the gradients."""
+        gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
+        if len(gradients) < len(self.parameters):
+            raise RuntimeError("A parameter has no gradient: the loss does not depend on it.")
+        self.steps += 1
+        _descend(self._weights, gradients, self._first, self._second, self._counts, self.rate)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Weights, moments and the number of steps."""
+        names = ("online", "first", "second", "steps")
+        return {name: getattr(self, name) for name in names}

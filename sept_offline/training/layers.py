@@ -32,15 +32,18 @@ def perceptron(inputs: int, hidden: tuple[int, ...], outputs: int) -> nn.Sequent
     widths = (inputs, *hidden)
     layers: list[nn.Module] = []
     for before, after in itertools.pairwise(widths):
-        layers += [_linear(before, after), nn.ReLU()]
-    return nn.Sequential(*layers, _linear(widths[-1], outputs))
+        layers += [Undrawn(before, after), nn.ReLU()]
+    return nn.Sequential(*layers, Undrawn(widths[-1], outputs))
 
 
-def _linear(inputs: int, outputs: int) -> nn.Linear:
-    # skip_init, because torch's own initialisation would draw from the global generator.
-    layer = nn.utils.skip_init(nn.Linear, inputs, outputs)  # type: ignore[no-untyped-call]
-    assert isinstance(layer, nn.Linear)
-    return layer
+class Undrawn(nn.Linear):
+    """A linear layer whose weights are drawn by `initialise` alone.
+
+    torch draws them from the global generator. Its `skip_init` does not, but loads SymPy.
+    """
+
+    def reset_parameters(self) -> None:
+        """Leave the weights as they are."""
 
 
 def lstm(inputs: int, units: int, bidirectional: bool = False) -> nn.LSTM:

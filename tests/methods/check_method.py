@@ -124,8 +124,9 @@ def check_resumes(name: str, path: Path, config: Mapping[str, Any], folder: Path
             directory.open(record, resume=run.exists(), restart=False)
             try:
                 for epoch in Fitter(data, name, settled, seed=1, run=directory):
-                    # the seventh of twenty epochs, and the last
-                    middle = epoch.done // -(-epoch.total // 20) == 7
+                    # the seventh of twenty epochs, or as early where there are fewer; and the last
+                    size = -(-epoch.total // 20)
+                    middle = epoch.done // size == max(1, 7 * epoch.total // (20 * size))
                     if middle or epoch.done == epoch.total:
                         stops.append((epoch.stage, epoch.done))
                         break
