@@ -204,11 +204,7 @@ class ProbeResult:
 
 
 class ProbeStage:
-    """Learns π(a|s) from segments and a reward for each.
-
-    reward_per_segment[N]; bonus[N]: what λ (`progress_weight`) multiplies, e.g. the value of the
-    state a segment ends in.
-    """
+    """Learns π(a|s) from segments and a reward for each, reward_per_segment[N]."""
 
     def __init__(
         self,
@@ -218,24 +214,20 @@ class ProbeStage:
         seed: int,
         *,
         space: ActionSpace,
-        bonus: Doubles | None = None,
     ) -> None:
-        count = len(segments.actions)
-        for name, values in (("reward", reward_per_segment), ("bonus", bonus)):
-            if values is not None and (len(values) != count or not np.isfinite(values).all()):
-                raise DataError(
-                    f"The probe's {name} must be {count} finite numbers, one per segment; found "
-                    f"{len(values)}, {int((~np.isfinite(values)).sum())} of them not finite."
-                )
+        count, finite = len(segments.actions), np.isfinite(reward_per_segment)
+        if len(finite) != count or not finite.all():
+            raise DataError(
+                f"The probe's reward must be {count} finite numbers, one per segment; found "
+                f"{len(finite)}, {int((~finite).sum())} of them not finite."
+            )
         self.name = "probe"
         self.config, self.done = config, 0
         self.behaviour = logged_or_estimated(segments, space, seed)
         self.kept, held = split(segments.instance, config.holdout, seed)
         self.held = torch.from_numpy(held)
         self.learner = ProbeLearner(segments, self.behaviour, config, seed, self.kept)
-        self.rewards = torch.from_numpy(
-            combined(reward_per_segment, bonus, config.progress_weight, segments.instance)
-        )
+        self.rewards = torch.from_numpy(standardised(reward_per_segment, segments.instance))
         self.imitation = 0 if self.behaviour.uniform else IMITATION
         self.total = self.imitation + config.steps
         self.history: list[Diagnostics] = []
@@ -338,20 +330,12 @@ def split(instance: Integers, holdout: float, seed: int) -> tuple[Integers, Inte
     return np.setdiff1d(everything, out), out
 
 
-def combined(rewards: Doubles, bonus: Doubles | None, weight: float, instance: Integers) -> Doubles:
-    """R + λ·bonus in standard deviations, centred within each instance, clipped; [N].
+def standardised(values: Doubles, instance: Integers) -> Doubles:
+    """Values centred within instances, in standard deviations, clipped; [N].
 
     An instance's own mean is the same for every probe, so taking it out changes no gradient in
     expectation and removes differences between instances that do not depend on the probe.
     """
-    total = standardised(rewards, instance)
-    if bonus is not None and weight:
-        total = total + weight * standardised(bonus, instance)
-    return total
-
-
-def standardised(values: Doubles, instance: Integers) -> Doubles:
-    """Values centred within instances, in standard deviations, clipped; [N]."""
     _, inverse, counts = np.unique(instance, return_inverse=True, return_counts=True)
     values = np.asarray(values, dtype=np.float64)
     # Ranks would lose the scale; quantiles bound what a single outlier can do to it.

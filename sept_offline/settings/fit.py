@@ -111,8 +111,6 @@ class ProbeConfig(Settings, section="probe"):
     """Share of the segments held out for the final check."""
     margin: float = 2.0
     """Minimum improvement of the held-out reward for the probe to be kept, in standard errors."""
-    progress_weight: float = 0.0
-    """λ, the weight of a bonus for the final state of each segment, in standard deviations."""
     tracking_rate: Share = 1.0
     """α, the rate at which the VAE that rewards the probe tracks the trained one (paper's loop)."""
     warmup: Natural = 0
