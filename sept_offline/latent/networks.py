@@ -22,6 +22,7 @@ from sept_offline.agent.encoders import (
 )
 from sept_offline.agent.networks import MLP, Standardiser
 from sept_offline.agent.novelty import TransitionDecoder
+from sept_offline.settings import LatentConfig
 from sept_offline.training.gaussians import Gaussian, log_normal
 from sept_offline.training.layers import array, initialise, lstm, perceptron, to_numpy
 
@@ -323,14 +324,12 @@ class SegmentNetwork(LatentNetwork):
         self,
         steps: int,
         action_width: int,
-        dim: int,
-        encoder_units: int,
-        decoder_units: int,
+        config: LatentConfig,
         scaling: Standardiser,
         rng: torch.Generator,
         change: Standardiser | None = None,
     ) -> None:
-        width = len(scaling.mean)
+        width, dim = len(scaling.mean), config.dim
         super().__init__(steps, action_width, dim, width)
         self.keep("state", scaling)
         self.changes = change is not None
@@ -338,10 +337,10 @@ class SegmentNetwork(LatentNetwork):
             self.keep("change", change)
         self.pair = pair = width + action_width
         read, decoded = (pair + width, width) if self.changes else (pair, pair)
-        self.encoder_lstm = lstm(read, encoder_units, bidirectional=True)
-        self.encoder_head = perceptron(2 * encoder_units, (), 2 * dim)
-        self.decoder_lstm = lstm(pair + dim, decoder_units)
-        self.decoder_head = perceptron(decoder_units, (), 2 * decoded)
+        self.encoder_lstm = lstm(read, config.encoder_units, bidirectional=True)
+        self.encoder_head = perceptron(2 * config.encoder_units, (), 2 * dim)
+        self.decoder_lstm = lstm(pair + dim, config.decoder_units)
+        self.decoder_head = perceptron(config.decoder_units, (), 2 * decoded)
         initialise(self, rng)
 
     def read(self, observations: Tensor, actions: Tensor) -> Tensor:

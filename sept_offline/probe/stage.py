@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -49,19 +50,8 @@ CLIP = 5.0
 
 
 def segment_rewards(kind: Reward, model: LatentModel, segments: Segments) -> Doubles:
-    """The reward of each segment, [N].
-
-    elbo: how well the VAE knows it (the paper's); negative-elbo: how badly (maximum entropy);
-    total-variation: how far the state moves, the paper's TotalVar;
-    information: log q(m_i|segment), how surely it gives its instance's latent away.
-    """
-    if kind == "elbo":
-        return model.elbo(segments)
-    if kind == "negative-elbo":
-        return -model.elbo(segments)
-    if kind == "information":
-        return model.information(segments)
-    return total_variation(segments)
+    """The reward of each segment, [N]."""
+    return REWARDS[kind](model, segments)
 
 
 def total_variation(segments: Segments, final_state: bool = True) -> Doubles:
@@ -73,6 +63,19 @@ def total_variation(segments: Segments, final_state: bool = True) -> Doubles:
     length = segments.actions.shape[1]
     seen = segments.observations[:, : length + final_state].astype(np.float64)
     return np.asarray(np.abs(np.diff(seen, axis=1)).sum(axis=(1, 2)) / length)
+
+
+REWARDS: dict[Reward, Callable[[LatentModel, Segments], Doubles]] = {
+    # log q(m_i|segment): how certain the segment makes its instance
+    "information": lambda model, segments: model.information(segments),
+    # how well the VAE predicts the segment: the paper's
+    "elbo": lambda model, segments: model.elbo(segments),
+    # how badly: maximum entropy, the paper's MaxEnt
+    "negative-elbo": lambda model, segments: -model.elbo(segments),
+    # how far the state moves: the paper's TotalVar
+    "total-variation": lambda model, segments: total_variation(segments),
+}
+"""The rewards by their names in `probe.reward`."""
 
 
 class ProbeLearner:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal
 
 from sept_offline.errors import ConfigError
 from sept_offline.family import suggest
@@ -20,7 +20,6 @@ from sept_offline.settings.values import (
 )
 
 Reward = Literal["elbo", "information", "total-variation", "negative-elbo"]
-REWARDS: tuple[Reward, ...] = get_args(Reward)
 FINITE_ALGORITHMS = ("double_dqn", "discrete_cql", "discrete_bcq", "discrete_iql", "nfq")
 """Algorithms of control for a finite set of actions."""
 BOX_ALGORITHMS = ("rebrac", "td3_plus_bc", "iql", "cql", "awac")

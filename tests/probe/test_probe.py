@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -19,7 +20,14 @@ from sept_offline.probe import (
     estimate_behaviour,
     logged_or_estimated,
 )
-from sept_offline.probe.stage import IMITATION, ProbeLearner, split, standardised, total_variation
+from sept_offline.probe.stage import (
+    IMITATION,
+    REWARDS,
+    ProbeLearner,
+    split,
+    standardised,
+    total_variation,
+)
 from sept_offline.probe.weights import balance, diagnose, effective, normalised
 from sept_offline.settings import LatentConfig, ProbeConfig, Reward
 from sept_offline.stage import StageState
@@ -323,17 +331,21 @@ def test_total_variation_is_the_papers() -> None:
 
 
 @pytest.mark.parametrize("reward", ["total-variation", "negative-elbo"])
-def test_the_papers_loop_rewards_what_it_is_told_to(reward: Reward) -> None:
+def test_the_papers_loop_uses_the_reward_of_its_settings(reward: Reward) -> None:
     def first(config: ProbeConfig) -> float:
         stage = PaperLoopStage(SEGMENTS, LOOP, config, 0, space=SPACE, num_instances=4)
         stage.advance(1)
         return stage.history[0].reward
 
-    told, usual = first(ProbeConfig(reward=reward)), first(ProbeConfig(reward="elbo"))
+    chosen, usual = first(ProbeConfig(reward=reward)), first(ProbeConfig(reward="elbo"))
     if reward == "negative-elbo":
-        assert told == -usual
+        assert chosen == -usual
     else:
-        assert told == pytest.approx(total_variation(SEGMENTS, final_state=False).mean(), rel=0.2)
+        assert chosen == pytest.approx(total_variation(SEGMENTS, final_state=False).mean(), rel=0.2)
+
+
+def test_every_reward_of_the_settings_has_a_function() -> None:
+    assert set(REWARDS) == set(get_args(Reward))
 
 
 def test_mistakes_are_named() -> None:
