@@ -71,12 +71,7 @@ def permuted(path: Path, out: Path) -> Path:
     """The same episodes, dealt out at random to the same instances."""
     with so.load_dataset(path) as data:
         owner = np.random.default_rng(1).permutation(data.episode_index.instance)
-        with so.DatasetWriter(
-            out,
-            action_space=data.action_space,
-            family=data.metadata.family,
-            probe_steps=data.metadata.probe_steps,
-        ) as writer:
+        with so.DatasetWriter.like(data, out) as writer:
             for code, episode in zip(owner, data.episodes(), strict=True):
                 writer.copy(episode, instance=data.instances[code])
     return out

@@ -196,10 +196,9 @@ def _write(
     hidden = _hidden(every, ids)
     total, done = sum(data.num_episodes for data in every), 0
     progress.start("merging", float(total), "episodes")
-    with DatasetWriter(
+    with DatasetWriter.like(
+        every[0],
         target,
-        action_space=every[0].action_space,
-        observation_dim=every[0].observation_dim,
         family=given("family"),
         family_arguments=_agreed([meta.family_arguments for meta in metas]),
         observation_names=given("observation_names"),

@@ -299,7 +299,7 @@ def test_fitted_episodes_are_known_again_in_longer_logs(tmp_path: Path, data: Da
     two = {"verdict": False, "control": {"updates": 2, "hidden": [4]}}
     long = many_instances(tmp_path / "long.h5", 12)
     fitted = np.arange(36) < 30
-    with DatasetWriter(tmp_path / "short.h5", num_actions=2, probe_steps=1) as writer:
+    with DatasetWriter.like(long, tmp_path / "short.h5") as writer:
         for episode in long.select(fitted).episodes():
             writer.copy(episode)
     so.fit(tmp_path / "short.h5", "avg", two, out=tmp_path / "run")

@@ -130,25 +130,10 @@ def thin(data: Dataset, out: Path, wanted: DataSettings, seed: int) -> None:
     if wanted.instances is not None:
         places = np.linspace(0, len(places) - 1, wanted.instances).round().astype(np.int64)
     ids = [data.instances[place] for place in places]
-    metadata, hidden = data.metadata, data.hidden
-    known = None
-    if hidden is not None:
-        rows = dict(zip(data.instances, hidden.values.tolist(), strict=True))
-        known = {name: dict(zip(hidden.names, rows[name], strict=True)) for name in ids}
-    with DatasetWriter(
-        out,
-        action_space=data.action_space,
-        observation_dim=data.observation_dim,
-        family=metadata.family,
-        family_arguments=metadata.family_arguments,
-        observation_names=metadata.observation_names,
-        action_names=metadata.action_names,
-        root_seed=metadata.root_seed,
-        probe_steps=metadata.probe_steps,
-        extra=metadata.extra,
-        instances=ids,
-        hidden=known,
-    ) as writer:
+    hidden = data.hidden
+    rows = places.tolist()
+    known = None if hidden is None else {data.instances[row]: hidden[row] for row in rows}
+    with DatasetWriter.like(data, out, instances=ids, hidden=known) as writer:
         less = {} if wanted.propensities == "exact" else {"propensities": None}
         for name in ids:
             episodes = data.episodes(name)

@@ -266,21 +266,9 @@ def write_labelled(
     progress: Progress,
 ) -> None:
     """The kept episodes under their proposed instances; hidden parameters stay behind."""
-    meta = data.metadata
     progress.start("writing", float(kept.sum()), "episodes")
-    with DatasetWriter(
-        out,
-        action_space=data.action_space,
-        observation_dim=data.observation_dim,
-        family=meta.family,
-        family_arguments=meta.family_arguments,
-        observation_names=meta.observation_names,
-        action_names=meta.action_names,
-        root_seed=meta.root_seed,
-        instances=names,
-        probe_steps=meta.probe_steps,
-        extra={**meta.extra, "demarcation": record},
-    ) as writer:
+    extra = {**data.metadata.extra, "demarcation": record}
+    with DatasetWriter.like(data, out, instances=names, extra=extra) as writer:
         episodes = data.episodes()
         for done, position in enumerate(np.flatnonzero(kept).tolist()):
             writer.copy(episodes[position], instance=names[labels[position]])
