@@ -26,7 +26,7 @@ from .records import (
 OBSERVATION = Weights("observation_scaler", Standardiser.from_arrays, key="observation")
 DELTA = Weights("delta_scaler", Standardiser.from_arrays, key="delta")
 SIZES = (Value("action_width", action_count, key="num_actions"), Value("steps", count))
-"""What several encoders store."""
+"""What several encoders store; decoders store the same scalers."""
 
 
 class SegmentEncoder(Record, ABC):
