@@ -31,7 +31,7 @@ Cell = dict[str, Any]
 RESULTS = Path(__file__).parent / "results" / "demarcate.jsonl"
 GOAL = {"navigation2d": 0.95, "acrobot": 0.8}
 PLAYED = {"navigation2d": 50, "acrobot": 25, "hiv": 1}
-"""Test episodes an instance."""
+"""Test episodes per instance."""
 
 
 def dataset(family: str, seed: int, folder: Path) -> Path:

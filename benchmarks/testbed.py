@@ -365,7 +365,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--methods", type=several(METHODS), default=list(METHODS))
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--first-seed", type=int, default=0)
-    parser.add_argument("--episodes", type=int, default=10, help="test episodes an instance")
+    parser.add_argument("--episodes", type=int, default=10, help="test episodes per instance")
     parser.add_argument("--set", action="append", default=[], help="a setting of fit, as in fit")
     parser.add_argument("--work", type=Path, default=Path("build/testbed"), help="logs and runs")
     parser.add_argument("--results", type=Path, default=RESULTS)

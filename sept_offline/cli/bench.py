@@ -1,4 +1,4 @@
-"""`sept-offline bench` and `report`: tables, figures and a page of what was fitted."""
+"""`sept-offline bench` and `report`: tables, figures and an HTML page."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ def _say_figures(out: Path, drawn: Drawn, err: bool) -> None:
 
 
 def _names(text: str) -> list[str]:
-    """The names in a list with commas; none only if nothing was typed."""
+    """The names in a comma-separated list; empty if the option was not given."""
     names = [name.strip() for name in text.split(",") if name.strip()]
     if text and not names:
         raise ConfigError(f"{text!r} names nothing; expected names, comma-separated.")

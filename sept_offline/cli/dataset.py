@@ -365,7 +365,7 @@ def demarcate(
     from sept_offline.settings import DemarcateConfig
     from sept_offline.tools.demarcate import demarcate_dataset
 
-    found = demarcate_dataset(
+    proposal = demarcate_dataset(
         dataset,
         out,
         DemarcateConfig(**settings),
@@ -375,12 +375,12 @@ def demarcate(
         progress=ConsoleProgress(quiet),
     )
     if as_json:
-        shown = {key: value for key, value in found.record.items() if key != "settings"}
-        path = None if found.path is None else str(found.path)
-        print_json({"path": path, **shown, "reasons": list(found.reasons)})
+        shown = {key: value for key, value in proposal.record.items() if key != "settings"}
+        path = None if proposal.path is None else str(proposal.path)
+        print_json({"path": path, **shown, "reasons": list(proposal.reasons)})
     else:
-        _print_demarcation(dataset, found)
-    if not found.supported and not force:
+        _print_demarcation(dataset, proposal)
+    if not proposal.supported and not force:
         raise click.exceptions.Exit(2)
 
 

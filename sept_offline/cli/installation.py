@@ -35,7 +35,7 @@ def doctor(as_json: bool, quiet: bool) -> None:
     from sept_offline.tools.doctor import examine
 
     if sys.stderr.isatty():
-        ConsoleProgress(quiet).message("Loading and testing everything; this takes seconds…")
+        ConsoleProgress(quiet).message("Loading and testing all parts; this takes a few seconds…")
     examination = examine()
     if as_json:
         print_json(examination.to_json())
@@ -86,7 +86,7 @@ def completion(ctx: click.Context, shell: str) -> None:
     program = "sept-offline"
     kind = get_completion_class(shell)
     if kind is None:
-        raise click.UsageError(f"This version of click cannot complete in {shell}.")
+        raise click.UsageError(f"This version of click has no completion script for {shell}.")
     variable = f"_{program.replace('-', '_').upper()}_COMPLETE"
     # source() would start bash to ask for its version, which may be a different bash
     script = kind(ctx.find_root().command, {}, program, variable)

@@ -26,7 +26,7 @@ def flatten(parameters: Sequence[nn.Parameter]) -> torch.Tensor:
 
 
 def part_of(flat: torch.Tensor, parameter: torch.Tensor) -> torch.Tensor:
-    """The part of `flat` that lies where `parameter` lies in its own flat tensor."""
+    """The part of `flat` at the position of `parameter` in its own flat tensor."""
     offset = parameter.data.storage_offset()
     return flat[offset : offset + parameter.numel()].view_as(parameter)
 

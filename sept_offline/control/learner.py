@@ -139,7 +139,7 @@ class Learner:
         return self._export(averaged=True)
 
     def current(self) -> MLP | Ensemble | Constrained:
-        """The network as it is now, as NumPy."""
+        """The current network in NumPy."""
         return self._export(averaged=False)
 
     def _export(self, averaged: bool) -> MLP | Ensemble | Constrained:

@@ -335,6 +335,6 @@ def publish_parts(
 
 
 def written_by() -> dict[str, str]:
-    """Name and version of what shapes the bytes of a file."""
-    found = library_versions()
-    return {name: found[name] for name in ("sept-offline", "python", "numpy", "h5py", "pyarrow")}
+    """Names and versions of the libraries that determine the bytes of a file."""
+    every = library_versions()
+    return {name: every[name] for name in ("sept-offline", "python", "numpy", "h5py", "pyarrow")}

@@ -25,7 +25,7 @@ from sept_offline.training.updates import descend
 
 Network = TypeVar("Network", bound=nn.Module)
 WIDEST, DEEPEST = 100_000, 64
-"""Units of a layer, and layers, that a model may claim."""
+"""Maximum units per layer, and maximum layers, of a model in an agent's file."""
 ROWS = 64
 """Maximum number of steps per gradient step; of more, a sample is drawn."""
 FACTORS = (1.0, 4.0)
@@ -145,7 +145,7 @@ def _module_arrays(module: nn.Module, prefix: str) -> dict[str, NDArray[Any]]:
 
 
 def _load_module(make: Callable[[], Network], arrays: Arrays, prefix: str) -> Network:
-    """The network that `make` makes, with the weights that were written.
+    """The network that `make` creates, with the stored weights.
 
     It is made without memory: the sizes that it claims are first compared with the weights.
     """

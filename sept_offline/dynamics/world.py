@@ -116,7 +116,7 @@ class WorldStage(UpdateStage):
         self._shared = torch.from_numpy(np.maximum(counts, 1).astype(np.float32))
 
     def predictions(self, steps: Steps) -> tuple[Floats, Floats]:
-        """The standardised change of every step, and what is predicted of it, [N, d] each.
+        """The standardised change of every step and its prediction, [N, d] each.
 
         `steps` are of instances that the world knows, stacked as those it learned from.
         """

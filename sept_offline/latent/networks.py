@@ -117,8 +117,8 @@ class WindowNetwork(LatentNetwork):
     one, in the same way at every time, and `pooled` their mean. Sharing keeps the encoder from
     overfitting few segments.
 
-    Scalings, all over [d]: `segment_state` and `segment_change` (first steps, which are more alike
-    than all the rest), `state` and `change` (all transitions). varies[d]: a feature that never
+    Scalings, all over [d]: `segment_state` and `segment_change` (first steps, which vary less
+    than the rest), `state` and `change` (all transitions). varies[d]: a feature that never
     changes is given a unit normal instead of a prediction; its density would grow without bound and
     its gradient drown all others.
     """
@@ -234,7 +234,7 @@ class TransitionNetwork(LatentNetwork):
         return changes * self.get_buffer("per_change") - guess * self.get_buffer("varies")
 
     def residual(self, states: Tensor, chosen: Tensor, changes: Tensor) -> Tensor:
-        """The same in units of what it leaves: ρ."""
+        """The same in units of its root mean square: ρ."""
         return self.left(states, chosen, changes) / self.get_buffer("rest")
 
     def evidence(self, states: Tensor, chosen: Tensor, residual: Tensor) -> Tensor:
@@ -296,7 +296,7 @@ class TransitionNetwork(LatentNetwork):
         )
 
     def _residual_parts(self) -> tuple[MLP, Standardiser, Standardiser]:
-        """The average model and the scalers of states and changes, in units of what it leaves."""
+        """The average model and the scalers of states and changes, in units of its residuals."""
         rest, per_change, varies = (
             array(self.get_buffer(name)) for name in ("rest", "per_change", "varies")
         )

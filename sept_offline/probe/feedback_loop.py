@@ -125,7 +125,7 @@ class PaperLoopStage(SegmentLatentStage):
         self.history = [Diagnostics(**entry) for entry in state.values["history"]]
 
     def result(self) -> LatentModel:
-        """The latent as it is at the end."""
+        """The latent at the end of training."""
         with one_thread():
             weights = self.weights().numpy()
         # Undo the balance: instances' moments weigh a segment within its own instance only.

@@ -188,7 +188,7 @@ class ProbeResult:
     """A probe, and why it should or should not be trusted.
 
     weights[N]: self-normalised importance weights of all segments under `policy`; history: one
-    record an update, on the segments it learned from.
+    record per update, on the segments it learned from.
     """
 
     policy: NetworkProbe

@@ -206,7 +206,7 @@ def test_spaces_that_a_writer_refuses(tmp_path: Path, episodes: Any) -> None:
 def test_the_space_of_a_dataset_writes_the_same_bytes(
     tmp_path: Path, episodes: Any, write: Any
 ) -> None:
-    """Numbered actions keep version 1 whichever way the writer is told of them."""
+    """Numbered actions keep version 1 whichever way they are passed to the writer."""
     one = write(tmp_path / "a.h5", episodes)
     named = write(tmp_path / "b.h5", episodes, action_names=list("abcd"))
     for path in (one, named):

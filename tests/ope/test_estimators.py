@@ -165,7 +165,7 @@ def test_large_ratios_do_not_overflow() -> None:
     assert effective_size(table, shares[0]).min() == pytest.approx(2)
 
 
-def test_instances_count_alike_and_are_drawn_again() -> None:
+def test_instances_have_equal_weight_and_are_resampled() -> None:
     instance = np.repeat(np.arange(12), [1, 3, *[2] * 10])
     shares = equal_shares(instance)
     np.testing.assert_allclose(np.bincount(instance, shares), 1 / 12)

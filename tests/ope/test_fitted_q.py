@@ -136,8 +136,8 @@ def interval(reward: float, ess: float, **parts: float) -> Estimate:
     """Of fitted Q evaluation where every fit says 1 of every state, but for `parts`."""
     table = logs(reward)
     one = np.ones(table.rewards.shape)
-    told = {"first": 1.0, "second": 1.0, "moved": 0.0} | parts
-    values = Values(one, one, one, crossed=True, **told)
+    given = {"first": 1.0, "second": 1.0, "moved": 0.0} | parts
+    values = Values(one, one, one, crossed=True, **given)
     overlap = Overlap(1.0, 1.0, 1.0, ess, 0.1, 1.0, 2, 0.0)
     return estimate_all(table, values, overlap, OpeConfig(), seed=0, weighted=True)["fqe"]
 

@@ -51,7 +51,7 @@ def stubborn(action: int) -> Agent:
 
 
 def knowing() -> Agent:
-    """Is told the mode and names it, worth 1."""
+    """Is given the mode and names it, worth 1."""
     weight = np.array([[0, 0, -1.0], [0, 0, 1.0]])
     control = Control(Standardiser.identity(2), MLP([(weight, np.zeros(2))]))
     context = HiddenContext(("mode",), Standardiser.identity(1))

@@ -27,7 +27,7 @@ COLLECT = ("collect", "navigation2d", "--behaviour", "random", "--episodes", "4"
 
 
 def limited(bytes_: int, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """A command of its own that may write files of so many bytes, as under `ulimit -f`."""
+    """A separate command that may write files of at most this many bytes, as under `ulimit -f`."""
     limit = f"resource.setrlimit(resource.RLIMIT_FSIZE, ({bytes_}, {bytes_}))"
     return processes.run(*arguments, code=f"import resource; {limit}; {processes.COMMAND}")
 

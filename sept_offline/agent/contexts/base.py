@@ -79,7 +79,7 @@ def check_sizes(name: str, sizes: tuple[int, int], expected: tuple[int, int]) ->
     """Raise unless the part `name` has the expected columns of observations and of actions."""
     if sizes != expected:
         raise AgentError(
-            f"The agent's {name} is for {sizes[0]} columns and {sizes[1]} of actions, "
+            f"The agent's {name} expects {sizes[0]} observed and {sizes[1]} action columns, "
             f"its spaces have {expected[0]} and {expected[1]}."
         )
 

@@ -85,9 +85,9 @@ def provided(logs: Logs) -> bool:
     record = logs.path.with_suffix(".json")
     if not (logs.path.exists() and record.exists()):
         return False
-    found, wanted = read_sealed(record, DataError), _describe(logs)
-    changed = differences(found, wanted)
-    if ("dataset" in found) != ("dataset" in wanted):
+    stored, wanted = read_sealed(record, DataError), _describe(logs)
+    changed = differences(stored, wanted)
+    if ("dataset" in stored) != ("dataset" in wanted):
         # A part of given logs and one of collected logs may have the same name.
         changed.insert(0, "dataset")
     if changed:
@@ -149,7 +149,7 @@ def _file(cell: Cell, data: DataSettings) -> str:
 
 
 def _describe(logs: Logs) -> dict[str, Any]:
-    """What the dataset was made from, as its JSON record holds it."""
+    """The origin of the dataset, for its JSON record."""
     family = load_family(logs.spec)
     source: dict[str, Any] = {"family": family.name, "seed": logs.seed}
     if logs.whole is not None and logs.whole.given:

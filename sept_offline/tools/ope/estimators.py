@@ -97,7 +97,7 @@ def _episodes(steps: Steps) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 def tabulate(
     steps: Steps, target: Doubles, behaviour: Doubles, horizon: int, shares: Doubles | None = None
 ) -> Table:
-    """From `target[N']` and `behaviour[N']`, the two policies' probabilities of what was done.
+    """From `target[N']` and `behaviour[N']`, the two policies' probabilities of logged actions.
 
     `shares[E]` say how much each episode counts where the chance of being cut is reckoned.
     """

@@ -190,7 +190,7 @@ class FittedQ:
     def _targets(
         self, data: Transitions, rows: NDArray[np.int64], choice: NDArray[Any]
     ) -> tuple[Batch, torch.Tensor]:
-        """Steps `rows[n]`, and the value `[n, 1]` of what comes after their rewards.
+        """Steps `rows[n]`, and the value `[n, 1]` of the states after their rewards.
 
         A step's rewards are all that was earned as long as the log did what the agent does,
         `choice[R]`; where they part comes the target's value of the agent's action: a tree backup.

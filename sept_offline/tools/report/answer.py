@@ -72,7 +72,7 @@ def answer(
 
 
 def _leading(methods: Sequence[str]) -> int:
-    """The place of the method that the answer is about: sept, else the first beside the bounds."""
+    """The index of the method that the answer is about: sept, else the first that is no bound."""
     if "sept" in methods:
         return methods.index("sept")
     return next((n for n, method in enumerate(methods) if method not in BOUNDS), 0)
