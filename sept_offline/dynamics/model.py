@@ -15,7 +15,7 @@ from sept_offline.agent.networks import Arrays, take
 from sept_offline.agent.records import count, field
 from sept_offline.dynamics.bayesian import Dynamics, alpha_energy, draw, log_ratio
 from sept_offline.dynamics.columns import Columns, Reader
-from sept_offline.dynamics.outcome import Outcome
+from sept_offline.dynamics.outcome import OutcomeModel
 from sept_offline.errors import AgentError
 from sept_offline.seeding import torch_generator
 from sept_offline.training.gaussians import Gaussian
@@ -98,7 +98,7 @@ class Fiction:
     starts[S, d]: states in which logged episodes begin; anywhere[S, d]: states of any time.
     """
 
-    outcome: Outcome
+    outcome: OutcomeModel
     starts: Floats
     anywhere: Floats
 
@@ -119,7 +119,7 @@ class Fiction:
         """Restore what `to_arrays(prefix)` and `describe()` wrote, for the same `model`."""
         reader, hidden = Reader(model.columns), _widths(description, "hidden")
         outcome = _load_module(
-            lambda: Outcome(reader, model.dynamics.action_width, hidden),
+            lambda: OutcomeModel(reader, model.dynamics.action_width, hidden),
             arrays,
             f"{prefix}.outcome",
         )

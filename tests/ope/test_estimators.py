@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from sept_offline.data.records import Steps
 from sept_offline.tools.ope.estimators import (
-    Table,
+    StepTable,
     bootstrap_shares,
     common_horizon,
     direct,
@@ -37,7 +37,9 @@ def processes(draw: st.DrawFn) -> Tabular:
     return Tabular(draw(st.integers(0, 2**32)), draw(st.integers(1, 2)), 2, horizon)
 
 
-def table_of(process: Tabular, logs: Logs, horizon: int | None = None) -> tuple[Table, Any, Any]:
+def table_of(
+    process: Tabular, logs: Logs, horizon: int | None = None
+) -> tuple[StepTable, Any, Any]:
     steps = logs.steps()
     taken = np.arange(len(steps.actions)), steps.actions
     choices = logs.along(process.policy)

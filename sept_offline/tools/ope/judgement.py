@@ -23,7 +23,7 @@ from sept_offline.seeding import generator, integer
 from sept_offline.settings import OpeConfig
 from sept_offline.tools.ope.estimators import (
     Doubles,
-    Table,
+    StepTable,
     bootstrap_shares,
     common_horizon,
     direct,
@@ -339,7 +339,7 @@ class Values:
 
 def fitted_values(
     moves: Transitions,
-    table: Table,
+    table: StepTable,
     space: ActionSpace,
     horizon: int,
     config: OpeConfig,
@@ -373,7 +373,7 @@ def fitted_values(
 
 
 def estimate_all(
-    table: Table, values: Values, found: Overlap, config: OpeConfig, seed: int, weighted: bool
+    table: StepTable, values: Values, found: Overlap, config: OpeConfig, seed: int, weighted: bool
 ) -> dict[str, Estimate]:
     """Every estimator with its interval; those without weights if there are none."""
     rng = generator(seed, "bootstrap")
