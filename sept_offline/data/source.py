@@ -251,7 +251,7 @@ class Source(ABC):
 
 
 class MemorySource(Source):
-    """Columns in memory; whoever takes adjacent rows shares them."""
+    """Columns in memory; adjacent rows are taken without a copy."""
 
     kept = True
 

@@ -47,7 +47,7 @@ class Tracker:
         return None
 
     def took(self, taken: Array) -> None:
-        """Called, until settled, with the encoded action `[w]` of the step, whoever chose it."""
+        """Called, until settled, with the encoded action `[w]` of a step of probe or control."""
 
 
 class Context(Record, ABC):

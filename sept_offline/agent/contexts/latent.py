@@ -132,7 +132,7 @@ class _Refining(_LatentTracker):
         return self._policy(observation)
 
     def took(self, taken: Array) -> None:
-        """One more step, whoever chose it."""
+        """Add one step, by probe or control."""
         super().took(taken)
         self._last = taken
 

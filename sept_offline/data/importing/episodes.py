@@ -216,7 +216,7 @@ class Assembly:
             changes,
             "{count} episodes change their instance, first the episode {episode} from "
             f"{names[first[at]]!r} to {names[rows.instance[at]]!r} ({{place}}); if episodes are "
-            "numbered anew in every instance, name both columns: --episode "
+            "numbered separately in every instance, name both columns: --episode "
             f"{','.join([str(self.reading.mapping.instance), *self.reading.mapping.episode])}.",
         )
 

@@ -215,7 +215,7 @@ def _scalar(file: h5py.File, name: str, path: Path) -> Any:
 
 
 def _flags(values: NDArray[Any], name: str, path: Path) -> NDArray[np.bool_]:
-    """[n]; a word would count as true, whichever it is, and so would NaN."""
+    """[n] end flags; raises for text and NaN, which would count as true."""
     values = values.reshape(len(values), -1)
     if values.shape[1] != 1 or values.dtype.kind not in "biuf" or not np.isin(values, (0, 1)).all():
         raise DataError(

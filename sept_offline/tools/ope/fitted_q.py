@@ -38,7 +38,7 @@ class Transitions:
 
     inputs `[R, m]` of all logged states, row `[N']` of a step's own (its next one's is row + 1);
     actions `[N', …]`, as `choices` gives them; rewards `[N']`, divided by `scale`; last `[N']`: 1
-    where nothing follows, be it that the episode ended or that the horizon is reached; choices:
+    where nothing follows, because the episode ended or the horizon is reached; choices:
     what the agent does in the R states; episode `[N']`: its position in the data; left `[R]`: steps
     before the horizon.
     """

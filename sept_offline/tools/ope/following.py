@@ -43,7 +43,7 @@ DRAWS = 8
 
 
 class FiniteChoices:
-    """Probabilities of all actions in R logged states; zeros where an episode ended for good."""
+    """Probabilities of all actions in R logged states; zeros where an episode terminated."""
 
     weighted = True
     """Whether importance weights exist."""
