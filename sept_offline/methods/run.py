@@ -65,6 +65,8 @@ RECORDED = {
     "reasons": list,
 }
 """Optional keys of a record, and their types."""
+REMOVED = {"probe": ("progress_weight",)}
+"""Settings of earlier versions that never had an effect, by section."""
 VERDICT = ("verdict", "reasons")
 """Keys that a run repeats from its agent's record."""
 FOLDERS = {
@@ -104,6 +106,15 @@ def _is_held_out(held: dict[str, Any]) -> bool:
             for one in ranges
         )
     )
+
+
+def _in_use(config: dict[str, Any]) -> dict[str, Any]:
+    """The settings of a run without those that were removed."""
+    kept = dict(config)
+    for section, names in REMOVED.items():
+        if isinstance(kept.get(section), dict):
+            kept[section] = {k: v for k, v in kept[section].items() if k not in names}
+    return kept
 
 
 def read_metrics(path: Path, last: str | None = None) -> list[list[str]]:
@@ -230,7 +241,7 @@ class RunDirectory:
             # As it is read: a tuple has become a list.
             asked = json.loads(json.dumps(record))
             # runs of earlier versions do not say which part of the file they read
-            known = {"view": asked.get("view"), **earlier}
+            known = {"view": asked.get("view"), **earlier, "config": _in_use(earlier["config"])}
             changed = [key for key in asked if key not in free and known.get(key) != asked[key]]
             if changed:
                 raise DataError(
