@@ -468,7 +468,7 @@ def test_merging(tmp_path: Path) -> None:
     assert so.validate(tmp_path / "c.h5").ok
     with so.DatasetWriter(tmp_path / "d.h5", action_space=Box.of([-1, 0], [1, 0.4])) as writer:
         writer.append(**make_episode(0))
-    with pytest.raises(DataError, match="not of one system: the action space is '2 numbers"):
+    with pytest.raises(DataError, match="of different systems: the action space is '2 numbers"):
         so.merge([one, tmp_path / "d.h5"], tmp_path / "e.h5")
 
 

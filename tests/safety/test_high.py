@@ -255,7 +255,7 @@ def test_files_from_before_checksums_open_with_one_warning(folder: Path) -> None
         found = read_run(run)
     close([found])
     assert not {"results", "metrics", "agent"} & set(found.missing)
-    assert len([one for one in said if "carries no checksum" in str(one.message)]) == 1
+    assert len([one for one in said if "has no checksum" in str(one.message)]) == 1
 
 
 # 6. Small files that claim much
