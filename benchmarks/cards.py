@@ -71,7 +71,7 @@ def check_recipe(data: Dataset, recipe: Recipe) -> None:
 def _leak(summary: Summary) -> str:
     if summary.leak is None:
         return "–"
-    return f"told right {summary.leak.accuracy:.3f}, by chance {summary.leak.chance:.3f}"
+    return f"predicted right {summary.leak.accuracy:.3f}, by chance {summary.leak.chance:.3f}"
 
 
 def _table(rows: Sequence[InstanceSummary]) -> Iterable[str]:

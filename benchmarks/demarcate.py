@@ -31,7 +31,7 @@ Cell = dict[str, Any]
 RESULTS = Path(__file__).parent / "results" / "demarcate.jsonl"
 GOAL = {"navigation2d": 0.95, "acrobot": 0.8}
 PLAYED = {"navigation2d": 50, "acrobot": 25, "hiv": 1}
-"""Test episodes an instance."""
+"""Test episodes per instance."""
 
 
 def dataset(family: str, seed: int, folder: Path) -> Path:
@@ -49,15 +49,8 @@ def strip(source: Path, target: Path, seed: int, only: int | None = None) -> np.
         order = generator(seed, "shuffle").permutation(data.num_episodes)
         if only is not None:
             order = order[index.instance[order] == only]
-        meta = data.metadata
         episodes = data.episodes()
-        with so.DatasetWriter(
-            target,
-            num_actions=data.num_actions,
-            family=meta.family,
-            family_arguments=meta.family_arguments,
-            probe_steps=meta.probe_steps,
-        ) as writer:
+        with so.DatasetWriter.like(data, target) as writer:
             for number, position in enumerate(order.tolist()):
                 writer.copy(episodes[position], instance=f"episode-{number}")
         return index.instance[order]

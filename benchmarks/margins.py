@@ -33,7 +33,7 @@ Line = dict[str, Any]
 RESULTS = Path(__file__).parent / "results" / "margins.jsonl"
 LEARNING = "learning and not long"
 THIN = 2.0
-"""A bound that lies within so many standard deviations of the mean is one that luck decides."""
+"""A bound within this many standard deviations of the mean is thin: luck decides the test."""
 
 
 def pytest(*arguments: object, setting: str = "none") -> subprocess.CompletedProcess[str]:

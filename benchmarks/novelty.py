@@ -48,7 +48,7 @@ def strange(family: so.Family) -> dict[str, tuple[Any, int]]:
 
 
 def main() -> None:
-    """Print a line a seed and family."""
+    """Print one line per seed and family."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("datasets", nargs="+")
     parser.add_argument("--seeds", type=int, default=3)

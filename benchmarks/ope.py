@@ -133,7 +133,7 @@ def coverage(cells: list[Cell]) -> list[str]:
 
 
 def holds(cell: Cell, name: str) -> bool:
-    """Whether an interval holds the truth, which is itself a mean of so many episodes."""
+    """Whether an interval holds the truth, which is itself a mean of this many episodes."""
     found, slack = cell["estimators"][name], 2 * cell["truth_se"]
     return bool(found["low"] - slack <= cell["truth"] <= found["high"] + slack)
 
@@ -231,7 +231,7 @@ def main() -> None:
     parser.add_argument("families", nargs="+")
     parser.add_argument("--agents", default=",".join(AGENTS))
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--episodes", type=int, default=200, help="real episodes a cell, at least")
+    parser.add_argument("--episodes", type=int, default=200, help="minimum real episodes per cell")
     parser.add_argument("--updates", type=int, help="of each fitted Q")
     parser.add_argument("--scale", type=float, default=1.0, help="of all updates of control")
     parser.add_argument("--data", type=Path, default=Path("build/datasets"))

@@ -71,12 +71,7 @@ def permuted(path: Path, out: Path) -> Path:
     """The same episodes, dealt out at random to the same instances."""
     with so.load_dataset(path) as data:
         owner = np.random.default_rng(1).permutation(data.episode_index.instance)
-        with so.DatasetWriter(
-            out,
-            action_space=data.action_space,
-            family=data.metadata.family,
-            probe_steps=data.metadata.probe_steps,
-        ) as writer:
+        with so.DatasetWriter.like(data, out) as writer:
             for code, episode in zip(owner, data.episodes(), strict=True):
                 writer.copy(episode, instance=data.instances[code])
     return out
@@ -370,7 +365,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--methods", type=several(METHODS), default=list(METHODS))
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--first-seed", type=int, default=0)
-    parser.add_argument("--episodes", type=int, default=10, help="test episodes an instance")
+    parser.add_argument("--episodes", type=int, default=10, help="test episodes per instance")
     parser.add_argument("--set", action="append", default=[], help="a setting of fit, as in fit")
     parser.add_argument("--work", type=Path, default=Path("build/testbed"), help="logs and runs")
     parser.add_argument("--results", type=Path, default=RESULTS)

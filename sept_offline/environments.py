@@ -211,7 +211,7 @@ def _action_space(family: Family, actions: gymnasium.Space[Any]) -> ActionSpace:
 
 
 def plain(action: Any) -> Any:
-    """A numbered action as an int; a vector as it is."""
+    """A discrete action as an int; a vector unchanged."""
     return int(action) if np.ndim(action) == 0 else action
 
 
@@ -224,8 +224,8 @@ def called(
     except (SeptError, MemoryError):
         raise
     except Exception as error:
-        said = " ".join(str(error).split())
-        raise kind(f"{where} raised {type(error).__name__}: {said}".rstrip(": ")) from error
+        words = " ".join(str(error).split())
+        raise kind(f"{where} raised {type(error).__name__}: {words}".rstrip(": ")) from error
 
 
 def _unpacked(where: str, result: Any, wanted: str, with_info: bool = False) -> Any:

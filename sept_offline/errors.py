@@ -1,7 +1,7 @@
 """The mistakes a user can make, one class for each kind, under one root."""
 
 LONGEST = 4000
-"""Characters of a message, at most: a damaged file may pass itself off as one long name."""
+"""Maximum length of a message: a damaged file may contain one very long name."""
 
 
 class SeptError(Exception):
@@ -17,7 +17,7 @@ class SeptError(Exception):
 
 
 class DataError(SeptError):
-    """A dataset is missing, damaged, or not what it says it is."""
+    """A dataset is missing, damaged or invalid."""
 
 
 class FamilyError(SeptError):

@@ -133,15 +133,15 @@ def load_object(spec: str, what: str) -> Any:
     """The object that `package.module:object` names."""
     module_name, _, attribute = spec.partition(":")
     try:
-        found: Any = importlib.import_module(module_name)
+        target: Any = importlib.import_module(module_name)
         for part in attribute.split("."):
-            found = getattr(found, part)
+            target = getattr(target, part)
     # The module is the user's: report any error in it.
     except Exception as error:
         raise FamilyError(
             f"Cannot load the {what} {spec!r}: {type(error).__name__}: {error}."
         ) from error
-    return found
+    return target
 
 
 @functools.lru_cache(maxsize=8)
@@ -157,10 +157,10 @@ def load_family(spec: str | Family) -> Family:
     """
     if isinstance(spec, str) and ":" not in spec:
         return registered_family(spec)
-    found = load_object(spec, "family") if isinstance(spec, str) else spec
-    _check_record(spec, found)
-    _handed_in[found.name] = found
-    return found
+    record = load_object(spec, "family") if isinstance(spec, str) else spec
+    _check_record(spec, record)
+    _handed_in[record.name] = record
+    return record
 
 
 def known_family(name: str, recorded: object = None) -> Family:
@@ -195,9 +195,9 @@ def registered_family(name: str) -> Family:
             f"expected one of {', '.join(sorted(points)) or 'none'}, "
             "or your own as package.module:object."
         )
-    found = points[name].load()
-    _check_record(name, found)
-    record: Family = found
+    loaded = points[name].load()
+    _check_record(name, loaded)
+    record: Family = loaded
     return record
 
 

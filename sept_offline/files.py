@@ -1,4 +1,4 @@
-"""Files that are whole or absent, and folders in which only what is ours is ever deleted."""
+"""Atomic writes, and deletion of nothing but the library's own files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _OLD = ".old"
 _BESIDE = re.compile(r"\.(?P<name>.+)-[0-9a-f]{32}(\.old)?")
 """Names beside a folder that is being replaced: of the new one, or of the old one with `_OLD`."""
 MARK = ".sept-offline"
-"""Says that a scratch directory is ours: one without it, unless it is empty, is left alone."""
+"""Marks a scratch directory as ours: one without it is not touched, unless it is empty."""
 
 
 def sync_directory(path: Path) -> None:
@@ -155,7 +155,7 @@ class Lock:
         return self._lock.is_locked
 
     def release(self) -> None:
-        """Remove the file and let another process have the lock."""
+        """Remove the file and release the lock."""
         if self.held:
             with contextlib.suppress(OSError):
                 self._path.unlink(missing_ok=True)
@@ -173,7 +173,7 @@ def _lock_beside(path: Path) -> Path:
 
 
 class Workspace:
-    """The only writer of the file `path`: owns a lock and a scratch directory beside it.
+    """The only writer of the file `path`: owns a lock and a scratch directory next to it.
 
     Both are hidden; what a killed writer left, the next one clears away.
     """
@@ -254,7 +254,7 @@ def _is_ours(entry: Path, ours: re.Pattern[str], inside: str) -> bool:
 
 
 def foreign(folder: Path, ours: re.Pattern[str], inside: str = "") -> Iterator[str]:
-    """The names of what lies in a folder and was not made by us."""
+    """The names in a folder that the library did not create."""
     for entry in sorted(folder.iterdir()):
         if not _is_ours(entry, ours, inside):
             yield inside + entry.name
@@ -276,7 +276,7 @@ def refuse_foreign(folder: Path, ours: re.Pattern[str], error: type[SeptError] =
 
 
 def remove_ours(folder: Path, ours: re.Pattern[str], inside: str = "") -> None:
-    """Delete the files that are ours, and the folder if it is empty then.
+    """Delete the library's own files, and the folder if it is then empty.
 
     Whatever else is in it stays, and so does what cannot be deleted.
     """
@@ -296,7 +296,7 @@ def remove_ours(folder: Path, ours: re.Pattern[str], inside: str = "") -> None:
 
 @contextlib.contextmanager
 def replacing(target: Path, ours: re.Pattern[str]) -> Iterator[Path]:
-    """An empty folder that takes the place of `target` at the end, at once or not at all.
+    """An empty folder that replaces `target` atomically at the end.
 
     `ours` matches the names of all that is written there; a folder's name ends in a slash.
     """
@@ -314,14 +314,14 @@ def replacing(target: Path, ours: re.Pattern[str]) -> Iterator[Path]:
 
 
 def repair_folder(place: Path, ours: re.Pattern[str]) -> None:
-    """Clear away what a kill left beside a folder that was being replaced."""
+    """Remove what a killed process left next to a folder that it was replacing."""
     with writing(place), _only_writer(place, ours):
         pass
 
 
 @contextlib.contextmanager
 def _only_writer(place: Path, ours: re.Pattern[str]) -> Iterator[None]:
-    """Keep others from writing `place`, and leave nothing of ours beside it."""
+    """Keep others from writing `place`; remove leftovers of killed writers before and after."""
     busy = DataError(f"Another process is writing {place}; wait for it to end.")
     with Lock(_lock_beside(place), busy):
         _clear_beside(place, ours)
@@ -357,7 +357,7 @@ def _swap(staged: Path, place: Path) -> None:
 
 
 def _exchange(one: Path, other: Path) -> bool:
-    """Let two folders change places at once, where the system can: no moment is without either."""
+    """Exchange two folders atomically, if the system supports it."""
     try:
         rename = ctypes.CDLL(None).renameat2
     except (AttributeError, OSError, TypeError):  # TypeError: Windows

@@ -11,16 +11,16 @@ from .errors import ConfigError, SeptError
 VARIABLE = "SEPT_OFFLINE_LIMIT_MB"
 DEFAULT_MB = 256
 RATIO = 100
-"""Bytes in memory for a byte on disk: more than logs, their indices and results compress to."""
+"""Maximum bytes in memory per byte on disk: logs, indices and results compress less."""
 
 LONGEST_SEGMENT = 100_000
-"""Most steps of a probe, a segment or a window of an agent: an episode keeps them all."""
+"""Maximum steps of a probe, segment or window of an agent: an episode keeps them all."""
 LONGEST_REFINED = 10**9
-"""Most steps for which an agent refines its latent; none of them is kept."""
+"""Maximum steps for which an agent refines its latent; it does not keep them."""
 LONGEST_STACK = 64
-"""Most observations in one row: every one of them makes all networks wider."""
+"""Maximum observations in one stacked row: each makes all networks wider."""
 MOST_ACTIONS = 1_000_000
-"""Most actions that a part of an agent may claim."""
+"""Maximum number of actions in an agent's file."""
 
 
 def limit_bytes() -> int:
@@ -50,16 +50,16 @@ def check_regular(path: Path, error: type[SeptError]) -> int:
     So is a file with holes, which claims far more than is stored of it on the disk.
     """
     try:
-        found = path.stat()
+        info = path.stat()
     except (OSError, ValueError) as problem:
         reason = getattr(problem, "strerror", None) or problem
         raise error(f"Cannot read {path}: {reason}.") from problem
-    if not stat.S_ISREG(found.st_mode):
-        what = "a directory" if stat.S_ISDIR(found.st_mode) else "a pipe or a device"
+    if not stat.S_ISREG(info.st_mode):
+        what = "a directory" if stat.S_ISDIR(info.st_mode) else "a pipe or a device"
         raise error(f"{path} is {what}, not a file; expected a file.")
-    stored = getattr(found, "st_blocks", found.st_size) * 512
-    check_claim(path, "content", found.st_size, stored, error)
-    return found.st_size
+    stored = getattr(info, "st_blocks", info.st_size) * 512
+    check_claim(path, "content", info.st_size, stored, error)
+    return info.st_size
 
 
 def read_whole(path: Path, error: type[SeptError], most: int | None = None) -> bytes:

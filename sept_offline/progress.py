@@ -9,7 +9,7 @@ class Progress(Protocol):
     """A listener to work in named parts."""
 
     def start(self, title: str, total: float, unit: str = "") -> None:
-        """A part of `total` units begins."""
+        """Start a part of `total` units."""
         ...
 
     def update(self, done: float, **metrics: float) -> None:

@@ -1,4 +1,4 @@
-"""Checksums that a file carries in itself, so that it is whole and known to be, or refused.
+"""Checksums stored in the files themselves, so that damage is detected.
 
 A JSON object has the SHA-256 of all else it says under "checksum". Safetensors and Parquet files
 have the SHA-256 of their bytes, taken with zeros in its own place, in their metadata. Files from
@@ -51,7 +51,7 @@ def warn_unsealed(path: Path) -> None:
     if folder not in _warned:
         _warned.add(folder)
         warnings.warn(
-            f"{path} carries no checksum (early versions wrote none); damage cannot be detected.",
+            f"{path} has no checksum (early versions wrote none), so damage cannot be detected.",
             UnsealedWarning,
             stacklevel=3,
         )
@@ -164,10 +164,10 @@ def _unsealed_values(values: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _seal_tensors(content: bytes) -> bytes:
-    found = _IN_TENSORS.search(content, 8, 8 + int.from_bytes(content[:8], "little"))
-    if found is None or found[1] != ZEROS:
+    field = _IN_TENSORS.search(content, 8, 8 + int.from_bytes(content[:8], "little"))
+    if field is None or field[1] != ZEROS:
         raise DataError("The checkpoint has no field for its checksum.")
-    return content[: found.start(1)] + _sha256(content) + content[found.end(1) :]
+    return content[: field.start(1)] + _sha256(content) + content[field.end(1) :]
 
 
 def _read_tensors(path: Path, error: type[SeptError]) -> tuple[bytes, str]:
@@ -188,9 +188,9 @@ def _read_tensors(path: Path, error: type[SeptError]) -> tuple[bytes, str]:
     if not text.startswith(SEAL):
         warn_unsealed(path)
         return content, text
-    found = _IN_TENSORS.search(content, 8, 8 + length)
-    if found is None or found[1] != _sha256(
-        content[: found.start(1)], ZEROS, content[found.end(1) :]
+    field = _IN_TENSORS.search(content, 8, 8 + length)
+    if field is None or field[1] != _sha256(
+        content[: field.start(1)], ZEROS, content[field.end(1) :]
     ):
         raise _damaged(path, "it does not match its own checksum", error)
     return content, text.partition(" ")[2]

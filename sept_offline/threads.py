@@ -12,7 +12,7 @@ from threadpoolctl import ThreadpoolController
 
 @contextlib.contextmanager
 def one_thread() -> Iterator[None]:
-    """Torch, if it is loaded, and BLAS use one thread inside; then what they used before."""
+    """Let torch, if it is loaded, and BLAS use one thread inside the block."""
     torch = sys.modules.get("torch")
     before = torch.get_num_threads() if torch else 0
     if torch:
@@ -27,7 +27,7 @@ def one_thread() -> Iterator[None]:
 
 @functools.lru_cache(maxsize=1)
 def _pools(modules: int) -> ThreadpoolController:
-    """The pools of threads in this process, looked for again only where more modules are loaded.
+    """The thread pools of this process, searched again only if more modules are loaded.
 
     It takes milliseconds, and a stage asks for one thread every epoch.
     """

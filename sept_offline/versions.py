@@ -14,10 +14,10 @@ LIBRARIES = ("d3rlpy", "torch", "numpy", "gymnasium", "h5py", "pyarrow")
 
 def versions() -> dict[str, str]:
     """This library, Python and what results depend on, without importing any of them."""
-    found = {OWN: __version__}
+    known = {OWN: __version__}
     for name in LIBRARIES:
         try:
-            found[name] = importlib.metadata.version(name)
+            known[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
-            found[name] = "not installed"
-    return found | {"python": platform.python_version()}
+            known[name] = "not installed"
+    return known | {"python": platform.python_version()}

@@ -122,7 +122,7 @@ class SimulatorVectorEnv(gymnasium.vector.VectorEnv[Observations, Any, Any]):
         seed: int | Sequence[int | None] | None = None,
         options: dict[str, Any] | None = None,
     ) -> tuple[Observations, dict[str, Any]]:
-        """Start an episode in every row; `seed` is one for row 0, counted up, or one a row."""
+        """Start an episode in every row; `seed` is that of row 0, counted up, or one per row."""
         if seed is not None:
             self._seed(seed)
         given = self._dynamics.given_states(options or {}, rows=self.num_envs)
@@ -134,7 +134,7 @@ class SimulatorVectorEnv(gymnasium.vector.VectorEnv[Observations, Any, Any]):
         return self._dynamics.observe(self._state), {}
 
     def step(self, actions: Any) -> tuple[Observations, Array, Mask, Mask, dict[str, Any]]:
-        """Take one action a row; rows that have ended are reset instead."""
+        """Take one action per row; rows that have ended are reset instead."""
         dynamics = self._dynamics
         any_ended = self._ended.any()
         chosen = dynamics.actions.rows(actions, self._ended, dynamics.name)

@@ -153,7 +153,9 @@ def test_the_exports_take_its_actions_on_the_recorded_observations(
     assert (folder / "agent" / "runtime.py").is_file()
 
 
-def test_it_acts_in_a_stay_and_every_form_of_it_alike(whole: tuple[Path, dict[str, Any]]) -> None:
+def test_every_form_of_the_agent_acts_the_same(
+    whole: tuple[Path, dict[str, Any]],
+) -> None:
     folder, _ = whole
     agent = so.load_agent(folder / "runs" / "hiv")
     forms = [agent, so.load_export(folder / "agent.onnx"), so.load_export(folder / "agent")]

@@ -110,7 +110,7 @@ def test_navigation_runs(
             },
         },
         stages="[(e.stage, e.total) for e in epochs if e.done == e.total]",
-        told="told",
+        identified="identified",
         chances="learned.sum(axis=1).tolist()",
         earned="[e.metrics['reward'] for e in epochs if e.stage == 'probe']",
         episodes="{name: len(result.episodes) for name, result in results.items()}",
@@ -118,7 +118,7 @@ def test_navigation_runs(
         path="path.shape",
     )
     assert found["stages"] == [["latent", 100], ["probe", 20], ["control", 40]]
-    margin("told by one step", found["told"], at_least=0.9)
+    margin("identified by one step", found["identified"], at_least=0.9)
     assert len(found["chances"]) == 80
     assert found["chances"] == pytest.approx([1] * 80)
     margin("earned more", found["earned"][-1] - found["earned"][0], above=0)

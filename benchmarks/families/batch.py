@@ -143,7 +143,7 @@ class ProcessVectorEnv(gymnasium.vector.VectorEnv[NDArray[np.float32], NDArray[n
         seed: int | Sequence[int | None] | None = None,
         options: dict[str, Any] | None = None,
     ) -> tuple[NDArray[np.float32], dict[str, Any]]:
-        """Start an episode in every row; `seed` is that of row 0, counted up, or one a row."""
+        """Start an episode in every row; `seed` is that of row 0, counted up, or one per row."""
         if isinstance(seed, int | np.integer):
             seed = [int(seed) + row for row in range(self.num_envs)]
         for row in range(self.num_envs):

@@ -85,7 +85,7 @@ STATES = [name for name in next(iter(PATIENTS.values())) if name.startswith("x0_
 
 
 def describe(name: str) -> dict[str, float]:
-    """What an oracle is told: place in the list, weight, needs, and how insulin acts."""
+    """What an oracle reads: place in the list, weight, needs, and how insulin acts."""
     own = PATIENTS[name]
     return {
         "patient": float(list(PATIENTS).index(name)),

@@ -15,7 +15,7 @@ from benchmarks.families.batch import Array, Hidden, Process, ProcessEnv, Proces
 from sept_offline.family import Family
 
 GRAVITY, TIME, PARTS = 10.0, 0.1, 4
-"""A step lasts `TIME` seconds, integrated in so many parts; mass and length are 1."""
+"""A step lasts `TIME` seconds, integrated in this many parts; mass and length are 1."""
 FASTEST = 8.0
 TORQUES = np.array([-3.0, -1.0, 0.0, 1.0, 3.0])
 """The greatest does not lift the pendulum at once: it must swing."""

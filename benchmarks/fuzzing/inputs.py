@@ -116,7 +116,7 @@ class Fuzzer:
             return "edited", ""
         if not kind.sealed:
             return "no checksum", ""
-        if any("carries no checksum" in str(one.message) for one in said):
+        if any("has no checksum" in str(one.message) for one in said):
             return "warned", ""
         return "different", ""
 

@@ -34,7 +34,7 @@ def load_everything() -> None:
 def fuzz(
     fuzzer: Fuzzer, inputs: int, workers: int = 2, first: int = 0, memory: int = MEMORY
 ) -> Iterator[Finding]:
-    """The findings of so many inputs, as they come; a worker that dies is replaced."""
+    """The findings of `inputs` inputs, as they come; a worker that dies is replaced."""
     context = multiprocessing.get_context("fork")
     share = -(-inputs // workers)
     waiting = [

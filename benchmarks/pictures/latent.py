@@ -45,9 +45,9 @@ def main() -> None:
                 panel.scatter(*mean[rows].T, s=30, linewidth=0.4, label=name, zorder=2, **look)
             prior = {"fill": False, "edgecolor": GREY, "linestyle": ":", "label": "prior"}
             panel.add_patch(Ellipse((0, 0), 4, 4, **prior))
-            told = agent.record["identification"]["nearest"]
+            identified = agent.record["identification"]["nearest"]
             word = "update" if updates == 1 else "updates"
-            panel.set_title(f"after {updates} {word}: {told:.0%} told apart", color=INK)
+            panel.set_title(f"after {updates} {word}: {identified:.0%} identified", color=INK)
             panel.set(xlabel="$z_1$", aspect="equal", xlim=(-2.2, 2.2), ylim=(-2.2, 2.2))
             bare(panel)
     panels[0].set_ylabel("$z_2$")

@@ -32,7 +32,7 @@ __all__ = [
 
 
 def space_from(description: Any) -> ActionSpace:
-    """What `describe` wrote; a ConfigError says what is wrong with anything else."""
+    """The space that `describe` wrote; a ConfigError names anything invalid."""
     kind = description.get("kind") if isinstance(description, Mapping) else None
     names = description.get("names") if isinstance(description, Mapping) else None
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):

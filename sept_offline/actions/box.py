@@ -104,7 +104,7 @@ class Box(ActionSpace):
         return np.stack([self.centre, self.half, np.array(self.low), np.array(self.high)])
 
     def outside(self, actions: NDArray[Any]) -> NDArray[np.bool_]:
-        """See ActionSpace; what is not a number is outside too."""
+        """See ActionSpace; NaN counts as outside."""
         low, high = self.bounds
         inside = (actions >= low) & (actions <= high)
         return np.asarray(~inside.all(axis=-1))
@@ -114,7 +114,7 @@ class Box(ActionSpace):
         return np.asarray((actions - self.centre) / self.half, dtype=np.float32)
 
     def decode(self, encoded: NDArray[Any]) -> NDArray[np.float32]:
-        """Actions `[..., k]` from `encoded[..., k]`; what lies beyond ±1 is clipped."""
+        """Actions `[..., k]` from `encoded[..., k]`; values beyond ±1 are clipped."""
         actions = np.asarray(encoded * self.half + self.centre, dtype=np.float32)
         return np.clip(actions, *self.bounds)
 
@@ -223,8 +223,8 @@ class Box(ActionSpace):
         return np.stack([low, high], axis=-2)
 
     def describe(self) -> dict[str, Any]:
-        own = {"names": list(self.names), "low": list(self.low), "high": list(self.high)}
-        return {"kind": self.kind, **own}
+        described = {"names": list(self.names), "low": list(self.low), "high": list(self.high)}
+        return {"kind": self.kind, **described}
 
 
 def _inwards(low: Floats, high: Floats) -> tuple[NDArray[np.float32], NDArray[np.float32]]:

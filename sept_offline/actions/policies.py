@@ -36,7 +36,7 @@ class Policy(ABC):
         """`[...]`: log-probability or log-density of `actions[..., *shape]`."""
 
     def logged(self, actions: NDArray[Any]) -> Floats:
-        """What a dataset keeps as the propensity of `actions`: `[..., *propensity_shape]`."""
+        """The propensity of `actions` to log: `[..., *propensity_shape]`."""
         return self.log_probability(actions)
 
     @abstractmethod
@@ -159,7 +159,7 @@ class TruncatedNormal(Policy):
         return np.asarray(self.spread, dtype=np.float64)
 
     def _ends(self) -> tuple[Floats, Floats]:
-        """Where the distribution is cut off, [..., k] each."""
+        """The bounds of the truncated distribution, [..., k] each."""
         if self.bounds is None:
             return np.array(self.space.low), np.array(self.space.high)
         ends = np.asarray(self.bounds, dtype=np.float64)

@@ -65,7 +65,7 @@ class Spaces:
     def num_actions(self) -> int:
         """The number of actions; an error for a box, which has no such number."""
         if not isinstance(self.actions, Finite):
-            raise AgentError("The agent's actions are a box and cannot be counted.")
+            raise AgentError("The agent's actions are continuous and cannot be counted.")
         return self.actions.width
 
     def outside(self, observations: NDArray[Any]) -> NDArray[np.bool_]:

@@ -59,16 +59,18 @@ class Control:
         """Raise unless it fits these spaces and this context."""
         self._check_kind(name, space)
         expected = (observation_dim, observation_dim + context_dim, space.width)
-        found = (self.scaler.dim, self.network.input_dim, self.network.output_dim)
-        if found != expected:
+        sizes = (self.scaler.dim, self.network.input_dim, self.network.output_dim)
+        if sizes != expected:
             raise AgentError(
-                f"The agent's {name} scales {found[0]} columns and maps {found[1]} inputs to "
-                f"{found[2]} actions, expected {expected[0]}, {expected[1]} and {expected[2]}."
+                f"The agent's {name} scales {sizes[0]} columns and maps {sizes[1]} inputs to "
+                f"{sizes[2]} actions, expected {expected[0]}, {expected[1]} and {expected[2]}."
             )
 
     def _check_kind(self, name: str, space: ActionSpace) -> None:
         if not isinstance(space, Finite):
-            raise AgentError(f"The agent's {name} has values of actions, but they are a box.")
+            raise AgentError(
+                f"The agent's {name} has values of discrete actions, not continuous ones."
+            )
 
 
 @dataclass(frozen=True)
@@ -96,6 +98,6 @@ class Actor(Control):
 
     def _check_kind(self, name: str, space: ActionSpace) -> None:
         if space != self.space:
-            raise AgentError(f"The agent's {name} acts in another space than the agent.")
+            raise AgentError(f"The agent's {name} has another action space than the agent.")
         if not self.network.squashed:
             raise AgentError(f"The network of the agent's {name} must end in tanh.")

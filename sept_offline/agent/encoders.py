@@ -26,7 +26,7 @@ from .records import (
 OBSERVATION = Weights("observation_scaler", Standardiser.from_arrays, key="observation")
 DELTA = Weights("delta_scaler", Standardiser.from_arrays, key="delta")
 SIZES = (Value("action_width", action_count, key="num_actions"), Value("steps", count))
-"""What several encoders store."""
+"""What several encoders store; decoders store the same scalers."""
 
 
 class SegmentEncoder(Record, ABC):
@@ -105,7 +105,7 @@ class _StepsEncoder(SegmentEncoder):
         self.step_dim = 2 * dim + action_width + action_width * dim
         if delta_scaler.dim != dim:
             raise AgentError(
-                f"An encoder of {dim} columns needs as many scales of their changes, "
+                f"An encoder of {dim} columns needs {dim} scales of their changes, "
                 f"found {delta_scaler.dim}."
             )
 
@@ -262,8 +262,8 @@ class LstmEncoder(SegmentEncoder):
             inputs += delta_scaler.dim
             if delta_scaler.dim != self.observation_dim:
                 raise AgentError(
-                    f"An LSTM encoder of {self.observation_dim} columns needs as many scales of "
-                    f"their changes, found {delta_scaler.dim}."
+                    f"An LSTM encoder of {self.observation_dim} columns needs one scale per column "
+                    f"for their changes, found {delta_scaler.dim}."
                 )
         shapes = ((4 * size, inputs), (4 * size, size), (4 * size,), (4 * size,))
         for weights in self.directions:
@@ -355,12 +355,12 @@ class TransitionEncoder(SegmentEncoder):
         self.observation_dim = dim = observation_scaler.dim
         self.latent_dim = network.output_dim // 2
         inputs = (dim + action_width, 2 * dim + action_width + action_width * dim)
-        found = (average.input_dim, network.input_dim)
+        widths = (average.input_dim, network.input_dim)
         outputs = average.output_dim == dim and network.output_dim % 2 == 0
-        if delta_scaler.dim != dim or found != inputs or not outputs:
+        if delta_scaler.dim != dim or widths != inputs or not outputs:
             raise AgentError(
                 f"A transition encoder of {dim} columns and {action_width} actions needs networks "
-                f"of {inputs[0]} and {inputs[1]} inputs, found {found[0]} and {found[1]}."
+                f"of {inputs[0]} and {inputs[1]} inputs, found {widths[0]} and {widths[1]}."
             )
 
     def reading(self, steps: int) -> TransitionEncoder:

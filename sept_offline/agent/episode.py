@@ -199,8 +199,8 @@ class BatchEpisode:
         _check_given(agent, "hidden", hidden is not None)
         if hidden is not None and len(hidden) != len(seeds):
             raise AgentError(
-                f"{len(seeds)} episodes need as many sets of hidden parameters, "
-                f"found {len(hidden)}."
+                f"{len(seeds)} episodes need one set of hidden parameters each, "
+                f"found {len(hidden)} sets."
             )
         self.agent = agent
         self.episodes = [
@@ -225,7 +225,7 @@ class BatchEpisode:
         return len(self.episodes)
 
     def _settle(self, index: int, episode: AgentEpisode) -> None:
-        """From now on let the episode act with the others, if it still has the shared control."""
+        """Let the episode act in the batch from now on, if it still has the shared control."""
         if not episode._settled:
             return
         if episode._control is self.agent.control:
@@ -340,8 +340,8 @@ class BatchEpisode:
     def _check_rewards(self, rewards: Any, going: NDArray[np.bool_]) -> None:
         if np.shape(rewards) != (len(self),):
             raise AgentError(
-                f"The batch of {len(self)} episodes needs as many rewards, "
-                f"found the shape {list(np.shape(rewards))}."
+                f"The batch of {len(self)} episodes needs one reward per episode, "
+                f"found shape {list(np.shape(rewards))}."
             )
         try:
             finite = np.isfinite(np.asarray(rewards, dtype=np.float64))

@@ -57,7 +57,7 @@ class Network(ABC):
 def take(
     arrays: Arrays, name: str, ndim: int, dtype: type[np.floating[Any]] = np.float32
 ) -> NDArray[Any]:
-    """The finite array `name`, or an error that says what is wrong with it."""
+    """The finite array `name`; an AgentError if it is missing or invalid."""
     if name not in arrays:
         raise AgentError(f"The agent's weights lack {name!r}; the agent is damaged, fit it again.")
     value = np.asarray(arrays[name])
@@ -102,7 +102,7 @@ class Standardiser:
 
     @classmethod
     def identity(cls, dim: int) -> Standardiser:
-        """One that changes nothing."""
+        """The identity."""
         return cls(np.zeros(dim), np.ones(dim))
 
     @classmethod
@@ -157,7 +157,7 @@ class MLP(Network):
         hidden = len(layers) - 1
         given = [None] * hidden if norms is None else list(norms)
         if len(given) != hidden:
-            raise AgentError(f"A network of {hidden} hidden layers was given {len(given)} norms.")
+            raise AgentError(f"A network of {hidden} hidden layers has {len(given)} norms.")
         self.layers = [(_float32(weight), _float32(bias)) for weight, bias in layers]
         self.norms = [
             None if norm is None else (_float32(norm[0]), _float32(norm[1])) for norm in given
@@ -190,8 +190,8 @@ class MLP(Network):
         for index, (weight, bias) in enumerate(self.layers):
             if weight.ndim != 2 or bias.shape != weight.shape[:1]:
                 raise AgentError(
-                    f"Layer {index} of a network has weights of shape {weight.shape} and a bias "
-                    f"of shape {bias.shape}; they do not fit."
+                    f"Layer {index} of a network has weights of shape {weight.shape}, which "
+                    f"do not fit a bias of shape {bias.shape}."
                 )
             if width is not None and weight.shape[1] != width:
                 raise AgentError(

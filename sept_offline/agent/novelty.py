@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import AgentError
-from .encoders import SegmentEncoder
+from .encoders import DELTA, OBSERVATION, SegmentEncoder
 from .networks import MLP, Array, Arrays, Standardiser, take
 from .records import Part, Record, Value, Weights, action_count, count, number, pair
 
@@ -36,8 +36,8 @@ class TransitionDecoder(Record):
     kind = "transition"
     stored = (
         Weights("network", MLP.from_arrays),
-        Weights("observation_scaler", Standardiser.from_arrays, key="observation"),
-        Weights("delta_scaler", Standardiser.from_arrays, key="delta"),
+        OBSERVATION,
+        DELTA,
         Value("action_width", action_count, key="num_actions"),
         Value("latent_dim", count),
         Value("log_var_range", pair),

@@ -55,7 +55,7 @@ class Stored(ABC):
 
     @abstractmethod
     def read(self, arrays: Arrays, description: Description, prefix: str) -> Any:
-        """What was written, or an error that says what is wrong with it."""
+        """The value that was written; an AgentError if it is invalid."""
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ class Record:
         return arrays
 
     def describe(self) -> dict[str, Any]:
-        """What is needed beside the arrays, JSON-ready."""
+        """Everything except the arrays, JSON-ready."""
         description: dict[str, Any] = {"kind": self.kind} if self.kind else {}
         for each in self.stored:
             description |= each.describe(getattr(self, each.name))

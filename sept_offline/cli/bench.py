@@ -1,4 +1,4 @@
-"""`sept-offline bench` and `report`: tables, figures and a page of what was fitted."""
+"""`sept-offline bench` and `report`: tables, figures and an HTML page."""
 
 from __future__ import annotations
 
@@ -71,14 +71,21 @@ if TYPE_CHECKING:
 @name_option("--split", lambda: SPLITS, "Split to evaluate on.", default="test")
 @count_option("--episodes", help="Minimum test episodes per cell (default: one per instance).")
 @name_option("--engine", engines, "local or ray.", default="local")
-@count_option("--workers", default=2)
+@count_option("--workers", default=2, help="Number of worker processes.")
 @click.option("--quick", is_flag=True, help="Smoke test with tiny budgets and one seed.")
 @click.option("--replace", is_flag=True, help="Rerun finished cells whose settings differ.")
 @click.option(
     "--tables-only", is_flag=True, help="Only write the tables and figures of finished cells."
 )
 @click.option("--figures", is_flag=True, help="Only draw the figures of finished cells.")
-@click.option("-o", "--out", type=FOLDER, default=Path("bench"), show_default=True)
+@click.option(
+    "-o",
+    "--out",
+    type=FOLDER,
+    default=Path("bench"),
+    show_default=True,
+    help="Folder of the bench: finished cells, logs, tables and figures.",
+)
 @output_options
 def bench(
     families: str,
@@ -95,11 +102,12 @@ def bench(
     quiet: bool,
     **plan: Any,
 ) -> None:
-    """Repeat the paper's evaluation: every method on every family with several seeds.
+    """Run every method on every family with several seeds.
 
-    Logs are collected by recipe or given by --dataset. Each cell (family × method × variant × seed)
-    is fitted and runs its test episodes. The same command continues an interrupted bench; a
-    finished cell is never run twice. The exit code is 1 if a cell failed.
+    This repeats the paper's evaluation. Logs are collected by recipe or given by --dataset. Each
+    cell (family × method × variant × seed) is fitted and runs its test episodes. The same command
+    continues an interrupted bench; a finished cell is never run twice. The exit code is 1 if a cell
+    failed.
 
     \b
     Example:
@@ -179,7 +187,7 @@ def _say_figures(out: Path, drawn: Drawn, err: bool) -> None:
 
 
 def _names(text: str) -> list[str]:
-    """The names in a list with commas; none only if nothing was typed."""
+    """The names in a comma-separated list; empty if the option was not given."""
     names = [name.strip() for name in text.split(",") if name.strip()]
     if text and not names:
         raise ConfigError(f"{text!r} names nothing; expected names, comma-separated.")
@@ -196,7 +204,9 @@ def _names(text: str) -> list[str]:
     callback=typed_object,
     help="Your own family that the runs name, as package.module:object.",
 )
-@click.option("-o", "--out", type=FILE, default="report.html", show_default=True)
+@click.option(
+    "-o", "--out", type=FILE, default="report.html", show_default=True, help="Output HTML file."
+)
 @output_options
 def report(
     sources: tuple[Path, ...],
@@ -206,11 +216,12 @@ def report(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Write an HTML page about runs and benches: logs, trained models and test episodes.
+    """Write an HTML page about runs and benches.
 
-    SOURCES are run directories of `fit` and folders of `bench`. The page is one HTML file that
-    opens from disk and loads nothing from the network. Charts can be zoomed, and test episodes can
-    be played. A missing part (no evaluation yet, logs that have moved) is replaced by one line.
+    SOURCES are run directories of `fit` and folders of `bench`. The page shows the logs, the
+    trained models and the test episodes. It is one HTML file that opens from disk and loads nothing
+    from the network. Charts can be zoomed, and test episodes can be played. A missing part (no
+    evaluation yet, logs that have moved) is replaced by one line.
 
     \b
     Example:

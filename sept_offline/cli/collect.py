@@ -32,11 +32,12 @@ from sept_offline.family import SPLITS
 @seed_option
 @output_options
 def check(family: str, episodes: int, seed: int, as_json: bool, quiet: bool) -> None:
-    """Check FAMILY for contract violations; exit code 2 if there is one.
+    """Check FAMILY for contract violations.
 
     FAMILY is a registered name or package.module:object. The check runs random episodes in some of
     its instances: the seed must determine the episode, hidden parameters must change the dynamics
-    and stay hidden, and environments must not share state.
+    and stay hidden, and environments must not share state. The exit code is 2 if there is a
+    violation.
 
     \b
     Example:
@@ -105,7 +106,7 @@ def check(family: str, episodes: int, seed: int, as_json: bool, quiet: bool) -> 
     "local, or ray: the cluster at RAY_ADDRESS, or a local one with --workers processes.",
     default="local",
 )
-@count_option("--workers", default=1)
+@count_option("--workers", default=1, help="Number of worker processes.")
 @click.option("--resume", is_flag=True, help="Continue an interrupted collection.")
 @click.option("--restart", is_flag=True, help="Discard an interrupted collection and start again.")
 @output_options

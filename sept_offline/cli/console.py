@@ -78,7 +78,7 @@ class ConsoleProgress:
             click.echo(line + ahead, err=True)
 
     def finish(self) -> None:
-        """Stop the bar where it is."""
+        """Stop the progress bar."""
         if self._bar is not None:
             self._bar.stop()
             self._bar = None

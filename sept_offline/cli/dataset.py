@@ -33,7 +33,9 @@ COLUMNS = 6
 @count_option("--probe-steps", help="Length of an initial segment.")
 @output_options
 def inspect(dataset: str, probe_steps: int | None, as_json: bool, quiet: bool) -> None:
-    """Summarise DATASET: instances, returns, actions, coverage of initial segments.
+    """Summarise the instances, returns and actions of DATASET.
+
+    The summary includes the coverage of initial segments, and warnings.
 
     \b
     Example:
@@ -96,7 +98,9 @@ def _cover(summary: Summary) -> str:
 @count_option("--probe-steps", help="Warn about shorter episodes.")
 @output_options
 def validate(dataset: str, probe_steps: int | None, as_json: bool, quiet: bool) -> None:
-    """Check every value of DATASET; exit code 2 if there is a problem.
+    """Check every value of DATASET.
+
+    The exit code is 2 if there is a problem.
 
     \b
     Example:
@@ -122,7 +126,9 @@ def validate(dataset: str, probe_steps: int | None, as_json: bool, quiet: bool) 
 @click.argument("target", type=FILE)
 @output_options
 def convert(source: str, target: Path, as_json: bool, quiet: bool) -> None:
-    """Convert SOURCE to TARGET, HDF5 to Parquet or back; the content hash stays the same.
+    """Convert SOURCE to TARGET, HDF5 to Parquet or back.
+
+    The content hash stays the same.
 
     \b
     Example:
@@ -148,11 +154,11 @@ def convert(source: str, target: Path, as_json: bool, quiet: bool) -> None:
 )
 @output_options
 def merge(datasets: tuple[str, ...], out: Path, separate: bool, as_json: bool, quiet: bool) -> None:
-    """Write the episodes of several DATASETS of one system to one file.
+    """Write the episodes of several DATASETS to one file.
 
-    They must agree in actions, observed columns and family. An id that occurs in two files is one
-    instance, and its hidden parameters must agree if both files have them. Unknown probabilities
-    stay unknown.
+    They must be of one system: they agree in actions, observed columns and family. An id that
+    occurs in two files is one instance, and its hidden parameters must agree if both files have
+    them. Unknown probabilities stay unknown.
 
     \b
     Example:
@@ -258,11 +264,11 @@ def import_(
     quiet: bool,
     **options: Any,
 ) -> None:
-    """Convert logged steps to a dataset, with a card that records every repair.
+    """Convert logged steps to a dataset.
 
     SOURCE is CSV or Parquet with one row per step (files, 'patterns*.csv' or directories),
     D4RL-style HDF5, a replay buffer dumped by d3rlpy, or minari:NAME. A column with the same name
-    as its option is found automatically.
+    as its option is found automatically. A card next to the dataset records every repair.
 
     \b
     Example:
@@ -346,11 +352,11 @@ def demarcate(
     quiet: bool,
     **settings: Any,
 ) -> None:
-    """Propose instance labels for the episodes of DATASET, from their dynamics alone.
+    """Propose instance labels for the episodes of DATASET.
 
-    For logs without instance labels. Each episode must belong to one instance; the number of
-    instances is estimated. If the logs do not support any labels, the exit code is 2 and no file is
-    written.
+    For logs without instance labels; the labels are inferred from the dynamics alone. Each episode
+    must belong to one instance; the number of instances is estimated. If the logs do not support
+    any labels, the exit code is 2 and no file is written.
 
     \b
     Example:
@@ -359,7 +365,7 @@ def demarcate(
     from sept_offline.settings import DemarcateConfig
     from sept_offline.tools.demarcate import demarcate_dataset
 
-    found = demarcate_dataset(
+    proposal = demarcate_dataset(
         dataset,
         out,
         DemarcateConfig(**settings),
@@ -369,12 +375,12 @@ def demarcate(
         progress=ConsoleProgress(quiet),
     )
     if as_json:
-        shown = {key: value for key, value in found.record.items() if key != "settings"}
-        path = None if found.path is None else str(found.path)
-        print_json({"path": path, **shown, "reasons": list(found.reasons)})
+        shown = {key: value for key, value in proposal.record.items() if key != "settings"}
+        path = None if proposal.path is None else str(proposal.path)
+        print_json({"path": path, **shown, "reasons": list(proposal.reasons)})
     else:
-        _print_demarcation(dataset, found)
-    if not found.supported and not force:
+        _print_demarcation(dataset, proposal)
+    if not proposal.supported and not force:
         raise click.exceptions.Exit(2)
 
 

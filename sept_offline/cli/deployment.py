@@ -41,10 +41,11 @@ def export(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Write the agent in RUN as ONNX graphs, or for NumPy only, with a manifest.
+    """Write the agent in RUN as ONNX graphs, or for NumPy only.
 
-    The export is verified to take the same actions as the agent on recorded observations, or on
-    random ones from the training range; otherwise nothing is written.
+    The folder also contains a manifest. The export is verified to take the same actions as the
+    agent on recorded observations, or on random ones from the training range; otherwise nothing is
+    written.
 
     \b
     Example:
@@ -80,7 +81,9 @@ def export(
 @click.argument("run", type=FOLDER)
 @seed_option
 def act(run: Path, seed: int) -> None:
-    """Run the agent in RUN on observations from standard input, one JSON object per line.
+    """Run the agent in RUN on observations from standard input.
+
+    Each line of input and output is one JSON object.
 
     \b
     In:   {"episode": "a", "observation": [0.1, 0.2], "mask": [true, false]}

@@ -51,7 +51,7 @@ COMPARED = (
     help="Registered name or package.module:object (default: the dataset's family, if registered).",
 )
 @name_option("--instances", lambda: SPLITS, "Split to evaluate on.", default="test")
-@count_option("--episodes-per-instance", default=1)
+@count_option("--episodes-per-instance", default=1, help="Episodes per test instance.")
 @count_option("--max-steps", help="Maximum steps per episode (default: the family's).")
 @seed_option
 @click.option("-o", "--out", type=FILE, help="File for all steps: x.parquet or x.json.")
@@ -69,9 +69,9 @@ def evaluate(
     quiet: bool,
     **options: Any,
 ) -> None:
-    """Run the agent of each of RUNS for exactly one episode per test instance.
+    """Run agents for exactly one episode per test instance.
 
-    RUNS are run directories of `fit`; several are shown in one table. The agent sees only
+    RUNS are run directories of `fit`; several are shown in one table. An agent sees only
     observations, unless it declares that it needs more, which the table shows. An episode that ends
     during the probe counts. The run stores its last evaluation for `report`. Two reference policies
     run in the same episodes: random actions, and the constant action that is best in these
@@ -315,7 +315,7 @@ def ope(
     quiet: bool,
     **settings: Any,
 ) -> None:
-    """Estimate what the agent in RUN would have earned, from the logs in DATASET alone.
+    """Estimate the return of the agent in RUN from logs alone.
 
     The agent is evaluated on held-out episodes (`fit --hold-out`), with probe and control as one
     policy. The estimates are of the mean return of one episode with at most --horizon steps.

@@ -22,11 +22,11 @@ NO_SPACE = "    [[ ${#COMPREPLY[@]} -eq 1 && ${COMPREPLY[0]} == *= ]] && compopt
 @click.command()
 @output_options
 def doctor(as_json: bool, quiet: bool) -> None:
-    """Check this installation and give advice; exit code 1 if something is broken.
+    """Check this installation and give advice.
 
     Loads every library, steps every registered family once, writes and reads a tiny dataset in both
     formats, and compiles an agent's network. The output ends with the data for a bug report,
-    without your name or home paths.
+    without your name or home paths. The exit code is 1 if something is broken.
 
     \b
     Example:
@@ -35,7 +35,7 @@ def doctor(as_json: bool, quiet: bool) -> None:
     from sept_offline.tools.doctor import examine
 
     if sys.stderr.isatty():
-        ConsoleProgress(quiet).message("Loading and testing everything; this takes seconds…")
+        ConsoleProgress(quiet).message("Loading and testing all parts; this takes a few seconds…")
     examination = examine()
     if as_json:
         print_json(examination.to_json())
@@ -64,7 +64,7 @@ def _print_examination(examination: Examination) -> None:
 @click.argument("shell", type=Choice(SHELLS), metavar="SHELL")
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
-    """Print the script that lets SHELL (bash, zsh or fish) complete this command.
+    """Print a completion script for SHELL: bash, zsh or fish.
 
     It completes commands, options, families, methods, presets, settings and paths. To install it,
     once:
@@ -86,7 +86,7 @@ def completion(ctx: click.Context, shell: str) -> None:
     program = "sept-offline"
     kind = get_completion_class(shell)
     if kind is None:
-        raise click.UsageError(f"This version of click cannot complete in {shell}.")
+        raise click.UsageError(f"This version of click has no completion script for {shell}.")
     variable = f"_{program.replace('-', '_').upper()}_COMPLETE"
     # source() would start bash to ask for its version, which may be a different bash
     script = kind(ctx.find_root().command, {}, program, variable)

@@ -138,7 +138,7 @@ def _run(arguments: Sequence[str] | None) -> NoReturn:
 
 
 def _refuse_settings_beside() -> None:
-    """Numba reads settings from the current folder, even where to load compiled code from."""
+    """Refuse a folder with Numba settings, which may load compiled code from any path."""
     if os.path.lexists(NUMBA_SETTINGS):
         raise ConfigError(
             f"This folder contains {NUMBA_SETTINGS}, which can make Numba load code from any path; "

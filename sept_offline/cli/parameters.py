@@ -210,7 +210,7 @@ def output_options(command: Callable[..., Any]) -> Callable[..., Any]:
 family_argument = click.argument(
     "family", shell_complete=one_of(family_names), callback=typed_object
 )
-seed_option = count_option("--seed", least=0, default=0)
+seed_option = count_option("--seed", least=0, default=0, help="Random seed.")
 
 
 # Checks that a command's inputs exist, before large libraries are loaded

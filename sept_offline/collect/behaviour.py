@@ -112,10 +112,10 @@ class UserPolicy:
     space: ActionSpace
 
     def policy(self, observations: NDArray[Any], hidden: Floats, progress: Floats) -> Policy:
-        """See Behaviour; what is no distribution is named, not logged."""
+        """See Behaviour; an invalid distribution is an error."""
         seen = observations.astype(np.float32)
-        found = called(f"Policy {self.name}", lambda: self.function(seen), ConfigError)
-        return _checked(self, found, len(observations))
+        answer = called(f"Policy {self.name}", lambda: self.function(seen), ConfigError)
+        return _checked(self, answer, len(observations))
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ FEW = 4
 
 
 class FamilyWarning(UserWarning):
-    """A family keeps its contract, but something in it deserves a look."""
+    """A family meets its contract, but part of it may be a mistake."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Trace:
 
     def first_difference(self, other: Trace) -> tuple[int, str] | None:
         """The first step, and the field, in which two traces differ."""
-        found = []
+        differences = []
         for name in ("rewards", "terminations", "observations"):
             mine, theirs = getattr(self, name), getattr(other, name)
             both = min(len(mine), len(theirs))
@@ -44,10 +44,10 @@ class Trace:
             if not same.all():
                 # Observation t + 1 comes out of step t.
                 step = int(np.argmin(same)) - (name == "observations")
-                found.append((max(step, 0), name))
+                differences.append((max(step, 0), name))
             elif len(mine) != len(theirs):
-                found.append((both - (name == "observations"), "terminations"))
-        return min(found, default=None)
+                differences.append((both - (name == "observations"), "terminations"))
+        return min(differences, default=None)
 
 
 Instance = tuple[str, Hidden]
@@ -97,11 +97,11 @@ def check_family(family: str | Family, *, seed: int = 0, episodes: int = 3) -> N
 
 def _distinct(family: Family) -> list[Instance]:
     """The first instance with each combination of hidden parameters, training instances first."""
-    found: dict[Any, Instance] = {}
+    distinct: dict[Any, Instance] = {}
     for split in SPLITS:
         for name, hidden in zip(family.instance_ids(split), family.instances(split), strict=True):
-            found.setdefault(tuple(sorted(hidden.items())), (name, hidden))
-    return list(found.values())
+            distinct.setdefault(tuple(sorted(hidden.items())), (name, hidden))
+    return list(distinct.values())
 
 
 def _few(instances: Sequence[Instance]) -> list[Instance]:
@@ -197,7 +197,7 @@ def _trace(family: Family, instance: Instance, seed: int, actions: NDArray[Any])
 
 
 def _numbers(where: str, observation: Any) -> NDArray[np.float32]:
-    """A copy as it is logged: an environment may return its internal array."""
+    """A copy of an observation, because an environment may return its internal array."""
     try:
         numbers = np.array(observation, dtype=np.float32)
     except (TypeError, ValueError):
@@ -283,7 +283,7 @@ def _check_batch(
     seed: int,
     draws: NDArray[np.float64],
 ) -> None:
-    """Rows stepped in turn must do what each does alone; uniform numbers [T, FEW, space.draws].
+    """Instances stepped in turn must act as they do alone; uniform numbers [T, FEW, space.draws].
 
     Where the family has no make_vec these are copies of its environments, as `collect` steps them:
     what they share, such as globals of their module, shows here.

@@ -70,8 +70,8 @@ def collect_dataset(
     collection = decide(family, recipe, overrides, policy, seed, elsewhere)
     if not collection.is_portable:
         progress.message(
-            "No trained expert comes with this recipe and seed, so one is trained here: on another "
-            "processor the same command gives other episodes."
+            "No trained expert comes with this recipe and seed, so one is trained here; on another "
+            "processor the same command can log different episodes."
         )
     place = target
     if file is not None:
@@ -98,7 +98,7 @@ def collect_dataset(
 
 
 def _file(target: Place) -> Path | None:
-    """The target if it is a file; None where it becomes a directory of parts, by its name."""
+    """The target if it is a file; None if its name makes it a directory of parts."""
     if isinstance(target, Remote):
         if target.suffix in (".h5", ".hdf5", ".parquet"):
             raise ConfigError(
@@ -179,10 +179,10 @@ def _run(
 
 
 def _finished_file(collection: Collection, target: Path, progress: Progress) -> Dataset:
-    """What there is to resume where the file is whole: nothing, if it is the one asked for."""
+    """Return the finished file if it is the requested dataset; raise if it is another one."""
     finished = load_dataset(target)
     metadata = finished.metadata
-    found = (
+    known = (
         metadata.family,
         metadata.root_seed,
         finished.num_episodes,
@@ -201,16 +201,16 @@ def _finished_file(collection: Collection, target: Path, progress: Progress) -> 
     else:
         # Written before files named their plan: compare everything that the file records.
         same = (
-            wanted == found
+            wanted == known
             and finished.instances == collection.instances
             and set(metadata.behaviours) == set(collection.names.values())
         )
     if not same:
         finished.close()
-        kind = "recipe" if wanted == found else "kind"
+        kind = "recipe" if wanted == known else "kind"
         raise DataError(
-            f"{target} is a finished dataset of another {kind} ({found[0]}, seed {found[1]}, "
-            f"{found[2]:,} episodes); choose another name, or omit --resume to replace it."
+            f"{target} is a finished dataset of another {kind} ({known[0]}, seed {known[1]}, "
+            f"{known[2]:,} episodes); choose another name, or omit --resume to replace it."
         )
     progress.message(f"{target} is complete; nothing to resume.")
     return finished
@@ -242,8 +242,8 @@ class Collection:
     @property
     def probe_steps(self) -> int:
         """Uniform steps at the start of an episode."""
-        own = self.recipe.probe_steps
-        return self.record.probe_steps if own is None else own
+        steps = self.recipe.probe_steps
+        return self.record.probe_steps if steps is None else steps
 
     @property
     def shards(self) -> list[tuple[Planned, ...]]:
@@ -267,7 +267,7 @@ class Collection:
 
     @cached_property
     def is_portable(self) -> bool:
-        """Whether nothing is trained here, so that the bits depend on no processor.
+        """Whether no expert is trained here, so that the data are the same on every processor.
 
         That holds for the shipped families; what a user's own environment computes is theirs.
         """

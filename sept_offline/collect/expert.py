@@ -49,7 +49,7 @@ class Features:
 
 @dataclass(frozen=True)
 class Expert:
-    """A trained expert: its snapshots in order of training, and what it sees."""
+    """A trained expert: its snapshots in order of training, and its inputs."""
 
     snapshots: tuple[Snapshot, ...]
     features: Features

@@ -63,7 +63,7 @@ def train_expert(
 def place_expert(
     family: Family, recipe: Recipe, seed: int, folder: Folder, progress: Progress
 ) -> None:
-    """Put the expert where every worker finds it; training resumes where the folder is local."""
+    """Store the expert where all workers can read it; in a local folder, training can resume."""
     if isinstance(folder.place, Path):
         train_expert(family, recipe, seed, folder.place, progress)
     elif EXPERT not in folder.sizes():
@@ -78,7 +78,7 @@ def fetch_expert(place: Place) -> Expert:
         return load_expert(place / EXPERT)
     data = Folder(place).read(EXPERT)
     if data is None:
-        raise DataError(f"{place} has lost its expert; collect again with --restart.")
+        raise DataError(f"{place} no longer contains its expert; collect again with --restart.")
     with tempfile.TemporaryDirectory() as scratch:
         copy = Path(scratch) / EXPERT
         copy.write_bytes(data)

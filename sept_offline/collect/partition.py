@@ -1,4 +1,5 @@
-"""The directory of a collection: a plan, one part a shard; then a manifest, or a file beside it."""
+"""The directory of a collection: a plan, one part per shard, and a manifest or a file at the
+end."""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ MARKS = frozenset(("recipe", "sha256"))
 
 
 def check_collection(folder: Folder, digest: str | None) -> None:
-    """Refuse where the collection of this plan is gone, or has given way to another."""
+    """Raise if the collection of this plan was deleted or replaced by another."""
     text = folder.read(PLAN)
     if text is None:
         raise DataError(
@@ -52,7 +53,7 @@ def check_collection(folder: Folder, digest: str | None) -> None:
 
 
 def _is_part(name: str) -> bool:
-    """Whether a collection makes files of that name, or leaves them when it is killed."""
+    """Whether a collection writes files of that name, possibly as leftovers of a kill."""
     begun = TEMPORARY.fullmatch(name)
     return OURS.fullmatch(begun["name"] if begun else name) is not None
 
@@ -71,7 +72,7 @@ class Partition:
         self._digest = ""
 
     def open(self, plan: Mapping[str, Any], resume: bool, restart: bool) -> bool:
-        """Begin, or continue what the same plan began; True if it is finished already."""
+        """Start a collection, or continue one of the same plan; True if it is already finished."""
         if isinstance(self.place, Path):
             self._acquire(self.place)
         try:
@@ -92,7 +93,7 @@ class Partition:
             self._lock = Lock(path / LOCK, DataError(busy))
 
     def _refuse_foreign(self) -> None:
-        """Nothing is deleted where anything lies that no collection makes."""
+        """Refuse a directory with files that no collection writes; nothing is deleted there."""
         for name, size in sorted(self.folder.sizes().items()):
             if size is None or not _is_part(name):
                 raise DataError(
@@ -167,8 +168,8 @@ class Partition:
         """The parts that are complete."""
         names = self.folder.sizes()
         there = [number for number in range(count) if self.part(number) in names]
-        found = {number: read_part(self.folder, self.part(number)) for number in there}
-        return {number: part for number, part in found.items() if part is not None}
+        parts = {number: read_part(self.folder, self.part(number)) for number in there}
+        return {number: part for number, part in parts.items() if part is not None}
 
     def publish(self, manifest: Manifest, hidden: HiddenTable | None) -> None:
         """Make the parts one dataset: write the manifest, or the file.
@@ -208,7 +209,7 @@ class Partition:
             Path(str(self.place)).rmdir()
 
     def release(self) -> None:
-        """Let another process continue."""
+        """Release the lock."""
         if self._lock is not None:
             self._lock.release()
 
@@ -220,18 +221,18 @@ def plan_digest(plan: Mapping[str, Any]) -> str:
 
 
 def parse_plan(text: str | bytes, where: object) -> dict[str, Any]:
-    """The plan that a file holds; a DataError where it is damaged."""
+    """The plan in a file; a DataError if it is damaged."""
     try:
-        found = json.loads(text)
-        if not isinstance(found, dict):
-            raise ValueError(f"expected an object, found {type(found).__name__}")
+        plan = json.loads(text)
+        if not isinstance(plan, dict):
+            raise ValueError(f"expected an object, found {type(plan).__name__}")
     except (ValueError, RecursionError) as error:
         words = " ".join(str(error).split())
         raise DataError(
             f"The plan of the collection at {where} is damaged ({words:.200}); add --restart to "
             "discard the collection."
         ) from error
-    return found
+    return plan
 
 
 def check_plan(found: Mapping[str, Any], wanted: Mapping[str, Any], where: object) -> None:

@@ -24,7 +24,7 @@ from sept_offline.settings import (
 
 BEHAVIOURS = ("random", "replay", "medium", "expert")
 POLICY = "policy"
-"""The user's own, in a mixture."""
+"""Name of the user's own policy in a mixture."""
 EPISODES_PER_INSTANCE = 100
 
 
@@ -35,9 +35,9 @@ class ExpertConfig(Settings, section="expert"):
     environments: Count = 32
     """Environments stepped at once, spread evenly over the training instances."""
     rounds: Annotated[int, Range(least=2)] = 16
-    """Each steps all environments for one episode limit, from fresh starts; the first is random."""
+    """Number of rounds: each runs all environments for one episode; the first is random."""
     updates_per_step: Count = 2
-    """Gradient steps for each step of all environments together."""
+    """Gradient steps per step of all environments."""
     epsilon_start: Share = 1.0
     epsilon_end: Share = 0.1
     epsilon_fraction: Share = 0.6
@@ -75,11 +75,11 @@ class Recipe(Settings):
     `policy` is the policy that `collect` is given."""
     instances: str = "train"
     episodes: Count | None = None
-    """In all, balanced over the instances; 100 an instance by default."""
+    """Total episodes, balanced over the instances (default: 100 per instance)."""
     max_steps: Count | None = None
-    """The family's training limit by default."""
+    """Maximum steps per episode (default: the family's training limit)."""
     probe_steps: Natural | None = None
-    """Steps at the start of each episode taken uniformly at random; the family's by default."""
+    """Number of uniformly random first steps of each episode (default: the family's)."""
     expert: ExpertConfig = field(default_factory=ExpertConfig)
 
 
@@ -114,9 +114,9 @@ def plain_expert(config: ExpertConfig) -> dict[str, Any]:
         for name, value in plain["control"].items()
         if name in FIRST or (name not in OF_LOGS and value != usual["control"][name])
     }
-    own = {name: value for name, value in plain.items() if name in FIRST or value != usual[name]}
+    kept = {name: value for name, value in plain.items() if name in FIRST or value != usual[name]}
     # 0 lets the algorithm choose; the first version wrote its default of 1.
-    return own | {"control": control | {"critics": control["critics"] or 1}}
+    return kept | {"control": control | {"critics": control["critics"] or 1}}
 
 
 def plain_recipe(recipe: Recipe) -> dict[str, Any]:

@@ -33,7 +33,7 @@ INTERVAL = 0.1
 
 @dataclass(frozen=True)
 class Start:
-    """Everything that decides one episode before it begins."""
+    """All inputs that determine one episode."""
 
     hidden: Hidden
     behaviour: Behaviour | RememberingPolicy
@@ -120,13 +120,13 @@ def run_shard(
                 policy: Policy = space.uniform(len(mine))
                 if isinstance(behaviour, RememberingPolicy):
                     # It sees the probe too, and remembers it.
-                    own = behaviour.act(
+                    chosen = behaviour.act(
                         [memories[row] for row in mine],
                         observation[mine],
                         actions[step - 1, mine] if step else None,
                         rewards[step - 1, mine] if step else None,
                     )
-                    policy = own if step >= probe_steps else policy
+                    policy = chosen if step >= probe_steps else policy
                 elif step >= probe_steps:
                     policy = behaviour.policy(observation[mine], hidden[mine], progress[mine])
                 actions[step, mine] = policy.draw(draws[mine, step])
@@ -264,7 +264,7 @@ def _write(job: Job, logged: Sequence[Logged], seeds: Sequence[int]) -> WrittenP
 
 
 def _periodically(tell: Callable[[tuple[float, int]], None]) -> Callable[[float, int], None]:
-    """A listener that passes on what it hears, but not every step of a fast simulator."""
+    """A listener that forwards progress reports, but not every step of a fast simulator."""
     last = time.monotonic()
 
     def heard(episodes: float, steps: int) -> None:

@@ -1,4 +1,4 @@
-"""d3rlpy's algorithms: made from settings, updated, exported; the only file that knows d3rlpy.
+"""The adapter of d3rlpy's algorithms: created from settings, updated, exported.
 
 d3rlpy has the networks, the losses and the targets of every algorithm. `QNetworks.update` is one
 update of value networks, `ActorCritic.update` one of an actor and its critics. Every parameter is a
@@ -145,7 +145,7 @@ def seeded(seed: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def drawing_from(state: Tensor) -> Iterator[None]:
-    """Let torch's global generator, which d3rlpy draws from, continue from `state` and save it."""
+    """Run torch's global generator, which d3rlpy draws from, from `state` on, and save it."""
     outside = torch.get_rng_state()
     torch.set_rng_state(state)
     try:
@@ -194,7 +194,7 @@ def from_numpy(network: nn.Sequential, values: MLP) -> None:
 
 
 class Critic:
-    """Stands where d3rlpy keeps its forwarder of an ensemble, when there is one critic.
+    """Replaces d3rlpy's forwarder of an ensemble if there is one critic.
 
     The same values, targets and Huber error; only the stacking and the one-hot masks, which an
     ensemble needs and a single critic pays for, are left out.
@@ -293,14 +293,14 @@ class QNetworks:
             return values
 
     outputs = q_values
-    """What the networks prefer: the highest value."""
+    """Actions with the highest value."""
 
     def tensors(self) -> dict[str, Tensor]:
         """All that an update changes."""
         return {**self._adam.tensors(), "target": self._target}
 
     def export(self, weights: Tensor) -> tuple[list[MLP], MLP | None]:
-        """One network a critic, and the imitator where the algorithm has one."""
+        """One network per critic, and the imitator if the algorithm has one."""
         modules = self.impl.modules
         imitator = getattr(modules, "imitator", None)
         critics = [to_numpy(layers_of(critic), weights) for critic in modules.q_funcs]
@@ -313,7 +313,7 @@ class QNetworks:
 
 
 class Critics:
-    """Stands where d3rlpy keeps its forwarder of critics that read an action.
+    """Replaces d3rlpy's forwarder of critics that read an action.
 
     The same values, targets and errors, with targets within limits.
     """
@@ -403,7 +403,7 @@ class ActorCritic:
         return number if math.isfinite(of_actor) else of_actor
 
     def _complete(self, batch: Batch) -> Batch:
-        """With the actor's own next action where none was logged: an episode ended there."""
+        """Use the actor's own next action at the end of an episode, where none was logged."""
         following = batch.next_actions
         if following is None or not hasattr(self.impl.modules, "targ_policy"):
             return dataclasses.replace(batch, next_actions=None)
@@ -488,5 +488,5 @@ class Evaluation:
         return descend(optimiser, self._impl.compute_loss(minibatch(batch), after))
 
     def copy_to_target(self) -> None:
-        """Let the target be the network."""
+        """Copy the network's weights to the target."""
         self._impl.update_target()

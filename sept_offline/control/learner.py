@@ -159,7 +159,7 @@ class Learner:
         return self._export("early")
 
     def current(self) -> MLP | Ensemble | Constrained:
-        """The network as it is now, as NumPy."""
+        """The current network in NumPy."""
         return self._export("current")
 
     def _export(self, weights: Weights) -> MLP | Ensemble | Constrained:

@@ -50,7 +50,7 @@ def reward_form(config: ControlConfig) -> RewardForm:
 
 
 def mean_return(rewards: NDArray[Any], time: NDArray[Any], gamma: float) -> float:
-    """The discounted sum of what follows a step within its episode, mean over all steps.
+    """The mean over all steps of the discounted return from that step on.
 
     `rewards[N]`, `time[N]`: 0 at an episode's first step.
     """

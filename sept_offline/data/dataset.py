@@ -73,8 +73,8 @@ def opened(data: Dataset | str | Place, *, check: bool = False) -> Iterator[Data
     if isinstance(data, Dataset):
         yield data
     else:
-        with load_dataset(data, check=check) as found:
-            yield found
+        with load_dataset(data, check=check) as dataset:
+            yield dataset
 
 
 def load_in_memory(path: str | Place) -> Dataset:
@@ -89,7 +89,7 @@ def load_in_memory(path: str | Place) -> Dataset:
 
 
 def bytes_intact(path: Place) -> bool:
-    """False where a file's own digest does not fit; files without one are left to other checks."""
+    """Whether a file matches its own digest; True for files without one."""
     try:
         if place_kind(path) == "directory":
             folder = Folder(path)
@@ -353,7 +353,7 @@ class Dataset:
         return Dataset(**(same | changes))
 
     def close(self) -> None:
-        """Let go of the file; this view and all views of the same file end here."""
+        """Close the file; this view and all views of the same file can no longer be read."""
         self._source.close()
 
     def __enter__(self) -> Dataset:
@@ -383,7 +383,7 @@ def _ranges(starts: Int64, lengths: Int64) -> Int64:
 
 
 class Episodes(Sequence[Episode]):
-    """A sequence of episodes, each read from the file when it is asked for."""
+    """A sequence of episodes, each read from the file on access."""
 
     def __init__(self, data: Dataset, positions: Int64) -> None:
         self._data = data

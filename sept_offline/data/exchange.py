@@ -129,7 +129,7 @@ def _contradiction(
     first: Dataset, other: Dataset, what: str, mine: object, theirs: object
 ) -> DataError:
     return DataError(
-        f"{first.path} and {other.path} are not of one system: {what} is {mine!r:.200} in the "
+        f"{first.path} and {other.path} are of different systems: {what} is {mine!r:.200} in the "
         f"first and {theirs!r:.200} in the second."
     )
 
@@ -196,10 +196,9 @@ def _write(
     hidden = _hidden(every, ids)
     total, done = sum(data.num_episodes for data in every), 0
     progress.start("merging", float(total), "episodes")
-    with DatasetWriter(
+    with DatasetWriter.like(
+        every[0],
         target,
-        action_space=every[0].action_space,
-        observation_dim=every[0].observation_dim,
         family=given("family"),
         family_arguments=_agreed([meta.family_arguments for meta in metas]),
         observation_names=given("observation_names"),
@@ -339,28 +338,28 @@ def from_minari(dataset: str | minari.MinariDataset, path: str | Path | None = N
     minari = _minari()
     import gymnasium
 
-    found = minari.load_dataset(dataset) if isinstance(dataset, str) else dataset
-    observations = found.observation_space
-    space = _action_space(found)
+    source = minari.load_dataset(dataset) if isinstance(dataset, str) else dataset
+    observations = source.observation_space
+    space = _action_space(source)
     if not isinstance(observations, gymnasium.spaces.Box) or len(observations.shape) != 1:
-        raise DataError(f"The observations of {found.id} are {observations}, expected vectors.")
-    target = Path(path) if path is not None else Path(found.id.replace("/", "-") + ".h5")
+        raise DataError(f"The observations of {source.id} are {observations}, expected vectors.")
+    target = Path(path) if path is not None else Path(source.id.replace("/", "-") + ".h5")
     with DatasetWriter(
         target,
         action_space=space,
         observation_dim=observations.shape[0],
-        extra={"minari": found.id},
+        extra={"minari": source.id},
     ) as writer:
-        seeds = found.storage.get_episode_metadata(found.episode_indices)
-        for episode, about in zip(found.iterate_episodes(), seeds, strict=True):
+        seeds = source.storage.get_episode_metadata(source.episode_indices)
+        for episode, about in zip(source.iterate_episodes(), seeds, strict=True):
             steps = len(episode.rewards)
             infos = episode.infos or {}
             propensities = infos.get(_logged_name(space))
             actions = np.asarray(episode.actions)
             writer.append(
-                instance=_word(infos.get("instance"), found.id),
+                instance=_word(infos.get("instance"), source.id),
                 observations=episode.observations,
-                actions=actions if space.shape else actions - int(found.action_space.start),
+                actions=actions if space.shape else actions - int(source.action_space.start),
                 rewards=episode.rewards,
                 terminated=bool(episode.terminations[-1]),
                 truncated=bool(episode.truncations[-1]),
@@ -389,7 +388,7 @@ def _action_space(found: Any) -> ActionSpace:
 
 
 def _logged_name(space: ActionSpace) -> str:
-    """The name among the infos of what the behaviour logged."""
+    """The key of the propensities in the infos of an episode."""
     return "propensities" if space.propensity_shape else "log_densities"
 
 

@@ -38,7 +38,7 @@ class Remote:
     """The URI for pyarrow.fs.FileSystem.from_uri; it may contain a password."""
 
     def __str__(self) -> str:
-        """The URI without what is secret or only says how to get there."""
+        """The URI without credentials and connection options."""
         parts = urllib.parse.urlsplit(self.uri)
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
@@ -61,12 +61,12 @@ def locate(place: str | Place) -> Place:
     """A path for local files, including `file:///…`; a `Remote` for any other URI."""
     if isinstance(place, Remote):
         return place
-    found = _URI.fullmatch(str(place))
-    if found is None:
+    match = _URI.fullmatch(str(place))
+    if match is None:
         return Path(place)
-    if found["scheme"].lower() == "file":
-        return Path("/" + urllib.parse.unquote(found["rest"]))
-    return Remote(f"{found['scheme'].lower()}://{found['rest']}")
+    if match["scheme"].lower() == "file":
+        return Path("/" + urllib.parse.unquote(match["rest"]))
+    return Remote(f"{match['scheme'].lower()}://{match['rest']}")
 
 
 def filesystem(place: Place) -> tuple[pafs.FileSystem, str]:
@@ -79,8 +79,8 @@ def filesystem(place: Place) -> tuple[pafs.FileSystem, str]:
 
 @functools.lru_cache(maxsize=16)
 def _from_uri(uri: str) -> tuple[pafs.FileSystem, str]:
-    found, path = pafs.FileSystem.from_uri(uri)
-    return found, path.rstrip("/")
+    system, path = pafs.FileSystem.from_uri(uri)
+    return system, path.rstrip("/")
 
 
 @contextlib.contextmanager
@@ -102,15 +102,15 @@ def place_kind(place: Place) -> str:
             return "directory" if place.is_dir() else "file" if place.exists() else "nothing"
         except ValueError:  # a name that no file can have, as with a null byte in it
             return "nothing"
-    found, name = filesystem(place)
+    system, name = filesystem(place)
     with _reaching(place):
-        what = found.get_file_info(name).type
+        what = system.get_file_info(name).type
     names = {pafs.FileType.File: "file", pafs.FileType.Directory: "directory"}
     return names.get(what, "nothing")
 
 
 class Folder:
-    """A directory of whole files, local or not: a name's bytes are all there or it is not."""
+    """A local or remote directory whose files are written atomically."""
 
     def __init__(self, place: Place) -> None:
         self.place = place
@@ -124,11 +124,11 @@ class Folder:
         """The files of this directory with their bytes, and the directories in it with None."""
         selector = pafs.FileSelector(self.path, allow_not_found=True)
         with _reaching(self.place):
-            found = self.filesystem.get_file_info(selector)
-        return {info.base_name: int(info.size) if info.is_file else None for info in found}
+            entries = self.filesystem.get_file_info(selector)
+        return {info.base_name: int(info.size) if info.is_file else None for info in entries}
 
     def read(self, name: str) -> bytes | None:
-        """The bytes of a file; None where there is none of that name.
+        """The bytes of a file; None if there is no file of that name.
 
         It is one of the small files of a dataset: a larger one, a pipe or a device is refused.
         """
@@ -145,7 +145,7 @@ class Folder:
                 return None
 
     def write(self, name: str, fill: Callable[[Path], Any]) -> None:
-        """Let `fill` write a local file, and put it here under `name`, whole or not at all."""
+        """Let `fill` write a local file, and store it here as `name`, atomically."""
         if isinstance(self.place, Path):
             write_atomically(self.place / name, fill)
             return

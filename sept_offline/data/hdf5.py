@@ -137,7 +137,7 @@ def _text(found: h5py.Dataset) -> bytes:
 
 
 def _slabs(rows: Int64, chunk: int) -> list[tuple[int, int]]:
-    """Cut ascending rows into runs that share or adjoin chunks and lie in one slab."""
+    """Split ascending rows into runs that can be read as one slab of adjoining chunks."""
     if not len(rows):
         return []
     groups = rows // SLAB_ROWS
@@ -256,12 +256,12 @@ def _user_block(digest: str) -> bytes:
 def hdf5_bytes_intact(path: Path, content: bytes | None = None) -> bool:
     """Whether every byte of a file, or of its `content`, is the one that was written."""
     if content is not None:
-        found, digest = content[:USER_BLOCK], sha256(memoryview(content)[USER_BLOCK:]).hexdigest()
+        block, digest = content[:USER_BLOCK], sha256(memoryview(content)[USER_BLOCK:]).hexdigest()
     else:
         with path.open("rb") as raw:
-            found = raw.read(USER_BLOCK)
+            block = raw.read(USER_BLOCK)
         digest = _digest(path)
-    return found.startswith(_MAGIC) and found == _user_block(digest)
+    return block.startswith(_MAGIC) and block == _user_block(digest)
 
 
 def open_hdf5(path: Path, content: bytes | None = None, **options: Any) -> h5py.File:
@@ -274,7 +274,7 @@ def open_hdf5(path: Path, content: bytes | None = None, **options: Any) -> h5py.
 
 
 def names_of(file: h5py.File) -> list[str]:
-    """The names of what a file holds at its top, links that lead nowhere included."""
+    """The names at the top level of a file, including broken links."""
     try:
         return sorted(str(name) for name in file)
     except (OSError, RuntimeError, ValueError, KeyError) as error:
@@ -282,7 +282,7 @@ def names_of(file: h5py.File) -> list[str]:
 
 
 def has(file: h5py.File, name: str) -> bool:
-    """Whether anything of that name is there, without following it anywhere."""
+    """Whether the name exists; links are not followed."""
     group: Any = file
     *parents, last = name.split("/")
     for part in parents:
@@ -295,7 +295,7 @@ def has(file: h5py.File, name: str) -> bool:
 
 
 def stored_array(file: h5py.File, name: str, path: Path, rank: int | None = None) -> h5py.Dataset:
-    """The array `name`, whose values must lie in the file itself."""
+    """The array `name`, whose values must be stored in the file itself."""
     try:
         array: Any = file
         for part in name.split("/"):
@@ -313,7 +313,7 @@ def stored_array(file: h5py.File, name: str, path: Path, rank: int | None = None
 
 
 def _member(group: Any, part: str, name: str, path: Path) -> Any:
-    """What lies in a group, on the way to the array `name`."""
+    """The member of a group on the path to the array `name`."""
     if not isinstance(group, h5py.Group):
         raise DataError(f"{path} contains an array instead of the group of {name!r}.")
     link = _link(group, part)
@@ -374,7 +374,7 @@ class PatientFile(io.RawIOBase):
         self.error: OSError | None = None
 
     def check(self) -> None:
-        """Raise what went wrong, if anything did."""
+        """Raise the stored error, if there is one."""
         if self.error is not None:
             raise self.error
 
@@ -406,8 +406,8 @@ class PatientFile(io.RawIOBase):
         view = memoryview(buffer).cast("B")
         count = max(0, min(len(view), self._size - self._at))
         self._file.seek(self._at)
-        found = self._file.read(count) or b""
-        view[:count] = found.ljust(count, b"\0")
+        stored = self._file.read(count) or b""
+        view[:count] = stored.ljust(count, b"\0")
         for start, content in self._late:
             low, high = max(start, self._at), min(start + len(content), self._at + count)
             if low < high:

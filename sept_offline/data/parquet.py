@@ -42,7 +42,7 @@ INDEX_KEY = b"sept_offline.index"
 HIDDEN_KEY = b"sept_offline.privileged"
 DIGEST_KEY = b"sept_offline.file_sha256"
 NO_DIGEST = b"sha256:" + b"0" * 64
-"""Stands in the place of the digest while that is taken."""
+"""Placeholder of the digest while it is computed."""
 GROUP_ROWS = 1 << 14
 """Measured in benchmarks/dataset.py; docs/dataset.md says why."""
 COMPRESSION = "zstd"
@@ -196,7 +196,7 @@ def unpack_index(text: str) -> EpisodeIndex:
     if unpacking.unconsumed_tail or not unpacking.eof:
         raise ValueError(
             f"its index of {len(packed):,} bytes is cut short, or unpacks to more than {most:,}; "
-            f"if it is right, raise {VARIABLE}"
+            f"if it is valid, raise {VARIABLE}"
         )
     columns = np.frombuffer(content, dtype="<i8").reshape(len(INDEX_FIELDS), -1)
     return EpisodeIndex(*(row.astype(np.int64) for row in columns))
@@ -429,8 +429,8 @@ def read_manifest(folder: Folder) -> Manifest | None:
         raise damaged(folder.place, "its manifest names no parts")
     for part in manifest.parts:
         if sizes.get(part.name) != part.bytes:
-            found = f"has {sizes[part.name]}" if part.name in sizes else "is missing, which has"
-            raise damaged(folder.place, f"{part.name} {found} of {part.bytes} bytes")
+            state = f"has {sizes[part.name]}" if part.name in sizes else "is missing, which has"
+            raise damaged(folder.place, f"{part.name} {state} of {part.bytes} bytes")
     return manifest
 
 

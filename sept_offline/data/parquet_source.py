@@ -79,12 +79,16 @@ class ParquetSource(Source):
                 self.header, self.index = header, stored
             if scan or stored is None or header is None:
                 ours = manifest is not None or place_kind(path) == "file"
-                found = order_rows(self._scan(), header, ordered=ours)
-                self._order, self.index, self.defects = found.order, found.index, found.defects
-                self.header = header or self._guess_header(found.instances, found.behaviours)
+                ordered = order_rows(self._scan(), header, ordered=ours)
+                self._order, self.index, self.defects = (
+                    ordered.order,
+                    ordered.index,
+                    ordered.defects,
+                )
+                self.header = header or self._guess_header(ordered.instances, ordered.behaviours)
                 if stored is not None and header is not None:
                     # Whoever opens the dataset goes by what is stored: it must say the same.
-                    self.defects = [*found.defects, *disagreements(stored, found.index)]
+                    self.defects = [*ordered.defects, *disagreements(stored, ordered.index)]
             self.columns = {
                 name: self._stored_type(name) for name in DTYPES if name in self._schema.names
             }
@@ -109,7 +113,7 @@ class ParquetSource(Source):
         check_claim(self.path, "rows", self._rows * width, stored, DataError)
 
     def take(self, name: str, rows: Int64) -> NDArray[Any]:
-        """The given ascending rows of a column; only the row groups they lie in are read."""
+        """The given ascending rows of a column; only their row groups are read."""
         if name != "observations":
             # A step's row is its observation's row less the final rows of the episodes before it.
             rows = rows + np.searchsorted(self.index.offset, rows, side="right") - 1
@@ -224,7 +228,7 @@ class ParquetSource(Source):
         return values
 
     def _stored_index(self) -> EpisodeIndex | None:
-        """The index a writer left in the footer, unless the rows have been rewritten since."""
+        """The index in the footer, unless the rows have been rewritten since."""
         metadata = self._file(0).metadata.metadata or {}
         if len(self._fragments) > 1 or INDEX_KEY not in metadata:
             return None
@@ -320,8 +324,8 @@ def _fragments(path: Place, manifest: Manifest | None = None) -> list[tuple[str,
         return [(name, {})]
     import pyarrow.dataset as pads  # loads pandas
 
-    found = pads.dataset(name, filesystem=system, format="parquet")
-    files = sorted(fragment.path for fragment in found.get_fragments())
+    table = pads.dataset(name, filesystem=system, format="parquet")
+    files = sorted(fragment.path for fragment in table.get_fragments())
     if not files:
         raise DataError(f"The directory {path} contains no Parquet file; expected a dataset.")
     return [(file, _hive_keys(file.removeprefix(name))) for file in files]

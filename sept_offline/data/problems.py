@@ -35,23 +35,27 @@ def structural_problems(source: Source) -> list[Problem]:
     """All that would make reads wrong; cheap: it looks at shapes, types and the index only."""
     header, index = source.header, source.index
     steps = int(index.length.sum())
-    found: list[Problem] = list(source.defects)
+    problems: list[Problem] = list(source.defects)
     for name, (dtype, shape) in header.columns_of(index).items():
         if name not in source.columns:
             if name != "propensities":
-                found.append(Problem("missing column", name, 1, f"the column {name!r} is missing"))
+                problems.append(
+                    Problem("missing column", name, 1, f"the column {name!r} is missing")
+                )
             continue
         stored_dtype, stored = source.columns[name]
         if name == "observations" and stored == (steps, header.observation_dim):
             message = f"{steps} observations for {steps} steps; each episode needs T+1, its final"
-            found.append(Problem("final observation", name, len(index), f"{message} one included"))
+            problems.append(
+                Problem("final observation", name, len(index), f"{message} one included")
+            )
         elif stored != shape:
             message = f"{name!r} has shape {stored}, expected {shape}"
-            found.append(Problem("shape", name, 1, message))
+            problems.append(Problem("shape", name, 1, message))
         if stored_dtype != dtype:
             message = f"{name!r} holds {stored_dtype}, expected {dtype}; cast it before writing"
-            found.append(Problem("dtype", name, 1, message))
-    return found + (_index_problems(header, index) if len(index) else [EMPTY])
+            problems.append(Problem("dtype", name, 1, message))
+    return problems + (_index_problems(header, index) if len(index) else [EMPTY])
 
 
 def _counted(
@@ -68,7 +72,7 @@ def _index_problems(header: Header, index: EpisodeIndex) -> list[Problem]:
     # Before they are added up: a sum that wraps around may look plausible.
     huge = index.length >= MOST_STEPS
     end = np.concatenate([[0], (index.offset + index.length)[:-1]])
-    found = [
+    problems = [
         *report("length", "length", index.length < 1, "an episode has no step"),
         *report("length", "length", huge, "an episode claims more steps than any file holds"),
         *report("gap", "offset", index.offset > end, "steps between episodes belong to none"),
@@ -80,28 +84,28 @@ def _index_problems(header: Header, index: EpisodeIndex) -> list[Problem]:
         ("behaviour", index.behaviour, len(header.metadata.behaviours)),
     ):
         bad = (values < 0) | (values >= known)
-        found += report("unknown id", name, bad, f"an episode names an unknown {name}")
+        problems += report("unknown id", name, bad, f"an episode names an unknown {name}")
     back = np.diff(index.instance, prepend=index.instance[:1]) < 0
     message = "the episodes of an instance do not lie together in the order of the instances"
-    return found + report("disorder", "instance", back, message)
+    return problems + report("disorder", "instance", back, message)
 
 
 def _number_problems(number: Int64) -> list[Problem]:
     """Gaps, duplicates and disorder in what should be 0, 1, 2, …"""
-    found: list[Problem] = []
+    problems: list[Problem] = []
     distinct, counts = np.unique(number, return_counts=True)
     if len(distinct) < len(number):
         first = int(distinct[counts > 1][0])
         message = f"an episode number occurs twice, first {first}"
         extra = len(number) - len(distinct)
-        found.append(Problem("duplicate", f"{NUMBER}, episode {first}", extra, message))
+        problems.append(Problem("duplicate", f"{NUMBER}, episode {first}", extra, message))
     missing = int(distinct[-1]) + 1 - len(distinct) if len(distinct) else 0
     if missing or (len(distinct) and distinct[0] < 0):
         wrong = np.flatnonzero(distinct != np.arange(len(distinct)))
         first = int(wrong[0]) if len(wrong) else 0
         message = f"the episodes are not numbered 0, 1, 2, …: {first} is missing"
-        found.append(Problem("gap", f"{NUMBER}, episode {first}", abs(missing), message))
-    return found + _counted(
+        problems.append(Problem("gap", f"{NUMBER}, episode {first}", abs(missing), message))
+    return problems + _counted(
         "disorder",
         np.diff(number) < 0,
         "the episode numbers do not ascend",
@@ -110,7 +114,7 @@ def _number_problems(number: Int64) -> list[Problem]:
 
 
 class RowScan:
-    """The ids of all R rows as they lie in Parquet files."""
+    """The ids of all R rows in the order of the Parquet files."""
 
     def __init__(self, rows: int) -> None:
         self.episode = np.zeros(rows, dtype=np.int64)

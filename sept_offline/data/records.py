@@ -203,7 +203,7 @@ class Metadata:
     extra: Mapping[str, Any] = field(default_factory=dict)
     format_version: int = FORMAT_VERSIONS["finite"]
     plan: str | None = None
-    """Digest of what was asked of `collect`; the content hash does not depend on it."""
+    """Digest of the arguments of `collect`; the content hash does not depend on it."""
 
 
 @dataclass(frozen=True)

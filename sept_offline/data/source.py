@@ -52,7 +52,7 @@ NOT_CONTENT = ("content_hash", "versions", "plan")
 
 @dataclass(frozen=True)
 class Header:
-    """The small part of a file, read whole when it is opened."""
+    """The header of a file, which is read when the file is opened."""
 
     action_space: ActionSpace
     observation_dim: int
@@ -107,7 +107,7 @@ class Header:
 
 
 def parse_header(text: str | bytes, path: Place) -> Header:
-    """The header that `Header.to_json` wrote; a DataError says what is wrong with anything else."""
+    """The header that `Header.to_json` wrote; a DataError names anything invalid."""
     try:
         values = parse_json(text, f"The header of {path}", DataError)
         if not isinstance(values, dict) or values.get("format") != FORMAT:
@@ -150,7 +150,7 @@ def parse_header(text: str | bytes, path: Place) -> Header:
 
 
 def _stored_space(values: Mapping[str, Any], version: int) -> ActionSpace:
-    """The action space of a header; an error says what is wrong with it."""
+    """The action space of a header; an error names what is invalid."""
     if version == FORMAT_VERSIONS["box"]:
         space = space_from(values["action_space"])
         if not isinstance(space, Box):
@@ -247,11 +247,11 @@ class Source(ABC):
         return MemorySource(self.path, self.header, self.index, arrays)
 
     def close(self) -> None:  # noqa: B027  # most sources keep no file open
-        """Let go of open files."""
+        """Close all open files."""
 
 
 class MemorySource(Source):
-    """Columns in memory; whoever takes adjacent rows shares them."""
+    """Columns in memory; adjacent rows are taken without a copy."""
 
     kept = True
 
@@ -328,7 +328,7 @@ class StackedSource(Source):
 
 
 def take_any(source: Source, name: str, rows: Int64) -> NDArray[Any]:
-    """`rows[...]` of a column in any order, each of them as often as it is asked for."""
+    """`rows[...]` of a column, in any order and with repetitions."""
     if rows.ndim == 1 and bool((np.diff(rows) > 0).all()):
         return source.take(name, rows)
     ordered, back = np.unique(rows, return_inverse=True)

@@ -57,7 +57,7 @@ class MappedColumn:
 
 
 def in_blocks(*columns: MappedColumn) -> Iterator[slice]:
-    """Blocks of rows, bounded; the pages of each are let go when the next one is asked for."""
+    """Blocks of rows of bounded size; each is released from memory when the next is read."""
     for low in range(0, len(columns[0].array), BLOCK_ROWS):
         yield slice(low, low + BLOCK_ROWS)
         for column in columns:
@@ -87,13 +87,13 @@ class Spool:
         self.count += len(episodes)
 
     def finish(self) -> Int64:
-        """All episodes are there: the numbers of all of them, [E, …]."""
+        """End the spool; the records of all episodes, [E, …]."""
         for file in self._files.values():
             file.close()
         return np.concatenate(self._episodes) if self.count else np.zeros((0, 1), dtype=np.int64)
 
     def discard(self) -> None:
-        """Close the files, whatever is in them."""
+        """Close the files and discard their content."""
         for file in self._files.values():
             # On a full disk the last flush fails too; what it held is being thrown away.
             with contextlib.suppress(OSError):
@@ -160,5 +160,5 @@ class SortedSpool(Source):
         return raw.gather(rows + np.repeat(moved, counts))
 
     def close(self) -> None:
-        """Let go of the maps."""
+        """Close the memory maps."""
         self._raw.clear()

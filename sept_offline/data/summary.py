@@ -110,8 +110,8 @@ def inspect(data: Dataset | str | Place, probe_steps: int | None = None) -> Summ
 
     `probe_steps` is the segment length (default: the one stored in the dataset, else 5).
     """
-    with opened(data) as found:
-        return _summary(found, probe_steps)
+    with opened(data) as dataset:
+        return _summary(dataset, probe_steps)
 
 
 def _summary(data: Dataset, probe_steps: int | None) -> Summary:
@@ -166,7 +166,7 @@ def _summary(data: Dataset, probe_steps: int | None) -> Summary:
 
 
 def _check(data: Dataset) -> None:
-    """Refuse values that no summary can be made of; `validate` says where they are."""
+    """Raise if there are values that cannot be summarised; `validate` says where."""
     columns, space = data.columns("actions", "rewards"), data.action_space
     for name, bad in (
         ("actions outside the action space", space.outside(columns["actions"])),
@@ -231,7 +231,7 @@ def _instance(
 
 
 def coverage(actions: NDArray[Any], space: ActionSpace) -> float:
-    """How much of what the first actions [N, n, *shape] could be was seen."""
+    """The share of possible first actions (sequences, or levels of a box) in [N, n, *shape]."""
     count, steps = actions.shape[:2]
     if not count:
         return 0.0
@@ -297,11 +297,11 @@ def instance_leak(
         chain = np.log(seen / seen.sum(axis=3, keepdims=True))
         asked = np.flatnonzero(test)
         for low in range(0, len(asked), block):
-            own = asked[low : low + block]
-            scores = chain[:, chains[own], previous[own], actions[own]].sum(axis=(2, 3))
+            rows = asked[low : low + block]
+            scores = chain[:, chains[rows], previous[rows], actions[rows]].sum(axis=(2, 3))
             # A tie, for example if all episodes start in the same way, counts as a guess.
             best = scores == scores.max(axis=0)
-            right[own] = best[instance[own], np.arange(len(own))] & (best.sum(axis=0) == 1)
+            right[rows] = best[instance[rows], np.arange(len(rows))] & (best.sum(axis=0) == 1)
     accuracy = float(np.mean([right[instance == i].mean() for i in range(len(codes))]))
     chance = 1 / len(codes)
     margin = max(3 * np.sqrt(chance * (1 - chance) / len(instance)), 0.1 * (1 - chance))
@@ -309,40 +309,40 @@ def instance_leak(
 
 
 def _warnings(summary: Summary) -> list[str]:
-    found: list[str] = []
+    warnings: list[str] = []
     probe = summary.probe_steps
     if summary.known_propensities < 1:
         share = 1 - summary.known_propensities
         logged = "probabilities" if summary.num_actions else "log-densities"
-        found.append(
+        warnings.append(
             f"The behaviour's {logged} are unknown for {share:.0%} of the initial steps: "
             "the probe's importance weights must be estimated."
         )
     if summary.short_episodes:
         shortest = min(row.length_min for row in summary.table)
-        found.append(
+        warnings.append(
             f"{summary.short_episodes} episodes are shorter than the probe's {probe} steps and "
             f"have no segment, so fit uses a probe of {shortest}, the length of the shortest."
         )
     single = [row.instance for row in summary.table if row.episodes < 2]
     if single:
-        found.append(f"{len(single)} instances have a single episode, first {single[0]!r}.")
+        warnings.append(f"{len(single)} instances have a single episode, first {single[0]!r}.")
     if summary.coverage_min < LOW_COVERAGE:
         possible = f"{summary.num_actions}^{probe} initial action sequences"
         if summary.num_actions is None:
             possible = f"range of the actions in its first {probe} steps"
-        found.append(
+        warnings.append(
             f"An instance contains only {summary.coverage_min:.0%} of the {possible}: probes that "
             "take the others cannot be evaluated."
         )
     size = summary.effective_sample_size
     if size is not None and size < LOW_EFFECTIVE_SHARE * summary.episodes:
-        found.append(
+        warnings.append(
             f"The effective sample size of a uniform probe is {size:.0f} of {summary.episodes} "
             "episodes: the behaviour rarely acts like a probe."
         )
     if summary.leak is not None and summary.leak.significant:
-        found.append(
+        warnings.append(
             "The instance is predicted from the initial actions alone in "
             f"{summary.leak.accuracy:.0%} of the episodes (chance: {summary.leak.chance:.0%}): "
             "the behaviour depends on the instance, and a latent may learn to read the actions."
@@ -350,12 +350,12 @@ def _warnings(summary: Summary) -> list[str]:
     if summary.instance_columns:
         shown = ", ".join(repr(name) for name in summary.instance_columns[:5])
         more = len(summary.instance_columns) - 5
-        found.append(
+        warnings.append(
             f"Observed columns that are constant within an instance and differ between instances: "
             f"{shown}{f' and {more} more' if more > 0 else ''}. They identify the instance without "
             "a probe; remove them unless they are also measured at deployment."
         )
-    return found
+    return warnings
 
 
 def instance_columns(data: Dataset, segments: Segments) -> list[int]:

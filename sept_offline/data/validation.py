@@ -22,7 +22,7 @@ from sept_offline.errors import DataError
 WARNINGS = ("missing propensities", "partial propensities", "short episode", "single episode")
 """Kinds of problems that a valid dataset may have; all others are errors."""
 GENERAL = ("changed bytes", "content hash")
-"""Kinds that say something is wrong but not where: they are named last."""
+"""Kinds of problems without a known position: they are named last."""
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -23,6 +23,9 @@ from sept_offline.errors import ConfigError, DataError
 from sept_offline.files import Workspace, writing
 from sept_offline.limits import MOST_ACTIONS
 from sept_offline.versions import versions as library_versions
+
+if TYPE_CHECKING:
+    from sept_offline.data.dataset import Dataset
 
 COPIED = tuple(field.name for field in fields(Episode) if field.name != "index")
 """The arguments of an episode."""
@@ -103,6 +106,31 @@ class DatasetWriter:
         except DataError:
             self.abort()
             raise
+
+    @classmethod
+    def like(cls, data: Dataset, path: str | Path, **changes: Any) -> DatasetWriter:
+        """A writer with the spaces and the metadata of another dataset, for copies of its episodes.
+
+        `changes` replaces arguments of the constructor; `instances` and `hidden` are not taken
+        over.
+
+            with DatasetWriter.like(data, "half.h5") as writer:
+                for episode in data.episodes()[::2]:
+                    writer.copy(episode)
+        """
+        meta = data.metadata
+        arguments: dict[str, Any] = {
+            "action_space": data.action_space,
+            "observation_dim": data.observation_dim,
+            "family": meta.family,
+            "family_arguments": meta.family_arguments,
+            "observation_names": meta.observation_names,
+            "action_names": meta.action_names,
+            "root_seed": meta.root_seed,
+            "probe_steps": meta.probe_steps,
+            "extra": meta.extra,
+        }
+        return cls(path, **(arguments | changes))
 
     def append(
         self,
@@ -307,6 +335,6 @@ def publish_parts(
 
 
 def written_by() -> dict[str, str]:
-    """Name and version of what shapes the bytes of a file."""
-    found = library_versions()
-    return {name: found[name] for name in ("sept-offline", "python", "numpy", "h5py", "pyarrow")}
+    """Names and versions of the libraries that determine the bytes of a file."""
+    every = library_versions()
+    return {name: every[name] for name in ("sept-offline", "python", "numpy", "h5py", "pyarrow")}

@@ -288,7 +288,7 @@ def _refuse_other(folder: Path) -> re.Pattern[str]:
 
 
 def _pattern(names: Iterable[str]) -> re.Pattern[str]:
-    """Matches these files, and the folders that they lie in."""
+    """Matches these files and their folders."""
     files = set(names)
     folders = {f"{parent}/" for name in files for parent in PurePosixPath(name).parents}
     return re.compile("|".join(map(re.escape, files | (folders - {"./"}))))

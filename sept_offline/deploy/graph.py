@@ -86,7 +86,7 @@ class Tensor:
         return self.op("ReduceMean", axes=[axis], keepdims=int(keep))
 
     def expand(self, *shape: int) -> Tensor:
-        """Repeated along its axes of size 1; a size of 1 here leaves an axis as it is."""
+        """Repeated along its axes of size 1; a size of 1 keeps an axis unchanged."""
         return self.op("Expand", self.graph.constant(shape, np.int64))
 
 

@@ -83,7 +83,7 @@ def _control(name: str, control: Control, dim: int, context_dim: int, space: Act
 
 
 def _bounds(graph: Graph, space: Box) -> tuple[Tensor, Tensor]:
-    """Inputs low and high `[n, k]`, which lie inside the box."""
+    """Inputs low and high `[n, k]`, inside the box."""
     low, high = (graph.input(name, F32, "n", space.width) for name in ("low", "high"))
     return low, high
 
@@ -192,7 +192,7 @@ def _encoder(agent: Agent) -> Graph:
     else:
         raise AgentError(
             f"An agent of the method {agent.method} learns or infers in its episode and has no "
-            "ONNX graph; only sept-offline itself can run it."
+            "ONNX graph; serve it with sept-offline act."
         )
     graph.output("context", vector, "n", context.dim)
     return graph
@@ -229,9 +229,9 @@ def _report(mean: Tensor, log_var: Tensor, context: LatentContext) -> Tensor:
 def _refined(graph: Graph, context: RefinedContext, dim: int, space: ActionSpace) -> Tensor:
     """One step, observations `[n, 2, d]` and actions `[n, 1]`, added to the evidence before it."""
     observations = graph.input("observations", F32, "n", 2, dim)
-    found = evidence(Segment(graph, observations, 1, space), context.encoder)
+    added = evidence(Segment(graph, observations, 1, space), context.encoder)
     sums = []
-    for name, new in zip(("weighted", "precision"), found, strict=True):
+    for name, new in zip(("weighted", "precision"), added, strict=True):
         sums.append(graph.input(f"{name}_before", F32, "n", context.dim) + new)
         graph.output(name, sums[-1], "n", context.dim)
     mean, log_var = posterior(*sums)

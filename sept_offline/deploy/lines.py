@@ -18,7 +18,7 @@ FIRST_ONLY = ("seed", "hidden")
 SHORTEST_LIMIT = 1 << 20
 """Bytes allowed per line; more if the agent observes many columns."""
 OPEN_LIMIT = 100_000
-"""Most episodes open at once, so that a client that ends none cannot fill the memory."""
+"""Maximum number of open episodes, so that a client that ends none cannot fill the memory."""
 
 
 class Lines:

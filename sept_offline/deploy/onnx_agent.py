@@ -220,7 +220,7 @@ class OnnxEpisode:
             self._before, self._last = row.copy(), np.array([[action]])
 
     def _infer(self, graph: str, **inputs: Array) -> None:
-        """Run a graph, and keep what it says of the instance and what the next step needs."""
+        """Run a graph, and keep its estimate of the instance and the state for the next step."""
         before = {f"{name}_before": value for name, value in self._carried.items()}
         outputs = self.agent.run(graph, **inputs, **before)
         self._carried |= {name: outputs[name] for name in self._carried if name in outputs}

@@ -28,9 +28,9 @@ from sept_offline.errors import AgentError
 
 F32, F64 = np.float32, np.float64
 LEAST = 1e-16
-"""The least mass whose place is asked for; see `normal_quantile`."""
+"""Smallest probability that `normal_quantile` is evaluated at."""
 FARTHEST = 25.0
-"""Beyond this the complementary error function is 0 for all that is done with it."""
+"""Beyond this the complementary error function counts as 0."""
 DEGREE = 36
 
 

@@ -31,7 +31,7 @@ MASKED = 4
 
 @dataclass(frozen=True)
 class Recording:
-    """One episode to compare on: observations `[t, d]`, and what `act` is given beside each.
+    """One episode to compare on: observations `[t, d]`, and the other arguments of `act`.
 
     `masks[t, A]` for a finite set, `bounds[t, 2, k]` for a box, or None.
     """
@@ -64,11 +64,11 @@ class Verified:
 def recorded(agent: Agent, data: Dataset, count: int, seed: int = 0) -> Iterator[Recording]:
     """Logged episodes in random order, up to `count` observations."""
     spaces = agent.spaces
-    found = data.observation_dim, data.action_space.expected
-    if found != (spaces.observation_dim, spaces.actions.expected):
+    logged = data.observation_dim, data.action_space.expected
+    if logged != (spaces.observation_dim, spaces.actions.expected):
         raise AgentError(
             f"The agent observes {spaces.observation_dim} columns and takes actions "
-            f"{spaces.actions.expected}, but {data.path} holds {found[0]} and {found[1]}; verify "
+            f"{spaces.actions.expected}, but {data.path} holds {logged[0]} and {logged[1]}; verify "
             "it on logs of the same family."
         )
     if agent.needs and data.hidden is None:

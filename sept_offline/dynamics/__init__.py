@@ -1,1 +1,1 @@
-"""Dynamics: a Bayesian network of (s, a, w) → s′ − s, what it infers, and plans made with it."""
+"""Learned dynamics: a Bayesian network of (s, a, w) → s′ − s, inference of w, and planning."""

@@ -1,4 +1,4 @@
-"""Contexts that learn in the episode: w inferred as it goes, and plans made with it."""
+"""Contexts that learn in the episode: inference of w, and planning with it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ BETWEEN = 4
 
 
 class Planner:
-    """DoubleDQN on the state alone, of one episode; it goes on where the last plan ended.
+    """DoubleDQN on the state alone, for one episode; each plan continues from the last one.
 
     Each fictional episode has its own sample of w and of the network's weights. It
     moves by the mean change there, without noise.
@@ -121,7 +121,7 @@ class Planner:
 
 
 def check_plan(plan: BnnConfig, config: ControlConfig, network: MLP) -> None:
-    """Raise unless the settings are those of the network, and what is planned fits into memory."""
+    """Raise unless the settings match the network and the plan fits into memory."""
     hidden = tuple(len(bias) for _, bias in network.layers[:-1])
     if (config.hidden, config.members, config.num_critics) != (hidden, 1, 1):
         raise AgentError(
@@ -150,7 +150,7 @@ def _read(kind: type[Any], description: Any, name: str) -> Any:
 
 
 class _Modelled(Context):
-    """An episode that carries a model along; what it does with it is left open."""
+    """Base of contexts that update a model of the dynamics in the episode."""
 
     learns = True
 
@@ -193,8 +193,8 @@ class PlanningContext(_Modelled):
     def from_arrays(cls, arrays: Arrays, description: Any, prefix: str) -> Self:
         """The context that `to_arrays(prefix)` and `describe()` wrote."""
         model = Model.from_arrays(arrays, field(description, "model", dict), f"{prefix}.model")
-        own = field(description, "fiction", dict)
-        fiction = Fiction.from_arrays(arrays, own, f"{prefix}.fiction", model)
+        part = field(description, "fiction", dict)
+        fiction = Fiction.from_arrays(arrays, part, f"{prefix}.fiction", model)
         plan = _read(BnnConfig, description, "plan")
         return cls(model, fiction, plan, _read(ControlConfig, description, "control"))
 

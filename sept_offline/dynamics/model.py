@@ -15,7 +15,7 @@ from sept_offline.agent.networks import Arrays, take
 from sept_offline.agent.records import count, field
 from sept_offline.dynamics.bayesian import Dynamics, alpha_energy, draw, log_ratio
 from sept_offline.dynamics.columns import Columns, Reader
-from sept_offline.dynamics.outcome import Outcome
+from sept_offline.dynamics.outcome import OutcomeModel
 from sept_offline.errors import AgentError
 from sept_offline.seeding import torch_generator
 from sept_offline.training.adam import Adam
@@ -26,7 +26,7 @@ from sept_offline.training.updates import descend
 
 Network = TypeVar("Network", bound=nn.Module)
 WIDEST, DEEPEST = 100_000, 64
-"""Units of a layer, and layers, that a model may claim."""
+"""Maximum units per layer, and maximum layers, of a model in an agent's file."""
 ROWS = 64
 """Maximum number of steps per gradient step; of more, a sample is drawn."""
 FACTORS = (1.0, 4.0)
@@ -99,7 +99,7 @@ class Fiction:
     starts[S, d]: states in which logged episodes begin; anywhere[S, d]: states of any time.
     """
 
-    outcome: Outcome
+    outcome: OutcomeModel
     starts: Floats
     anywhere: Floats
 
@@ -120,7 +120,7 @@ class Fiction:
         """Restore what `to_arrays(prefix)` and `describe()` wrote, for the same `model`."""
         reader, hidden = Reader(model.columns), _widths(description, "hidden")
         outcome = _load_module(
-            lambda: Outcome(reader, model.dynamics.action_width, hidden),
+            lambda: OutcomeModel(reader, model.dynamics.action_width, hidden),
             arrays,
             f"{prefix}.outcome",
         )
@@ -146,7 +146,7 @@ def _module_arrays(module: nn.Module, prefix: str) -> dict[str, NDArray[Any]]:
 
 
 def _load_module(make: Callable[[], Network], arrays: Arrays, prefix: str) -> Network:
-    """The network that `make` makes, with the weights that were written.
+    """The network that `make` creates, with the stored weights.
 
     It is made without memory: the sizes that it claims are first compared with the weights.
     """

@@ -25,7 +25,7 @@ NEARLY_EQUAL = 1e-9
 """Values whose spread is this share of the largest, or less, are equal up to rounding."""
 
 
-class Outcome(nn.Module):
+class OutcomeModel(nn.Module):
     """(s, a, s′) → the reward if the episode goes on, the reward if it ends, and whether it ends.
 
     What counts is the same in all instances; only where an action leads differs. Rewards are in
@@ -102,7 +102,7 @@ class OutcomeStage(UpdateStage):
         super().__init__("outcome", config.outcome_updates, (rate, 0.02 * rate))
         self.config = config
         rng = torch_generator(seed, "outcome", "initialise")
-        self.outcome = Outcome(Reader(columns), space.width, config.outcome_hidden, rng)
+        self.outcome = OutcomeModel(Reader(columns), space.width, config.outcome_hidden, rng)
         self.optimise({"outcome": self.outcome}, torch_generator(seed, "outcome", "train"))
         self._before = torch.from_numpy(steps.observations[steps.row])
         self._after = torch.from_numpy(steps.observations[steps.row + 1])

@@ -10,7 +10,7 @@ from sept_offline.actions import ActionSpace
 from sept_offline.agent import Agent
 from sept_offline.data.records import Steps
 from sept_offline.dynamics.columns import LOG_NOISE, Columns, Reader
-from sept_offline.dynamics.outcome import Outcome
+from sept_offline.dynamics.outcome import OutcomeModel
 from sept_offline.seeding import integer, torch_generator
 from sept_offline.stacking import Stack
 from sept_offline.threads import one_thread
@@ -116,7 +116,7 @@ class WorldStage(UpdateStage):
         self._shared = torch.from_numpy(np.maximum(counts, 1).astype(np.float32))
 
     def predictions(self, steps: Steps) -> tuple[Floats, Floats]:
-        """The standardised change of every step, and what is predicted of it, [N, d] each.
+        """The standardised change of every step and its prediction, [N, d] each.
 
         `steps` are of instances that the world knows, stacked as those it learned from.
         """
@@ -147,7 +147,7 @@ class WorldStage(UpdateStage):
 
 def roll_out(
     stage: WorldStage,
-    outcome: Outcome,
+    outcome: OutcomeModel,
     agent: Agent,
     starts: Floats,
     instance: Integers,

@@ -19,7 +19,7 @@ from sept_offline.errors import EngineError
 PENDING = 1000
 """Tasks submitted to Ray at once: enough for an autoscaler, few enough to wait on quickly."""
 OBJECT_STORE = 256 << 20
-"""Bytes of a local cluster's store: tasks hand back records, their data go to files."""
+"""Size of a local cluster's object store in bytes; small, because tasks write data to files."""
 
 
 class Again(Exception):

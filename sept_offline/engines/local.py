@@ -66,7 +66,7 @@ def environment(values: Mapping[str, str]) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class _Note:
-    """Progress of a running task, on its way from a worker."""
+    """A progress report of a running task, sent by a worker."""
 
     value: Any
 

@@ -23,9 +23,9 @@ class Outcome(Generic[Task, Result]):
     value: Result | None
     """The function's result; None if it failed."""
     error: str | None
-    """One line that says what went wrong, None where nothing did."""
+    """One line that says what went wrong; None if nothing did."""
     attempts: int
-    """How often the task was begun."""
+    """How often the task was started."""
     exception: Exception | None = field(default=None, repr=False, compare=False)
     """The error itself, if the worker survived to return it."""
 
@@ -44,7 +44,7 @@ class Attempt:
     error: str | None = None
     exception: Exception | None = None
     final: bool = True
-    """Whether another try is pointless: it succeeded, or what was asked for is wrong."""
+    """Whether the task must not be tried again: it succeeded, or its input is invalid."""
 
     def outcome(self, task: Task, attempts: int) -> Outcome[Task, Any]:
         """What became of the task if this was the last of `attempts`."""

@@ -1,4 +1,4 @@
-"""The harness: one episode of one agent in each instance, and the table of what came of it."""
+"""The harness: one episode of an agent in each instance, and the table of results."""
 
 from sept_offline.evaluation.handle import SingleEpisode
 from sept_offline.evaluation.harness import evaluate

@@ -23,9 +23,9 @@ def environment_seed(seed: int, instance: str, number: int) -> int:
 
 @dataclass
 class Ledger:
-    """The harness's side of a handle: the environment, and what it paid.
+    """The harness's side of a handle: the environment and its rewards.
 
-    rewards `[T]`, one a step so far.
+    rewards `[T]`, one per step so far.
     """
 
     env: gymnasium.Env[Any, Any]

@@ -194,11 +194,11 @@ def _plain(value: float | None) -> float | None:
 
 
 def _check_spaces(agent: Agent, family: Family, dim: int, actions: ActionSpace) -> None:
-    own = agent.spaces
-    if (own.observation_dim, own.actions.expected) != (dim, actions.expected):
+    spaces = agent.spaces
+    if (spaces.observation_dim, spaces.actions.expected) != (dim, actions.expected):
         raise HarnessError(
             f"The agent ({agent.method}, of family {agent.family!r}) takes the actions "
-            f"{own.actions.expected} on observations of shape [{own.observation_dim}], but family "
-            f"{family.name!r} has {actions.expected} and [{dim}]; evaluate it on the family it was "
-            "fitted for."
+            f"{spaces.actions.expected} on observations of shape [{spaces.observation_dim}], but "
+            f"family {family.name!r} has {actions.expected} and [{dim}]; evaluate it on the family "
+            "it was fitted for."
         )

@@ -44,7 +44,7 @@ class References:
     """The references of a family, found by an instance's hidden parameters."""
 
     steps: int
-    """The limit they were made with; they say nothing of other ones."""
+    """Maximum steps per episode they were computed with; they do not apply to other limits."""
     table: Mapping[tuple[tuple[str, float], ...], Reference]
 
     def of(self, hidden: Hidden) -> Reference | None:
@@ -131,7 +131,7 @@ class ReferencePolicies:
     random: Results
     """Every action with the same probability."""
     best_constant: Results
-    """The constant action with the best mean score, chosen on these very instances: generous."""
+    """The constant action with the best mean score, chosen on these instances: optimistic."""
     action: int | list[float]
     """The action of `best_constant`."""
     score: str

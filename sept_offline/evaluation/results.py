@@ -70,14 +70,14 @@ class EpisodeResult:
     solved: bool | None
     """None if the family does not define "solved", as for `steps_to_solve`."""
     steps_to_solve: int | None
-    """Probe included; the limit where it was not solved."""
+    """Including the probe; the step limit if it was not solved."""
     normalised: float | None
     latent: tuple[float, ...] | None
     uncertainty: float | None
     novelty: float | None
     flagged: bool
     act_microseconds: float
-    """Mean over actions, of the agent alone."""
+    """Mean time per action of the agent alone."""
     seconds: float
     """Seconds of the whole episode, including the environment."""
     observations: tuple[tuple[float, ...], ...] | None = None
@@ -155,15 +155,16 @@ class Results:
         """The mean of a field over each instance's episodes, None where it is undefined."""
         groups: dict[str, list[float]] = {}
         for episode in self.episodes:
-            own = groups.setdefault(episode.instance, [])
+            scores = groups.setdefault(episode.instance, [])
             if getattr(episode, name) is not None:
-                own.append(float(getattr(episode, name)))
+                scores.append(float(getattr(episode, name)))
         return {
-            instance: math.fsum(own) / len(own) if own else None for instance, own in groups.items()
+            instance: math.fsum(scores) / len(scores) if scores else None
+            for instance, scores in groups.items()
         }
 
     def episodes_table(self) -> pa.Table:
-        """One row an episode, with the steps as lists."""
+        """One row per episode, with the steps as lists."""
         import pyarrow as pa
 
         return pa.Table.from_pylist([_row(e) for e in self.episodes], schema=_schema(self._width))

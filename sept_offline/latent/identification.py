@@ -19,6 +19,8 @@ from sept_offline.latent.model import LatentModel
 from sept_offline.training.inputs import Floats, Integers
 
 Doubles = NDArray[np.float64]
+RIDGE = 1e-3
+"""Ridge of the linear classifier and of the regression, relative to the inputs' variance."""
 
 
 @dataclass(frozen=True)
@@ -70,14 +72,14 @@ def vote(known: Floats, labels: Integers, asked: Floats, neighbours: int = 5) ->
     return result
 
 
-def linear(known: Floats, labels: Integers, asked: Floats, ridge: float = 1e-3) -> Integers:
+def linear(known: Floats, labels: Integers, asked: Floats) -> Integers:
     """Labels by linear discriminant analysis with a shared, slightly ridged covariance; [n]."""
     present = np.unique(labels)
     centres = np.stack([known[labels == label].mean(axis=0) for label in present])
     residual = known - centres[np.searchsorted(present, labels)]
     covariance = residual.T.astype(np.float64) @ residual / len(known)
     scale = max(float(np.trace(covariance)) / known.shape[1], 1e-12)
-    precision = np.linalg.inv(covariance + ridge * scale * np.eye(known.shape[1]))
+    precision = np.linalg.inv(covariance + RIDGE * scale * np.eye(known.shape[1]))
     score = asked @ precision @ centres.T - 0.5 * np.einsum(
         "ij,jk,ik->i", centres, precision, centres
     )
@@ -90,7 +92,7 @@ def explained(known: Floats, targets: Doubles, asked: Floats, truth: Doubles) ->
     spread = np.maximum(known.std(axis=0), 1e-6)
     centre, middle = known.mean(axis=0), targets.mean(axis=0)
     inputs = (known - centre) / spread
-    gram = inputs.T.astype(np.float64) @ inputs + 1e-3 * len(inputs) * np.eye(inputs.shape[1])
+    gram = inputs.T.astype(np.float64) @ inputs + RIDGE * len(inputs) * np.eye(inputs.shape[1])
     weights = np.linalg.solve(gram, inputs.T @ (targets - middle))
     error = truth - middle - ((asked - centre) / spread) @ weights
     total = ((truth - truth.mean(axis=0)) ** 2).sum(axis=0)

@@ -22,6 +22,7 @@ from sept_offline.agent.encoders import (
 )
 from sept_offline.agent.networks import MLP, Standardiser
 from sept_offline.agent.novelty import TransitionDecoder
+from sept_offline.settings import LatentConfig
 from sept_offline.training.gaussians import Gaussian, log_normal
 from sept_offline.training.layers import array, initialise, lstm, perceptron, to_numpy
 
@@ -116,8 +117,8 @@ class WindowNetwork(LatentNetwork):
     one, in the same way at every time, and `pooled` their mean. Sharing keeps the encoder from
     overfitting few segments.
 
-    Scalings, all over [d]: `segment_state` and `segment_change` (first steps, which are more alike
-    than all the rest), `state` and `change` (all transitions). varies[d]: a feature that never
+    Scalings, all over [d]: `segment_state` and `segment_change` (first steps, which vary less
+    than the rest), `state` and `change` (all transitions). varies[d]: a feature that never
     changes is given a unit normal instead of a prediction; its density would grow without bound and
     its gradient drown all others.
     """
@@ -233,7 +234,7 @@ class TransitionNetwork(LatentNetwork):
         return changes * self.get_buffer("per_change") - guess * self.get_buffer("varies")
 
     def residual(self, states: Tensor, chosen: Tensor, changes: Tensor) -> Tensor:
-        """The same in units of what it leaves: ρ."""
+        """The same in units of its root mean square: ρ."""
         return self.left(states, chosen, changes) / self.get_buffer("rest")
 
     def evidence(self, states: Tensor, chosen: Tensor, residual: Tensor) -> Tensor:
@@ -295,7 +296,7 @@ class TransitionNetwork(LatentNetwork):
         )
 
     def _residual_parts(self) -> tuple[MLP, Standardiser, Standardiser]:
-        """The average model and the scalers of states and changes, in units of what it leaves."""
+        """The average model and the scalers of states and changes, in units of its residuals."""
         rest, per_change, varies = (
             array(self.get_buffer(name)) for name in ("rest", "per_change", "varies")
         )
@@ -323,14 +324,12 @@ class SegmentNetwork(LatentNetwork):
         self,
         steps: int,
         action_width: int,
-        dim: int,
-        encoder_units: int,
-        decoder_units: int,
+        config: LatentConfig,
         scaling: Standardiser,
         rng: torch.Generator,
         change: Standardiser | None = None,
     ) -> None:
-        width = len(scaling.mean)
+        width, dim = len(scaling.mean), config.dim
         super().__init__(steps, action_width, dim, width)
         self.keep("state", scaling)
         self.changes = change is not None
@@ -338,10 +337,10 @@ class SegmentNetwork(LatentNetwork):
             self.keep("change", change)
         self.pair = pair = width + action_width
         read, decoded = (pair + width, width) if self.changes else (pair, pair)
-        self.encoder_lstm = lstm(read, encoder_units, bidirectional=True)
-        self.encoder_head = perceptron(2 * encoder_units, (), 2 * dim)
-        self.decoder_lstm = lstm(pair + dim, decoder_units)
-        self.decoder_head = perceptron(decoder_units, (), 2 * decoded)
+        self.encoder_lstm = lstm(read, config.encoder_units, bidirectional=True)
+        self.encoder_head = perceptron(2 * config.encoder_units, (), 2 * dim)
+        self.decoder_lstm = lstm(pair + dim, config.decoder_units)
+        self.decoder_head = perceptron(config.decoder_units, (), 2 * decoded)
         initialise(self, rng)
 
     def read(self, observations: Tensor, actions: Tensor) -> Tensor:

@@ -53,9 +53,7 @@ class SegmentLatentStage(UpdateStage):
         self.network = SegmentNetwork(
             length,
             space.width,
-            config.dim,
-            config.encoder_units,
-            config.decoder_units,
+            config,
             Standardiser.fit(seen[:, :length].reshape(-1, width)),
             torch_generator(seed, "latent", "initialise"),
             change,

@@ -11,7 +11,7 @@ from sept_offline.training.inputs import Doubles, Floats, Integers
 CONFIDENCE = 0.99
 """Confidence level: a latent without information passes once in 200 fits."""
 LEAST = 0.53
-"""Share of comparisons below which a latent counts as uninformative, however sure that is."""
+"""Share of comparisons below which a latent counts as uninformative, even with certainty."""
 DRAWS = 1000
 """Bootstrap samples behind the interval."""
 MANY = 10
@@ -22,7 +22,7 @@ REGIONS = (0.5, 0.8, 0.95)
 
 @dataclass(frozen=True)
 class Separation:
-    """How well held-out segments lie with their own instance.
+    """How well held-out segments are separated by instance.
 
     A comparison asks whether a segment's latent lies nearer to the centre of its own instance than
     to that of another one: half of them by chance, however many instances there are.
@@ -67,18 +67,18 @@ def measure_separation(
     present, place = np.unique(known_instance, return_inverse=True)
     inside = np.isin(asked_instance, present)
     values, deviation = asked[inside].astype(np.float64), asked_deviation[inside]
-    own = np.searchsorted(present, asked_instance[inside])
+    row = np.searchsorted(present, asked_instance[inside])
     weights = weights[inside] / max(weights[inside].sum(), 1e-300)
     centres = np.stack([known[place == code].mean(axis=0) for code in range(len(present))])
     within = np.sqrt(((known - centres[place]) ** 2).mean(axis=0)) + 1e-6 * (known.std() + 1e-12)
 
     away = (((values[:, None] - centres) / within) ** 2).sum(axis=2)
-    mine = away[np.arange(len(own)), own]
+    mine = away[np.arange(len(row)), row]
     wins = (away > mine[:, None]) + 0.5 * (away == mine[:, None])
     won = (wins.sum(axis=1) - 0.5) / max(len(present) - 1, 1)
-    low, high = _interval(won, own, weights, rng)
+    low, high = _interval(won, row, weights, rng)
 
-    errors = ((values - centres[own]) ** 2).sum(axis=1)
+    errors = ((values - centres[row]) ** 2).sum(axis=1)
     stated = deviation.astype(np.float64).mean(axis=1) ** 2
     spread = weights @ ((values - weights @ values) ** 2).sum(axis=1)
     error = float(weights @ errors)

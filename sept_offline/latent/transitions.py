@@ -71,11 +71,11 @@ LEAST_REST = 0.02
 AVERAGE = 0.25
 """Share of the updates that train the average model."""
 BLOCK = 16384
-"""Transitions that are read at once."""
+"""Transitions to read at once."""
 CONTEXTS, LEAST_CONTEXTS = 16384, 64
-"""Contexts that control learns with, in all and at least of each instance."""
+"""Contexts to train control with: in total, and at least per instance."""
 KNOWN, WATCHED = 4096, 512
-"""Segments learned from and held out, at most, by which identification is watched."""
+"""Maximum numbers of training and held-out segments to monitor identification with."""
 NOTHING = np.zeros((0, 0), dtype=np.float32)
 
 
@@ -130,8 +130,8 @@ class TransitionLatentStage(UpdateStage):
 
     steps: all steps of the training episodes; segments: their first T steps, which the agent will
     read first; held_out: segments of other episodes, whose identification is shown while the stage
-    learns; predicted: only so many columns say something of the instance, the first ones (others
-    of a stacked observation are known from the last step).
+    learns; predicted: the number of columns, the first ones, that depend on the instance (the
+    others of a stacked observation are known from the last step).
     """
 
     watched = ("log_likelihood", "kl", "encoder_kl")

@@ -36,7 +36,7 @@ from sept_offline.training.inputs import (
 from sept_offline.training.updates import UpdateStage
 
 RUN = 100
-"""Windows in a row that share what their latent costs: dynamics change, but not at every step."""
+"""Consecutive windows that share the KL of one latent: dynamics do not change at every step."""
 WARM = 0.5
 """The first share of the updates, in which β rises from 0."""
 

@@ -113,11 +113,11 @@ class WorstReplay(Replay):
         self._by_instance = np.split(order, np.flatnonzero(np.diff(instance[order])) + 1)
         self.quantiles = np.empty((len(returns), 2))
         """[E, 2]: the shares of its instance's returns below an episode's, and not above it."""
-        for own in self._by_instance:
-            ranked = np.sort(returns[own])
+        for members in self._by_instance:
+            ranked = np.sort(returns[members])
             for column, side in enumerate(("left", "right")):
-                below = np.searchsorted(ranked, returns[own], side=side)  # type: ignore[call-overload]
-                self.quantiles[own, column] = below / len(own)
+                below = np.searchsorted(ranked, returns[members], side=side)  # type: ignore[call-overload]
+                self.quantiles[members, column] = below / len(members)
         self._episodes, self._turn = config.episodes, turn
         self._kept = max(1, round(config.percentile / 100 * config.episodes))
 
@@ -153,7 +153,7 @@ class WorstReplay(Replay):
         return transitions
 
     def _draw_episodes(self, shape: tuple[int, int], rng: np.random.Generator) -> NDArray[np.int64]:
-        counts = np.array([len(own) for own in self._by_instance])
+        counts = np.array([len(members) for members in self._by_instance])
         instance = rng.integers(0, len(counts), size=shape)
         place = (rng.random(shape) * counts[instance]).astype(np.int64)
         offsets = np.cumsum(counts) - counts

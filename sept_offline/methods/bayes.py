@@ -141,7 +141,7 @@ def planning_settings(data: Dataset, config: FitConfig) -> ControlConfig:
 
 
 def untrained(data: Dataset, settings: ControlConfig, seed: int) -> Control:
-    """A policy that knows nothing yet."""
+    """An untrained policy."""
     scaler = Standardiser.fit(data.steps().observations)
     learner = Learner(settings, scaler.dim, data.num_actions, integer(seed, "control"))
     return Control(scaler, learner.current())

@@ -1,18 +1,7 @@
 """Settings that a fit chooses from the logs, each with its reason in one sentence.
 
-They are the algorithm of control, its updates, and how many observations to stack.
-
-Where a part of the state is missing from the observation, the last steps predict the next
-observation better than the present one alone. So do they where a model has merely learned too
-little: the last change is half of the answer in most systems. Hence the model of the present
-observation learns three times as long as the model that it is compared with; both know the
-instance. What is still better predicted from the last steps is then missing from the present.
-
-A short fit of a model of the last steps may miss a world that changes now and then. So the errors
-of the first model are looked at, too: where something hidden lasts for some steps, its error at a
-step resembles that at a recent step of the same episode more than that at a step of another episode
-which is at least as similar. Errors of a model that has learned too little depend on state and
-action alone.
+They are the algorithm of control, its updates, the length of the probe, and how many observations
+to stack (from the models in `stack_models`).
 """
 
 from __future__ import annotations
@@ -23,25 +12,26 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sept_offline.actions import Box, Finite
 from sept_offline.agent import Agent, Spaces
-from sept_offline.agent.networks import Standardiser
 from sept_offline.data import Dataset
 from sept_offline.data.records import Segments, Steps
 from sept_offline.data.summary import DEFAULT_PROBE_STEPS
-from sept_offline.dynamics.columns import Columns
-from sept_offline.dynamics.world import WorldStage
 from sept_offline.errors import ConfigError
 from sept_offline.methods.hold_out import held_out_episodes
 from sept_offline.methods.method import Method
+from sept_offline.methods.stack_models import (
+    fit_and_test,
+    gain_of,
+    lasting_gain,
+    sample_episodes,
+)
 from sept_offline.probe.behaviour import estimate_behaviour
 from sept_offline.seeding import generator, integer
 from sept_offline.settings import AUTO, BOX_ALGORITHMS, FINITE_ALGORITHMS, FitConfig
 from sept_offline.stacking import Stack
 from sept_offline.stage import Stage
-from sept_offline.training.inputs import Doubles, Floats, Integers
 
 FEW_ACTIONS = 1.5
 """Effective number of actions below which a logged step has hardly any alternative."""
@@ -59,29 +49,11 @@ SHORTER, LONGER = 2, 8
 """Other lengths to try if that one is better."""
 MODEL_UPDATES = 1200
 """Maximum updates of the model of the current observation; the others get a third."""
-MODEL_HIDDEN, MODEL_BATCH = (64, 64), 256
-MOST_STEPS = 60_000
-"""Logged steps that are looked at, at most."""
 HELD_OUT = 0.2
 FEWEST = 5
 """Held-out episodes without which nothing is concluded."""
-CLIP = 1.0
-"""Largest squared error that counts, in variances of the change: a wall or a reset is rare, and
-would otherwise decide everything."""
-LITTLE = 0.1
-"""A column of which less is unexplained counts as explained."""
-GAIN = 0.02
-"""Share of what is unexplained that must be gained at least: of a noisy column little can be."""
-RECENT = 8
-"""Steps back that count as recent."""
-SIMILAR = 4.0
-"""Squared distance of two steps, in variances of state and action, up to which they are similar."""
 LASTING = 0.1
-"""How much more a step's error must resemble a recent one's than another episode's, at least."""
-ASKED, FEW_PAIRS = 3000, 300
-"""Steps whose errors are compared, and the fewest that show anything."""
-WIDE = 3.0
-"""Standard errors on both sides of a mean: there are several columns, and one may decide."""
+"""Minimum by which a step's error must resemble a recent one more than one of another episode."""
 
 
 @dataclass(frozen=True)
@@ -187,43 +159,6 @@ def choose_settings(
     return config, choices
 
 
-@dataclass(frozen=True)
-class Tried:
-    """A model of the next observation, tested on held-out episodes.
-
-    errors `[E, d]`: mean squared error of each episode, clipped, in variances of the change;
-    unexplained `[d]`: share of what the change varies; 0 in a column that never changes.
-    """
-
-    errors: Doubles
-    unexplained: Doubles
-    model: WorldStage
-
-    @property
-    def open(self) -> NDArray[np.bool_]:
-        """The columns `[d]` of which more than a little is unexplained."""
-        unexplained: NDArray[np.bool_] = self.unexplained > LITTLE
-        return unexplained
-
-
-@dataclass(frozen=True)
-class Gain:
-    """The relative error reduction of one model over another in one column."""
-
-    column: int
-    mean: float
-    low: float
-    high: float
-
-    @property
-    def clear(self) -> bool:
-        """Whether it is more than a little, beyond doubt."""
-        return self.low > GAIN
-
-    def __str__(self) -> str:
-        return f"{self.mean:.0%} [{self.low:.0%}, {self.high:.0%}]"
-
-
 def check_stack(method: Method, config: FitConfig) -> None:
     """Refuse a stack for a method that does not read one."""
     if config.stack > 1 and not method.stacks:
@@ -247,7 +182,7 @@ def observing_plainly(agent: Agent, stack: Stack | None) -> Agent:
 def choose_stack(data: Dataset, config: FitConfig, seed: int) -> Generator[Stage, None, Choice]:
     """Stack if the last steps clearly improve the prediction of held-out episodes."""
     seed = integer(seed, "stack")
-    some = _some_of(data, seed)
+    some = sample_episodes(data, seed)
     held = held_out_episodes(some, HELD_OUT, seed)
     if held.sum() < FEWEST:
         return Choice(
@@ -256,23 +191,23 @@ def choose_stack(data: Dataset, config: FitConfig, seed: int) -> Generator[Stage
     # At most as long as the fit itself.
     long = max(1, min(MODEL_UPDATES, config.latent.updates, config.control.updates // 4))
     short = max(1, long // 3)
-    tried = partial(_tried, some, held, seed)
+    fitted = partial(fit_and_test, some, held, seed)
 
-    present = yield from tried(1, long, "stack-1")
+    present = yield from fitted(1, long, "stack-1")
     if not present.open.any():
         most = present.unexplained.max(initial=0.0)
         return Choice(
             1, f"The current observation leaves at most {most:.1%} of the next change unexplained."
         )
     names = data.metadata.observation_names or [f"column {i}" for i in range(data.observation_dim)]
-    stacked = yield from tried(TRIED, short, f"stack-{TRIED}")
-    found = _gain(present, stacked, present.open)
-    if found.clear:
+    stacked = yield from fitted(TRIED, short, f"stack-{TRIED}")
+    gain = gain_of(present, stacked, present.open)
+    if gain.clear:
         # The longer one may have overfit; then the shorter one is better.
-        early = yield from tried(1, short, "stack-1-short")
-        found = min(found, _gain(early, stacked, present.open), key=lambda gain: gain.low)
-    if not found.clear:
-        lasting = _lasting(present, some, generator(seed, "lasting"))
+        early = yield from fitted(1, short, "stack-1-short")
+        gain = min(gain, gain_of(early, stacked, present.open), key=lambda each: each.low)
+    if not gain.clear:
+        lasting = lasting_gain(present, some, generator(seed, "lasting"))
         if lasting is not None and lasting.low > LASTING:
             return Choice(
                 TRIED,
@@ -283,121 +218,19 @@ def choose_stack(data: Dataset, config: FitConfig, seed: int) -> Generator[Stage
         return Choice(
             1,
             f"The last {TRIED} observations with their actions do not clearly predict more than "
-            f"the current one: the error of the next {names[found.column]!r} falls by {found}.",
+            f"the current one: the error of the next {names[gain.column]!r} falls by {gain}.",
         )
     chosen, best = TRIED, stacked
-    shorter = yield from tried(SHORTER, short, f"stack-{SHORTER}")
-    if not _gain(shorter, stacked, present.open).clear:
+    shorter = yield from fitted(SHORTER, short, f"stack-{SHORTER}")
+    if not gain_of(shorter, stacked, present.open).clear:
         chosen, best = SHORTER, shorter
     else:
-        longer = yield from tried(LONGER, short, f"stack-{LONGER}")
-        if _gain(stacked, longer, present.open).clear:
+        longer = yield from fitted(LONGER, short, f"stack-{LONGER}")
+        if gain_of(stacked, longer, present.open).clear:
             chosen, best = LONGER, longer
-    found = _gain(present, best, present.open)
+    gain = gain_of(present, best, present.open)
     return Choice(
         chosen,
         f"The last {chosen} observations with their actions predict more than the current one: the "
-        f"error of the next {names[found.column]!r} falls by {found}.",
+        f"error of the next {names[gain.column]!r} falls by {gain}.",
     )
-
-
-def _some_of(data: Dataset, seed: int) -> Dataset:
-    """A random subset of the episodes with about `MOST_STEPS` steps."""
-    if data.num_steps <= MOST_STEPS:
-        return data
-    order = generator(seed, "episodes").permutation(data.num_episodes)
-    count = int(np.searchsorted(np.cumsum(data.episode_index.length[order]), MOST_STEPS)) + 1
-    return data.select(np.sort(order[:count]))
-
-
-def _tried(
-    data: Dataset, held: NDArray[np.bool_], seed: int, length: int, updates: int, name: str
-) -> Generator[Stage, None, Tried]:
-    """Fit a model of `length` observations without the `held[E]` episodes, and test it on them."""
-    view = data.stacked(length)
-    kept, steps = view.select(~held).steps(), view.select(held).steps()
-    stage = WorldStage(
-        kept,
-        Columns.fit(kept),
-        updates,
-        integer(seed, name),
-        space=data.action_space,
-        num_instances=len(data.instances),
-        stack=Stack(length, data.observation_dim, data.action_space.width) if length > 1 else None,
-        hidden=MODEL_HIDDEN,
-        batch=MODEL_BATCH,
-    )
-    stage.name = name
-    yield stage
-    change, predicted = stage.predictions(steps)
-    squared = np.minimum((change - predicted).astype(np.float64) ** 2, CLIP)
-    variation = np.minimum(change.astype(np.float64) ** 2, CLIP).mean(axis=0)
-    varies = (stage.world.newest.varies.numpy() > 0) & (variation > 0)
-    unexplained = squared.mean(axis=0) / np.where(varies, variation, 1.0)
-    episode = np.cumsum(steps.time == 0) - 1
-    lengths = np.bincount(episode)
-    each = [np.bincount(episode, weights=column) / lengths for column in squared.T]
-    return Tried(np.stack(each, axis=1), np.where(varies, unexplained, 0.0), stage)
-
-
-def _lasting(tried: Tried, data: Dataset, rng: np.random.Generator) -> Gain | None:
-    """How much more errors resemble recent ones than those of other episodes, in their variances.
-
-    A step is compared with the most similar of its last steps, and with the most similar step of
-    the same instance in other episodes if that is no less similar. None without enough such steps.
-    """
-    steps = data.steps()
-    change, predicted = tried.model.predictions(steps)
-    errors = np.clip(change - predicted, -WIDE, WIDE).astype(np.float64)
-    seen = steps.observations[steps.row]
-    features = np.concatenate([seen, data.action_space.encode(steps.actions)], axis=1)
-    features = Standardiser.fit(features)(features)
-    episode = np.cumsum(steps.time == 0) - 1
-    members = {code: np.flatnonzero(steps.instance == code) for code in np.unique(steps.instance)}
-    trios: list[tuple[int, int, int]] = []
-    for row in rng.permutation(len(episode))[: 2 * ASKED].tolist():
-        past = np.arange(row - min(RECENT, int(steps.time[row])), row)
-        if not len(past) or len(trios) == ASKED:
-            continue
-        recent, near = _nearest(features, row, past)
-        if near > SIMILAR:
-            continue
-        others = members[steps.instance[row]]
-        other, away = _nearest(features, row, others[episode[others] != episode[row]])
-        if away <= near:
-            trios.append((row, recent, other))
-    if len(trios) < FEW_PAIRS:
-        return None
-    own, recent_rows, other_rows = np.array(trios).T
-    size = np.maximum((errors[own] ** 2).mean(axis=0), 1e-12)
-    resembles = (errors[own] - errors[other_rows]) ** 2 - (errors[own] - errors[recent_rows]) ** 2
-    gains = resembles / size
-    mean = gains.mean(axis=0)
-    # Steps of one episode are not independent.
-    place = np.unique(episode[own], return_inverse=True)[1]
-    sums = np.stack([np.bincount(place, weights=column) for column in (gains - mean).T], axis=1)
-    return _surest(mean, WIDE * np.sqrt((sums**2).sum(axis=0)) / len(own), tried.open)
-
-
-def _nearest(features: Floats, row: int, among: Integers) -> tuple[int, float]:
-    """The row in `among` that is most similar to `row`, and the squared distance."""
-    if not len(among):
-        return row, np.inf
-    away = ((features[among] - features[row]) ** 2).sum(axis=1)
-    best = int(away.argmin())
-    return int(among[best]), float(away[best])
-
-
-def _gain(worse: Tried, better: Tried, columns: NDArray[np.bool_]) -> Gain:
-    """The gain of the column, among `columns[d]`, with the highest lower bound."""
-    error = worse.errors.mean(axis=0)
-    gains = (worse.errors - better.errors) / np.where(error > 0, error, 1.0)
-    mean = gains.mean(axis=0)
-    return _surest(mean, WIDE * gains.std(axis=0, ddof=1) / np.sqrt(len(gains)), columns)
-
-
-def _surest(mean: Doubles, room: Doubles, columns: NDArray[np.bool_]) -> Gain:
-    """The gain `mean[d] ± room[d]` of the column, among `columns[d]`, with the highest low end."""
-    column = int(np.argmax(np.where(columns, mean - room, -np.inf)))
-    low, high = mean[column] - room[column], mean[column] + room[column]
-    return Gain(column, float(mean[column]), float(low), float(high))

@@ -37,10 +37,10 @@ def running_doubt(
     moment = time[windows.last]
     order = np.argsort(moment, kind="stable")
     edges = np.flatnonzero(np.diff(moment[order])) + 1
-    for own in np.split(order, edges):
+    for rows in np.split(order, edges):
         # windows of an episode stand one after another, so the one before is the row before
-        if len(own) and moment[own[0]] >= length:
-            largest[own] = np.maximum(largest[own], largest[own - 1])
+        if len(rows) and moment[rows[0]] >= length:
+            largest[rows] = np.maximum(largest[rows], largest[rows - 1])
     eta: NDArray[np.float32] = doubt(deviation, largest).astype(np.float32)
     return eta
 

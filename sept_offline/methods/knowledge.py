@@ -56,7 +56,7 @@ def probes(config: FitConfig) -> bool:
 def learn_in_turn(
     fitted: Dataset, segments: Segments, fresh: NDArray[np.bool_], config: FitConfig, seed: int
 ) -> Generator[Stage, None, Knowledge]:
-    """A latent of the instance first, then a probe that makes it plain.
+    """A latent of the instance first, then a probe that reveals it.
 
     The latent sees the `fitted` episodes, the probe all `segments`; the `fresh` ones are those that
     the latent does not see.

@@ -44,7 +44,7 @@ def novelty_of(
 
 
 def as_if_fresh(elbos: NDArray[np.float64], fresh: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """ELBOs `[N]` with those of the fitted segments moved to where the fresh ones lie.
+    """ELBOs `[N]`, with those of the fitted segments shifted to the distribution of fresh ones.
 
     Few of the held-out segments resemble those of the probe. The others are used too, less likely
     and wider spread by what fitting has gained on average over all segments.

@@ -112,7 +112,7 @@ class ContextStage(UpdateStage):
         """The loss of contexts of `instance[B]` with the latents `z[B, k]`."""
 
     def _beside(self) -> dict[str, nn.Sequential]:
-        """The networks that learn beside the embedding; their weights are not yet drawn."""
+        """The networks that are trained with the embedding; their weights are not yet drawn."""
         return {}
 
     def embed(self, rows: Tensor) -> Tensor:

@@ -65,6 +65,8 @@ RECORDED = {
     "reasons": list,
 }
 """Optional keys of a record, and their types."""
+REMOVED = {"probe": ("progress_weight",)}
+"""Settings of earlier versions that never had an effect, by section."""
 VERDICT = ("verdict", "reasons")
 """Keys that a run repeats from its agent's record."""
 FOLDERS = {
@@ -104,6 +106,15 @@ def _is_held_out(held: dict[str, Any]) -> bool:
             for one in ranges
         )
     )
+
+
+def _in_use(config: dict[str, Any]) -> dict[str, Any]:
+    """The settings of a run without those that were removed."""
+    kept = dict(config)
+    for section, names in REMOVED.items():
+        if isinstance(kept.get(section), dict):
+            kept[section] = {k: v for k, v in kept[section].items() if k not in names}
+    return kept
 
 
 def read_metrics(path: Path, last: str | None = None) -> list[list[str]]:
@@ -174,7 +185,7 @@ class RunDirectory:
         return (self.path / RUN).exists() and (self.path / "agent" / "agent.json").exists()
 
     def open(self, record: dict[str, Any], resume: bool, restart: bool) -> None:
-        """Begin a run, or continue the same one; anything else is refused."""
+        """Start a run, or continue the same one; raise for any other run."""
         self._refuse_foreign()
         with writing(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
@@ -188,7 +199,7 @@ class RunDirectory:
             raise
 
     def _refuse_foreign(self) -> None:
-        """Nothing is replaced or added to that is not part of a run of ours."""
+        """Refuse a folder with files that are not part of a run."""
         if self.path.exists() and not self.path.is_dir():
             raise DataError(f"{self.path} is a file; choose a folder for the run.")
         refuse_links(self.path, (*FOLDERS, RUN, METRICS, EVALUATED, JUDGED, LOCK))
@@ -230,7 +241,7 @@ class RunDirectory:
             # As it is read: a tuple has become a list.
             asked = json.loads(json.dumps(record))
             # runs of earlier versions do not say which part of the file they read
-            known = {"view": asked.get("view"), **earlier}
+            known = {"view": asked.get("view"), **earlier, "config": _in_use(earlier["config"])}
             changed = [key for key in asked if key not in free and known.get(key) != asked[key]]
             if changed:
                 raise DataError(
@@ -267,7 +278,7 @@ class RunDirectory:
         return False
 
     def _tidy(self, record: dict[str, Any]) -> None:
-        """Remove what a kill in the last moments left lying about."""
+        """Remove what a kill in the last moments left behind."""
         repair_folder(self.path / "agent", AGENT)
         if self.finished and ("metrics" not in record or (self.path / "checkpoints").exists()):
             self._end(load_agent(self.path))
@@ -289,7 +300,7 @@ class RunDirectory:
         return self.path / "checkpoints" / f"{number}-{stage.name}.safetensors"
 
     def restore(self, number: int, stage: Stage) -> None:
-        """Bring a stage to where it was, if it was begun."""
+        """Restore a stage from its checkpoint, if there is one."""
         path, check = self.checkpoint(number, stage), None
         if path.exists():
             state = load_state(path, DataError)
@@ -307,7 +318,7 @@ class RunDirectory:
         self._earlier.append(stage.name)
 
     def _forget(self, stage: Stage, check: str | None) -> None:
-        """Drop the metrics of updates that are going to be made again.
+        """Drop the metrics of updates that will be repeated.
 
         `check` is that of the last row when the snapshot was taken: none before it may be missing.
         """
@@ -331,7 +342,7 @@ class RunDirectory:
         write_text(path, text.getvalue())
 
     def save(self, number: int, stage: Stage, force: bool) -> None:
-        """Write a snapshot if it is time to, or if it must be."""
+        """Write a checkpoint if it is due, or if `force` is set."""
         now = time.monotonic()
         if force or now - self._written >= self.checkpoint_seconds:
             state = stage.state()
@@ -343,7 +354,7 @@ class RunDirectory:
             self._written = time.monotonic()
 
     def log(self, stage: str, done: int, metrics: dict[str, float]) -> None:
-        """Add a line a metric to `metrics.csv`, and to TensorBoard where it is installed."""
+        """Add one line per metric to `metrics.csv`, and to TensorBoard where it is installed."""
         path = self.path / METRICS
         if self._check is None:
             rows = read_metrics(path) if path.exists() else []
@@ -375,7 +386,7 @@ class RunDirectory:
             self._tensorboard.close()
 
     def close(self) -> None:
-        """Let another process continue."""
+        """Release the lock."""
         if self._lock is not None:
             self._lock.release()
 

@@ -26,8 +26,8 @@ def identification(
     """Identification on held-out segments, for the record; empty if there are none."""
     if not fresh.any():
         return {}
-    found = identify(latent, segments.select(~fresh), segments.select(fresh))
-    return {"identification": asdict(found)}
+    shares = identify(latent, segments.select(~fresh), segments.select(fresh))
+    return {"identification": asdict(shares)}
 
 
 def separation(

@@ -1,4 +1,4 @@
-"""SEPT-NP: no probe. Control acts from the first step, z is inferred from what it did.
+"""SEPT-NP: no probe. Control acts from the first step, and z is inferred from its steps.
 
 The paper's VAE learns from the segments that the control policy makes, and the policy starts each
 episode with the mean of the z seen so far. Logged segments are weighted instead by how likely that

@@ -64,7 +64,7 @@ def uniform_density(space: Box) -> float:
 
 
 def logged_or_estimated(segments: Segments, space: ActionSpace, seed: int) -> Behaviour:
-    """What was logged; where there is nothing, an estimate, which marks the whole.
+    """The logged behaviour; an estimate fills in what was not logged, and marks the whole.
 
     If only the logged action's probability is known it is kept, because a weight needs no other;
     what is left is shared among the others as the estimate shares it.
@@ -98,7 +98,7 @@ def _around(guess: Doubles, actions: Integers, chance: Doubles) -> Doubles:
 
 
 def estimate_behaviour(segments: Segments, space: ActionSpace, seed: int) -> Behaviour:
-    """μ from what was done, by a model of state and time or, if it is no better, of time alone.
+    """Estimate μ by a model of state and time or, if that is not better, of time alone.
 
     The model is stopped, and its temperature chosen, on held-out episodes. It is used only if it is
     better there than what a behaviour that does not look at the state would do: the frequencies of
@@ -208,7 +208,7 @@ def _inputs(observations: Floats, length: int) -> Tensor:
 
 
 def _frequencies(actions: Integers, num_actions: int) -> Doubles:
-    """[n, A], one count added to each, so that nothing is called impossible."""
+    """[n, A], with one count added to each, so that no action has probability 0."""
     counts = np.eye(num_actions)[actions].sum(axis=0) + 1
     return np.asarray(counts / counts.sum(axis=-1, keepdims=True))
 

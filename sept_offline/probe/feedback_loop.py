@@ -23,13 +23,16 @@ from sept_offline.threads import one_thread
 from sept_offline.training.gaussians import kl_standard, sample
 from sept_offline.training.updates import check_finite, load_module, save_module
 
+REWARDS: tuple[Reward, ...] = ("elbo", "negative-elbo", "total-variation")
+"""Rewards of the loop; others need posteriors of instances, which its VAE does not have, and are
+replaced by the ELBO."""
+
 
 class PaperLoopStage(SegmentLatentStage):
     """VAE steps weighted by the probe alternate with probe steps on the ELBO of a tracking copy.
 
-    `probe.reward` may replace the ELBO by its negative or by total variation. `information` needs
-    posteriors of instances, which this VAE does not have: the ELBO stands in for it. history: the
-    diagnostics of each update, whose `reward` is the mean over the last probe minibatch.
+    history: the diagnostics of each update, whose `reward` is the mean over the last probe
+    minibatch.
     """
 
     def __init__(
@@ -50,7 +53,7 @@ class PaperLoopStage(SegmentLatentStage):
         everything = np.arange(len(segments.actions))
         self.learner = ProbeLearner(segments, self.behaviour, probe, seed, everything)
         self._probe_rng = torch_generator(seed, "probe", "train")
-        self.reward: Reward = "elbo" if probe.reward == "information" else probe.reward
+        self.reward: Reward = probe.reward if probe.reward in REWARDS else "elbo"
         self._variation = torch.from_numpy(total_variation(segments, final_state=latent.changes))
         self.history: list[Diagnostics] = []
 
@@ -122,7 +125,7 @@ class PaperLoopStage(SegmentLatentStage):
         self.history = [Diagnostics(**entry) for entry in state.values["history"]]
 
     def result(self) -> LatentModel:
-        """The latent as it is at the end."""
+        """The latent at the end of training."""
         with one_thread():
             weights = self.weights().numpy()
         # Undo the balance: instances' moments weigh a segment within its own instance only.

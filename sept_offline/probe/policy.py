@@ -55,7 +55,7 @@ class PolicyNetwork(nn.Module, ABC):
 
     @abstractmethod
     def export(self) -> NetworkProbe:
-        """The policy as it is now, for the agent."""
+        """The current policy, for the agent."""
 
     def along(self, segments: Segments) -> Doubles:
         """Σ_t log π(a_t|s_t) of segments, [N]."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,19 +51,8 @@ CLIP = 5.0
 
 
 def segment_rewards(kind: Reward, model: LatentModel, segments: Segments) -> Doubles:
-    """The reward of each segment, [N].
-
-    elbo: how well the VAE knows it (the paper's); negative-elbo: how badly (maximum entropy);
-    total-variation: how far the state moves, the paper's TotalVar;
-    information: log q(m_i|segment), how surely it gives its instance's latent away.
-    """
-    if kind == "elbo":
-        return model.elbo(segments)
-    if kind == "negative-elbo":
-        return -model.elbo(segments)
-    if kind == "information":
-        return model.information(segments)
-    return total_variation(segments)
+    """The reward of each segment, [N]."""
+    return REWARDS[kind](model, segments)
 
 
 def total_variation(segments: Segments, final_state: bool = True) -> Doubles:
@@ -74,6 +64,19 @@ def total_variation(segments: Segments, final_state: bool = True) -> Doubles:
     length = segments.actions.shape[1]
     seen = segments.observations[:, : length + final_state].astype(np.float64)
     return np.asarray(np.abs(np.diff(seen, axis=1)).sum(axis=(1, 2)) / length)
+
+
+REWARDS: dict[Reward, Callable[[LatentModel, Segments], Doubles]] = {
+    # log q(m_i|segment): how certain the segment makes its instance
+    "information": lambda model, segments: model.information(segments),
+    # how well the VAE predicts the segment: the paper's
+    "elbo": lambda model, segments: model.elbo(segments),
+    # how badly: maximum entropy, the paper's MaxEnt
+    "negative-elbo": lambda model, segments: -model.elbo(segments),
+    # how far the state moves: the paper's TotalVar
+    "total-variation": lambda model, segments: total_variation(segments),
+}
+"""The rewards by their names in `probe.reward`."""
 
 
 class ProbeLearner:
@@ -182,7 +185,7 @@ class ProbeResult:
     """A probe, and why it should or should not be trusted.
 
     weights[N]: self-normalised importance weights of all segments under `policy`; history: one
-    record an update, on the segments it learned from.
+    record per update, on the segments it learned from.
     """
 
     policy: NetworkProbe
@@ -201,11 +204,7 @@ class ProbeResult:
 
 
 class ProbeStage:
-    """Learns π(a|s) from segments and a reward for each.
-
-    reward_per_segment[N]; bonus[N]: what λ (`progress_weight`) multiplies, e.g. the value of the
-    state a segment ends in.
-    """
+    """Learns π(a|s) from segments and a reward for each, reward_per_segment[N]."""
 
     def __init__(
         self,
@@ -215,24 +214,20 @@ class ProbeStage:
         seed: int,
         *,
         space: ActionSpace,
-        bonus: Doubles | None = None,
     ) -> None:
-        count = len(segments.actions)
-        for name, values in (("reward", reward_per_segment), ("bonus", bonus)):
-            if values is not None and (len(values) != count or not np.isfinite(values).all()):
-                raise DataError(
-                    f"The probe's {name} must be {count} finite numbers, one per segment; found "
-                    f"{len(values)}, {int((~np.isfinite(values)).sum())} of them not finite."
-                )
+        count, finite = len(segments.actions), np.isfinite(reward_per_segment)
+        if len(finite) != count or not finite.all():
+            raise DataError(
+                f"The probe's reward must be {count} finite numbers, one per segment; found "
+                f"{len(finite)}, {int((~finite).sum())} of them not finite."
+            )
         self.name = "probe"
         self.config, self.done = config, 0
         self.behaviour = logged_or_estimated(segments, space, seed)
         self.kept, held = split(segments.instance, config.holdout, seed)
         self.held = torch.from_numpy(held)
         self.learner = ProbeLearner(segments, self.behaviour, config, seed, self.kept)
-        self.rewards = torch.from_numpy(
-            combined(reward_per_segment, bonus, config.progress_weight, segments.instance)
-        )
+        self.rewards = torch.from_numpy(standardised(reward_per_segment, segments.instance))
         self.imitation = 0 if self.behaviour.uniform else IMITATION
         self.total = self.imitation + config.steps
         self.history: list[Diagnostics] = []
@@ -335,20 +330,12 @@ def split(instance: Integers, holdout: float, seed: int) -> tuple[Integers, Inte
     return np.setdiff1d(everything, out), out
 
 
-def combined(rewards: Doubles, bonus: Doubles | None, weight: float, instance: Integers) -> Doubles:
-    """R + λ·bonus in standard deviations, centred within each instance, clipped; [N].
+def standardised(values: Doubles, instance: Integers) -> Doubles:
+    """Values centred within instances, in standard deviations, clipped; [N].
 
     An instance's own mean is the same for every probe, so taking it out changes no gradient in
     expectation and removes differences between instances that do not depend on the probe.
     """
-    total = standardised(rewards, instance)
-    if bonus is not None and weight:
-        total = total + weight * standardised(bonus, instance)
-    return total
-
-
-def standardised(values: Doubles, instance: Integers) -> Doubles:
-    """Values centred within instances, in standard deviations, clipped; [N]."""
     _, inverse, counts = np.unique(instance, return_inverse=True, return_counts=True)
     values = np.asarray(values, dtype=np.float64)
     # Ranks would lose the scale; quantiles bound what a single outlier can do to it.

@@ -1,4 +1,4 @@
-"""Importance weights of whole segments, and what they say about how much data is left."""
+"""Importance weights of whole segments, and their effective sample size."""
 
 from __future__ import annotations
 

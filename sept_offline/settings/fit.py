@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal
 
 from sept_offline.errors import ConfigError
 from sept_offline.family import suggest
@@ -20,7 +20,6 @@ from sept_offline.settings.values import (
 )
 
 Reward = Literal["elbo", "information", "total-variation", "negative-elbo"]
-REWARDS: tuple[Reward, ...] = get_args(Reward)
 FINITE_ALGORITHMS = ("double_dqn", "discrete_cql", "discrete_bcq", "discrete_iql", "nfq")
 """Algorithms of control for a finite set of actions."""
 BOX_ALGORITHMS = ("rebrac", "td3_plus_bc", "iql", "cql", "awac")
@@ -111,8 +110,6 @@ class ProbeConfig(Settings, section="probe"):
     """Share of the segments held out for the final check."""
     margin: float = 2.0
     """Minimum improvement of the held-out reward for the probe to be kept, in standard errors."""
-    progress_weight: float = 0.0
-    """λ, the weight of a bonus for the final state of each segment, in standard deviations."""
     tracking_rate: Share = 1.0
     """α, the rate at which the VAE that rewards the probe tracks the trained one (paper's loop)."""
     warmup: Natural = 0

@@ -19,7 +19,7 @@ from sept_offline.limits import read_whole
 
 Record = TypeVar("Record")
 Rule = Callable[[Any, str], None]
-"""Raises a ConfigError if a value, of the setting whose path is given, is not allowed."""
+"""Raises a ConfigError if the value of the setting at this path is not allowed."""
 TOML_BYTES = 16 << 20
 """Size limit of a settings file, which is written by hand."""
 

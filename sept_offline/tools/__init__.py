@@ -1,1 +1,1 @@
-"""What stands around the core: each tool imports the core, and no tool another but `report`."""
+"""Tools around the core: each imports the core, and none but `report` imports another tool."""

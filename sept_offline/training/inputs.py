@@ -23,7 +23,7 @@ def standardised(scaler: Standardiser, values: Floats) -> Tensor:
 
 
 def check_segments(segments: Segments, space: ActionSpace, num_instances: int) -> None:
-    """Refuse segments that cannot teach anything, in one sentence."""
+    """Raise if nothing can be learned from the segments."""
     count, length = segments.actions.shape[:2]
     if count == 0:
         raise DataError(

@@ -1,4 +1,4 @@
-"""Networks with weights drawn from a handed-in generator: perceptrons, LSTMs, and NumPy copies."""
+"""Networks with weights drawn from a given generator: perceptrons, LSTMs, and NumPy copies."""
 
 from __future__ import annotations
 

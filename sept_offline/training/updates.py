@@ -34,7 +34,7 @@ def check_finite(values: Mapping[str, float], stage: str, update: int) -> None:
     for name, value in values.items():
         if not math.isfinite(value):
             raise TrainingError(
-                f"The {name} of the {stage} stage is {value} by update {update}; likely causes are "
+                f"The {name} of the {stage} stage is {value} at update {update}; likely causes are "
                 f"a learning rate that is too high (lower {stage}.learning_rate) "
                 "or observations that are not finite (see `sept-offline validate`)."
             )

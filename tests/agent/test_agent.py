@@ -259,7 +259,9 @@ def test_concurrent_episodes_share_one_agent() -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("fallback", [True, False])
-def test_saved_and_loaded_it_acts_alike(tmp_path: Path, method: str, fallback: bool) -> None:
+def test_a_saved_and_loaded_agent_acts_the_same(
+    tmp_path: Path, method: str, fallback: bool
+) -> None:
     agent = builders.make_agent(method, fallback=fallback)
     save_agent(agent, tmp_path / "run" / "agent")
     for path in (tmp_path / "run", tmp_path / "run" / "agent"):

@@ -41,7 +41,7 @@ def begin(agent: Agent, seed: int) -> Any:
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize(("fallback", "stack"), [(True, 1), (False, 3)])
-def test_alone_together_and_saved_it_acts_alike(
+def test_alone_batched_and_saved_it_acts_the_same(
     tmp_path: Path, method: str, fallback: bool, stack: int
 ) -> None:
     box = builders.BOX

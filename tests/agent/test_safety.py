@@ -66,7 +66,7 @@ def test_a_probe_keeps_its_proportions_over_what_is_allowed() -> None:
     for seed in range(2000):
         episode = agent.begin(seed)
         first.append(episode.act(state, mask=[True, True, False]))
-        # the probe would take neither of these: both alike
+        # the probe would take neither of these: both equally
         second.append(episode.act(state, mask=[0, 1, 1]))
     assert np.bincount(first, minlength=3) / 2000 == pytest.approx([0.25, 0.75, 0], abs=0.04)
     assert np.bincount(second, minlength=3) / 2000 == pytest.approx([0, 0.5, 0.5], abs=0.04)

@@ -184,7 +184,7 @@ def test_logs_of_a_family_that_has_changed_are_refused(
     assert run_bench(plan(), out).found == 4
 
 
-def test_cells_that_are_not_alike_are_told(whole: Path) -> None:
+def test_cells_that_cannot_be_compared_are_reported(whole: Path) -> None:
     cells = read_table(whole, "cells")
     assert unlike(cells) == []
     assert "Not comparable" not in (whole / "tables.md").read_text()
@@ -263,7 +263,7 @@ def command(out: Path, *more: str) -> list[str]:
 
 
 def kill_after(out: Path, cells: int, *more: str) -> bool:
-    """Kill a bench as soon as so many cells are there; whether it was still at work."""
+    """Kill a bench as soon as this many cells exist; whether it was still running."""
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     process = start(*command(out, *more), cwd=ROOT, **quiet)
     until = time.monotonic() + LONGEST

@@ -174,11 +174,11 @@ def test_the_plane_is_that_of_the_first_two_principal_components() -> None:
 def test_what_the_latent_tells_of_hidden_parameters() -> None:
     rng = np.random.default_rng(0)
     z = rng.standard_normal((200, 2))
-    told, noise = 3 * z[:, 0] - z[:, 1] + 7, rng.standard_normal(200)
-    hidden = {"same": np.ones(200), "noise": noise, "told": told, "twin": 2 * told - 1}
+    linear, noise = 3 * z[:, 0] - z[:, 1] + 7, rng.standard_normal(200)
+    hidden = {"same": np.ones(200), "noise": noise, "linear": linear, "twin": 2 * linear - 1}
     shares = explained(Plane("", 0, ("", ""), z, np.array(["a"] * 200), hidden, z))
-    assert list(shares) == [("told", "twin"), ("noise",)]
-    assert shares["told", "twin"] == pytest.approx(1) and shares[("noise",)] < 0.1
+    assert list(shares) == [("linear", "twin"), ("noise",)]
+    assert shares["linear", "twin"] == pytest.approx(1) and shares[("noise",)] < 0.1
 
 
 def test_planes_of_each_beta_by_size() -> None:

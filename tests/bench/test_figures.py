@@ -54,7 +54,7 @@ DEUTAN = np.array([[0.29275, 0.70725, 0], [0.29275, 0.70725, 0], [-0.02234, 0.02
 
 @pytest.mark.parametrize("sight", [np.eye(3), PROTAN, DEUTAN], ids=["all", "protan", "deutan"])
 @pytest.mark.parametrize("group", [BASELINES, ABLATIONS], ids=["baselines", "ablations"])
-def test_methods_of_one_figure_are_told_apart_by_all_kinds_of_sight(
+def test_methods_of_one_figure_differ_for_all_kinds_of_sight(
     group: tuple[str, ...], sight: Any
 ) -> None:
     """By colour (a CIELAB distance that is easily seen), or by their dash."""

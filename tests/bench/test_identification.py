@@ -98,7 +98,7 @@ def test_without_known_parameters_nothing_is_explained() -> None:
     assert hidden_explained(rows, segments(1.0), "no-such-family", "test") is None
 
 
-def test_one_figure_where_all_are_alike_else_the_mean_and_the_best() -> None:
+def test_one_figure_if_all_are_equal_else_the_mean_and_the_best() -> None:
     assert _explained({"m1": 0.9951, "l1": 0.9952}) == "0.995"
     assert _explained({"k1": 0.9, "dE": 0.1}) == "0.50, k1 0.90"
     assert _explained(None) == "–"

@@ -98,6 +98,6 @@ def test_an_error_in_the_simulator_is_one_sentence(command: list[str], tmp_path:
     spec = write(tmp_path, "failing_slide", "[1 / (self.place * 0)]", 1)
     done = run(command[0], spec, *command[1:], cwd=tmp_path)
     assert done.returncode == 2
-    told = "instance train-0: reset() raised ZeroDivisionError: float division by zero"
-    assert done.stderr == f"Error: Family 'slide', {told}\n"
+    problem = "instance train-0: reset() raised ZeroDivisionError: float division by zero"
+    assert done.stderr == f"Error: Family 'slide', {problem}\n"
     assert not (tmp_path / "x.h5").exists()

@@ -25,10 +25,10 @@ def test_collect_says_what_it_made(tmp_path: Path) -> None:
     assert (made["instances"], made["episodes"]) == (2, 10)
     data = so.load_dataset(tmp_path / "a.h5")
     assert (data.num_steps, data.content_hash) == (made["steps"], made["content_hash"])
-    told = run(*arguments, "-o", "b.parquet", cwd=tmp_path)
-    assert told.returncode == 0
-    assert "10 episodes" in told.stdout and made["content_hash"][:16] in told.stdout
-    assert "episodes: 10/10" in told.stderr
+    result = run(*arguments, "-o", "b.parquet", cwd=tmp_path)
+    assert result.returncode == 0
+    assert "10 episodes" in result.stdout and made["content_hash"][:16] in result.stdout
+    assert "episodes: 10/10" in result.stderr
     assert run(*arguments, "-o", "c.h5", "--quiet", cwd=tmp_path).stderr == ""
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.h5", "b.parquet", "c.h5"]
 
@@ -45,11 +45,11 @@ def test_inspect(made: Path) -> None:
 
 def test_validate(made: Path) -> None:
     assert run_json("validate", "nav.h5", cwd=made)["ok"] is True
-    told = run("validate", "nav.h5", cwd=made)
-    assert told.returncode == 0 and "nav.h5 is valid." in told.stdout
+    result = run("validate", "nav.h5", cwd=made)
+    assert result.returncode == 0 and "nav.h5 is valid." in result.stdout
 
 
-def test_a_damaged_file_is_told_and_left_alone(made: Path, tmp_path: Path) -> None:
+def test_a_damaged_file_is_reported_and_not_changed(made: Path, tmp_path: Path) -> None:
     shutil.copy(made / "nav.h5", tmp_path / "bad.h5")
     with h5py.File(tmp_path / "bad.h5", "r+") as file:
         rewards = next(item for name, item in _datasets(file).items() if name.endswith("rewards"))
@@ -98,8 +98,8 @@ def test_merge_makes_one_of_two_files(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert (found["path"], found["instances"], found["episodes"]) == ("c.h5", 2, 8)
-    told = run("merge", "a.h5", "b.parquet", "-o", "d.h5", "--separate", cwd=tmp_path)
-    assert told.stdout.startswith("d.h5: 8 episodes,") and "of 4 instances" in told.stdout
+    result = run("merge", "a.h5", "b.parquet", "-o", "d.h5", "--separate", cwd=tmp_path)
+    assert result.stdout.startswith("d.h5: 8 episodes,") and "of 4 instances" in result.stdout
 
 
 def test_merge_refuses_in_one_sentence(tmp_path: Path) -> None:
@@ -131,9 +131,9 @@ def test_fit_and_evaluate(made: Path, tmp_path: Path) -> None:
     alone = run_json("evaluate", made / "runs" / "nav", "--no-references", cwd=tmp_path)
     assert not {"score", "random", "best_constant"} & set(alone)
     assert alone["return"] == evaluated["return"]
-    told = run("evaluate", made / "runs" / "nav", cwd=tmp_path).stdout.splitlines()
-    assert any(line.startswith("random: ") for line in told)
-    assert any(line.startswith("best constant action (") for line in told)
+    result = run("evaluate", made / "runs" / "nav", cwd=tmp_path).stdout.splitlines()
+    assert any(line.startswith("random: ") for line in result)
+    assert any(line.startswith("best constant action (") for line in result)
     both = run("evaluate", made / "runs" / "nav", "run", cwd=tmp_path).stdout.splitlines()
     assert [line.split("  ")[0] for line in both[2:6]][2:] == [
         "random",
@@ -159,8 +159,8 @@ def test_nothing_that_is_loaded_on_the_way_is_heard(made: Path, tmp_path: Path) 
 def test_fit_names_its_run(made: Path, tmp_path: Path) -> None:
     shutil.copy(made / "nav.h5", tmp_path)
     settings = ("--config", made / "quick.toml", "--set", "control.batch_size=8", "--quiet")
-    told = run("fit", "nav.h5", "--method", "oracle", "--seed", "7", *settings, cwd=tmp_path)
-    assert told.returncode == 0, told.stderr
+    result = run("fit", "nav.h5", "--method", "oracle", "--seed", "7", *settings, cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
     agent = so.load_agent(tmp_path / "runs" / "nav-oracle-7")
     assert agent.needs == {"hidden"}
 

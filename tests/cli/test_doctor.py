@@ -49,21 +49,21 @@ def test_a_sound_installation(tmp_path: Path) -> None:
         assert checks[name]["status"] == "fine"
     assert list(tmp_path.iterdir()) == []
 
-    told = run("doctor", cwd=tmp_path)
-    assert told.returncode == 0 and told.stderr == ""
-    assert "sept-offline works here" in told.stdout
-    *_, report = told.stdout.partition("For a bug report:\n")
+    result = run("doctor", cwd=tmp_path)
+    assert result.returncode == 0 and result.stderr == ""
+    assert "sept-offline works here" in result.stdout
+    *_, report = result.stdout.partition("For a bug report:\n")
     keys = [line.strip().partition(": ")[0] for line in report.splitlines()]
     assert keys == list(found["report"])
     assert {"sept-offline", "packages", "platform", "cores", "memory", "python", "locale"} <= {
         *keys
     }
     assert found["report"]["sept-offline"] == so.__version__
-    for text in (told.stdout, json.dumps(found)):
+    for text in (result.stdout, json.dumps(found)):
         assert str(Path.home()) + "/" not in text
 
 
-def test_broken_libraries_are_told_and_not_met(tmp_path: Path) -> None:
+def test_broken_libraries_are_reported(tmp_path: Path) -> None:
     """What draws its table may be broken too, and where it lies is nobody's business."""
     shadow = tmp_path / "shadow"
     for name, line in {

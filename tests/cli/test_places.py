@@ -88,7 +88,7 @@ def test_each_place_is_called_what_it_is(pumps: Path) -> None:
     assert "an exported agent" in refused("inspect", "out", cwd=pumps)
 
 
-def test_a_place_that_is_not_there_is_told_before_anything_heavy_is_loaded(tmp_path: Path) -> None:
+def test_a_missing_path_is_reported_before_large_libraries_load(tmp_path: Path) -> None:
     asked = [
         "ope runs/nope none.h5",
         "fit none.h5",

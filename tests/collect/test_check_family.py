@@ -422,7 +422,7 @@ def test_the_cartpole_of_the_docs_passes() -> None:
 
 
 @pytest.mark.parametrize("case", BROKEN)
-def test_a_broken_family_is_told_why(case: str) -> None:
+def test_the_fault_of_a_broken_family_is_named(case: str) -> None:
     change, cause = BROKEN[case]
     with pytest.raises(FamilyError, match=cause) as caught:
         check_family(dataclasses.replace(SOUND, **change))

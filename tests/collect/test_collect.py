@@ -209,7 +209,7 @@ def test_refusals_leave_nothing_behind(tmp_path: Path) -> None:
 
 
 class Alternating:
-    """Takes the actions in turn, by counting its own steps; what it is told is kept."""
+    """Takes the actions in turn, by counting its own steps; what it is given is kept."""
 
     heard: ClassVar[list[list[tuple[Any, ...]]]] = []
 

@@ -206,7 +206,7 @@ def test_spaces_that_a_writer_refuses(tmp_path: Path, episodes: Any) -> None:
 def test_the_space_of_a_dataset_writes_the_same_bytes(
     tmp_path: Path, episodes: Any, write: Any
 ) -> None:
-    """Numbered actions keep version 1 whichever way the writer is told of them."""
+    """Numbered actions keep version 1 whichever way they are passed to the writer."""
     one = write(tmp_path / "a.h5", episodes)
     named = write(tmp_path / "b.h5", episodes, action_names=list("abcd"))
     for path in (one, named):
@@ -468,7 +468,7 @@ def test_merging(tmp_path: Path) -> None:
     assert so.validate(tmp_path / "c.h5").ok
     with so.DatasetWriter(tmp_path / "d.h5", action_space=Box.of([-1, 0], [1, 0.4])) as writer:
         writer.append(**make_episode(0))
-    with pytest.raises(DataError, match="not of one system: the action space is '2 numbers"):
+    with pytest.raises(DataError, match="of different systems: the action space is '2 numbers"):
         so.merge([one, tmp_path / "d.h5"], tmp_path / "e.h5")
 
 

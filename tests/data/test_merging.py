@@ -163,7 +163,7 @@ def test_metadata(tmp_path: Path) -> None:
         (
             {"action_names": list("abcd")},
             {"action_names": list("abdc")},
-            "not of one system: action_names",
+            "of different systems: action_names",
         ),
         ({"observation_names": list("abc")}, {"observation_names": list("abd")}, "observation_nam"),
     ],
@@ -190,7 +190,7 @@ def test_other_sizes_are_refused(tmp_path: Path, actions: int, dim: int, cause: 
             terminated=True,
             truncated=False,
         )
-    with pytest.raises(DataError, match=f"not of one system: {cause}"):
+    with pytest.raises(DataError, match=f"of different systems: {cause}"):
         so.merge([write(tmp_path / "a.h5", 0), other], tmp_path / "c.h5")
 
 

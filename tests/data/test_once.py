@@ -42,7 +42,7 @@ class CountingBytes(io.BytesIO):
     """A file in memory that counts what is read of it."""
 
     reads: ClassVar[collections.Counter[tuple[int, int]]] = collections.Counter()
-    """How often so many bytes were read from a place on."""
+    """How often this many bytes were read from a position."""
 
     def readinto(self, buffer: Any) -> int:
         start = self.tell()

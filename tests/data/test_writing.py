@@ -35,6 +35,25 @@ def test_both_formats_share_the_hash(tmp_path: Path, episodes: Any, write: Any) 
     assert re.fullmatch("[0-9a-f]{64}", one.content_hash)
 
 
+def test_a_writer_like_a_dataset_makes_a_copy_of_it(
+    tmp_path: Path, episodes: Any, write: Any
+) -> None:
+    options = {"family": "f", "root_seed": 3, "probe_steps": 1, "extra": {"a": [1]}}
+    data = so.load_dataset(write(tmp_path / "a.h5", episodes, **options))
+    hidden = None
+    if data.hidden is not None:
+        hidden = {name: data.hidden[row] for row, name in enumerate(data.instances)}
+    with DatasetWriter.like(data, tmp_path / "b.h5", hidden=hidden) as writer:
+        for episode in data.episodes():
+            writer.copy(episode)
+    assert so.load_dataset(tmp_path / "b.h5").content_hash == data.content_hash
+    with DatasetWriter.like(data, tmp_path / "c.h5", family="g") as writer:
+        writer.copy(data.episodes()[0], instance="only")
+    part = so.load_dataset(tmp_path / "c.h5")
+    assert (part.metadata.family, part.metadata.root_seed) == ("g", 3)
+    assert part.instances == ["only"] and part.hidden is None
+
+
 def test_versions_do_not_reach_the_hash(tmp_path: Path, episodes: Any, write: Any) -> None:
     one = so.load_dataset(write(tmp_path / "a.h5", episodes))
     two = so.load_dataset(write(tmp_path / "b.h5", episodes, versions={"numpy": "9.9"}))

@@ -31,9 +31,10 @@ def write_logs(
 ) -> tuple[Integers, Integers]:
     """`per` episodes of each strength, shuffled; the true group and the behaviour of each, [E].
 
-    Action 1 pushes the first coordinate by the strength, action 2 the second alike in all, and a
-    swell moves both. The behaviours start in places that lie `apart` and like different actions.
-    instances: `one` for all episodes, `each` its own, or `side`, two that are unlike the groups.
+    Action 1 pushes the first coordinate by the strength, action 2 the second in the same way in
+    all, and a swell moves both. The behaviours start in places that lie `apart` and like different
+    actions. instances: `one` for all episodes, `each` its own, or `side`, two that are unlike the
+    groups.
     """
     rng = np.random.default_rng(seed)
     group = rng.permutation(np.repeat(np.arange(len(strengths)), per))

@@ -59,7 +59,7 @@ def test_one_dynamics_is_one_instance_for_all_its_behaviours(
 def test_without_states_and_actions_behaviours_would_pass_for_dynamics(
     tmp_path: Path, training_seed: int, margin: Margins, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is gained by being told the behaviour: nothing, until states and actions are hidden."""
+    """What is gained by knowing the behaviour: nothing, until states and actions are hidden."""
     _, behaviour = write_logs(tmp_path / "x.h5", (0.3,), 120)
     with load_dataset(tmp_path / "x.h5") as data:
         transitions = transitions_of(data.steps(), np.full(120, STEPS), Finite.of(3))
@@ -67,8 +67,8 @@ def test_without_states_and_actions_behaviours_would_pass_for_dynamics(
     def gained() -> float:
         """Nats a step, of episodes that were kept out."""
         decoder = GroupDecoder(transitions, behaviour, 2, QUICK, training_seed)
-        told = decoder.halves(transitions, torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]))
-        own, both = told.sum(axis=2)[behaviour, np.arange(120)], told.sum(axis=2)[2]
+        scores = decoder.halves(transitions, torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]))
+        own, both = scores.sum(axis=2)[behaviour, np.arange(120)], scores.sum(axis=2)[2]
         return float((own - both)[decoder.kept_out].mean()) / STEPS
 
     margin("gained", gained(), below=QUICK.gain)
@@ -206,7 +206,7 @@ def test_refusals_in_one_sentence(two: Case, tmp_path: Path) -> None:
         demarcate_dataset(two.source, two.source, QUICK)
     with pytest.raises(ConfigError, match="smallest is 1"):
         DemarcateConfig(smallest=1)
-    # more than are ever made: groups would never be found settled, and so never told apart
+    # more than are ever made: groups would never be found settled, and so never separated
     with pytest.raises(ConfigError, match="rounds is 31; expected at least 1 and at most 30"):
         DemarcateConfig(rounds=31)
 

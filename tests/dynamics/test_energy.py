@@ -82,7 +82,7 @@ def test_towards_alpha_0_it_is_the_negative_elbo() -> None:
 
 @pytest.mark.parametrize("alpha", [0.2, 0.5, 1.0])
 def test_at_the_exact_posterior_one_draw_gives_the_evidence(alpha: float) -> None:
-    """Rows alike: the site is the likelihood itself but for a constant, whatever W is drawn."""
+    """For equal rows the site is the likelihood, up to a constant, for every draw of W."""
     rows, x, y = 4, 0.8, 1.3
     xs, ys = (torch.full((rows,), value, dtype=torch.float64) for value in (x, y))
     precision = 1 + rows * x * x / NOISE

@@ -304,7 +304,7 @@ def test_plans_repeat_and_leave_the_agent_as_it_was(model: Model, fiction: Ficti
         bits = []
         for time in range(6):
             assert tracker.step(seen.observations[2, time]) is None and not tracker.settled
-            # nothing is learned before so many steps have been seen
+            # nothing is learned before this many steps have been seen
             assert (tracker.control is None) == (time < 2)
             if tracker.control is not None:
                 network = tracker.control.network
@@ -359,7 +359,7 @@ def test_an_angle_is_found_and_goes_the_short_way_round() -> None:
     assert float(moved[0]) == pytest.approx(20 / 399, abs=1e-4)
 
 
-def test_a_column_that_always_changes_alike_goes_on(steps: Steps) -> None:
+def test_a_column_with_a_constant_change_keeps_changing(steps: Steps) -> None:
     """A clock: there is nothing to predict of it, and in fiction it must not stand still."""
     pairs = np.stack([np.arange(6.0), np.zeros(6), np.random.default_rng(0).normal(size=6)], axis=1)
     clock = replace(steps, observations=pairs.astype(np.float32), row=np.arange(5))

@@ -101,7 +101,7 @@ def test_a_task_that_kills_again_is_given_up(tmp_path: Path) -> None:
     assert found[2].error == "The worker process died at this task (SIGKILL)."
 
 
-def test_a_signal_without_a_name_is_told_by_number() -> None:
+def test_a_signal_without_a_name_is_reported_by_number() -> None:
     tasks = run_tasks(pieces.die_of_a_nameless_signal, [1, 2], workers=2, retries=0)
     found = {o.task: o for o in tasks}
     assert found[1].value == 1

@@ -40,10 +40,10 @@ def place(bucket: str, marks: Path) -> Iterator[str]:
 
     They alone know where to leave marks, by which one of them is killed.
     """
-    (marks / "told").mkdir()
+    (marks / "announced").mkdir()
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(Path(__file__).parents[1] / "collect"))
-        patch.setenv("TELLING_FOLDER", str(marks / "told"))
+        patch.setenv("TELLING_FOLDER", str(marks / "announced"))
         patch.setenv(MARK, str(marks / "killed"))
         patch.setenv("OMP_NUM_THREADS", "2")
         with cluster(2):
@@ -152,8 +152,8 @@ def test_workers_find_a_place_that_is_named_from_here(
 
 
 def test_a_collection_whose_worker_is_killed_is_the_same(marks: Path, tmp_path: Path) -> None:
-    told = marks / "told"
-    waiting = told / "waiting"
+    announced = marks / "announced"
+    waiting = announced / "waiting"
 
     def kill() -> None:
         end = time.monotonic() + 30
@@ -165,7 +165,7 @@ def test_a_collection_whose_worker_is_killed_is_the_same(marks: Path, tmp_path: 
     killer.start()
     made = collect(tmp_path / "ray", engine="ray", policy="telling:uniform")
     killer.join()
-    assert len(set(told.iterdir()) - {waiting}) >= 2, "another process has taken over"
+    assert len(set(announced.iterdir()) - {waiting}) >= 2, "another process has taken over"
     here = collect(tmp_path / "here.h5", policy="telling:uniform")
     assert made.content_hash == here.content_hash
 

@@ -219,7 +219,7 @@ def test_the_agents_time_is_its_own() -> None:
     assert episode.act_microseconds < 10_000
 
 
-def test_progress_is_told() -> None:
+def test_progress_is_reported() -> None:
     class Listener:
         def __init__(self) -> None:
             self.heard: list[Any] = []

@@ -317,7 +317,7 @@ def test_several_runs_are_compared_by_family_and_named_apart(tmp_path: Path) -> 
         ["avg", "·", words[2]],
     ]
     assert lines[second + 2].split()[:2] == ["avg", "–"]
-    assert sum(line.startswith("random ") for line in lines) == 3  # one a table, and a note
+    assert sum(line.startswith("random ") for line in lines) == 3  # one per table, and a note
 
 
 def test_a_run_that_fails_leaves_the_results_of_those_before_it(tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ def informative(segments: Segments) -> np.ndarray:
     return (segments.actions == 1).any(axis=1)
 
 
-def test_instances_are_told_apart_on_fresh_episodes(model: LatentModel, margin: Margins) -> None:
+def test_instances_are_identified_on_fresh_episodes(model: LatentModel, margin: Margins) -> None:
     keep = informative(FRESH)
     asked = Segments(
         FRESH.observations[keep],

@@ -24,7 +24,7 @@ def uniform(observations: NDArray[np.float32]) -> NDArray[np.float64]:
 def episodes(
     per: int, length: int, seed: int, policy: Policy = uniform, noise: float = 0.02
 ) -> tuple[Steps, Segments]:
-    """Action 0 waits, 1 pushes the first coordinate by the strength, 2 the second, alike in all.
+    """Action 0 waits, 1 pushes the first coordinate by the strength, 2 the second, the same in all.
 
     The third coordinate never moves.
     """

@@ -64,12 +64,12 @@ def test_the_first_updates_learn_from_everything_the_others_from_the_worst() -> 
     assert (below < 0.1).mean() > 0.6
 
 
-def test_transitions_of_the_worst_are_drawn_alike() -> None:
+def test_transitions_of_the_worst_are_drawn_equally_often() -> None:
     everything = replay(np.arange(80.0), percentile=100.0, episodes=3000)
     drawn = everything.draw_worst(1, 200_000, np.random.default_rng(0))
     counts = np.bincount(drawn[0], minlength=everything.size)
     episode = np.repeat(np.arange(80), LENGTHS)
-    # instances alike, so each of the 20 episodes of the first counts as three of the second's
+    # equal weight per instance: each of the 20 episodes of the first counts as three of the second
     shares = np.bincount(INSTANCE[episode], weights=counts) / counts.sum()
     assert shares == pytest.approx([0.5, 0.5], abs=0.05)
     last = np.cumsum(LENGTHS) - 1
@@ -83,7 +83,7 @@ def test_transitions_of_the_worst_are_drawn_alike() -> None:
 def test_no_instance_decides_alone(mean: tuple[float, float], spread: tuple[float, float]) -> None:
     """Whatever the sizes, spreads and signs of returns, every instance has its share of the worst.
 
-    In the last case all returns are alike, and chance decides.
+    In the last case all returns are equal, and chance decides.
     """
     noise = np.random.default_rng(2).normal(size=80)
     returns = np.array(mean)[INSTANCE] + np.array(spread)[INSTANCE] * noise

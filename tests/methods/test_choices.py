@@ -34,7 +34,7 @@ FEW = {
 }
 
 
-def log(path: Path, greedy: float, *, told: bool = True) -> Dataset:
+def log(path: Path, greedy: float, *, logged: bool = True) -> Dataset:
     """A point on a line whose sign is known to the behaviour, which is greedy so often."""
     rng = np.random.default_rng(0)
     with DatasetWriter(path, num_actions=3, probe_steps=2) as writer:
@@ -54,21 +54,21 @@ def log(path: Path, greedy: float, *, told: bool = True) -> Dataset:
                 observations=np.array(rows),
                 actions=np.array(actions),
                 rewards=-np.abs(np.array(rows)[1:, 0]),
-                propensities=np.array(chances) if told else None,
+                propensities=np.array(chances) if logged else None,
                 terminated=False,
                 truncated=True,
             )
     return so.load_dataset(path)
 
 
-@pytest.mark.parametrize("told", [True, False])
+@pytest.mark.parametrize("logged", [True, False])
 @pytest.mark.parametrize(("greedy", "chosen"), [(0.95, "discrete_cql"), (0.3, "double_dqn")])
 def test_narrow_logs_ask_for_conservative_control(
-    tmp_path: Path, greedy: float, chosen: str, told: bool
+    tmp_path: Path, greedy: float, chosen: str, logged: bool
 ) -> None:
-    found = choose_algorithm(log(tmp_path / "line.h5", greedy, told=told), seed=0)
+    found = choose_algorithm(log(tmp_path / "line.h5", greedy, logged=logged), seed=0)
     assert found.chosen == chosen
-    assert ("estimated" in found.why) is not told
+    assert ("estimated" in found.why) is not logged
 
 
 def test_more_steps_are_learned_from_for_longer(tmp_path: Path) -> None:

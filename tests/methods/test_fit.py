@@ -20,6 +20,8 @@ from sept_offline.latent.identification import linear
 from sept_offline.methods.hold_out import held_out_episodes
 from sept_offline.methods.knowledge import learn_jointly
 from sept_offline.methods.preset import preset_values, resolve_config
+from sept_offline.methods.run import read_record
+from sept_offline.seals import write_json
 from sept_offline.settings import FitConfig, build, merge
 from simulators.families import acrobot, navigation2d
 from tests.margins import Margins
@@ -506,3 +508,17 @@ def test_a_run_is_not_resumed_with_other_episodes(data: Dataset, tmp_path: Path)
     for other in (data.select(np.arange(1, 400, 2)), even.without_propensities()):
         with pytest.raises(DataError, match="another view"):
             so.fit(other, "avg", TINY, out=tmp_path / "run", resume=True)
+
+
+def test_a_run_with_a_removed_setting_is_resumed(data: Dataset, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    so.fit(data, "avg", TINY, out=run)
+    record = read_record(run)
+    record["config"]["probe"]["progress_weight"] = 0.0
+    write_json(run / "run.json", record)
+    agent = so.fit(data, "avg", TINY, out=run, resume=True)
+    assert agent.method == so.load_agent(run).method == "avg"
+    record["config"]["probe"]["steps"] += 1
+    write_json(run / "run.json", record)
+    with pytest.raises(DataError, match="another config"):
+        so.fit(data, "avg", TINY, out=run, resume=True)

@@ -279,6 +279,6 @@ def test_a_reward_before_any_action_is_refused(tmp_path: Path) -> None:
     batch = agent.begin_batch([0, 1])
     batch.act(np.stack([seen, seen]))
     for wrong in (np.zeros(3), np.zeros((2, 1)), np.zeros(())):
-        with pytest.raises(AgentError, match="as many rewards"):
+        with pytest.raises(AgentError, match="one reward per episode"):
             batch.act(np.stack([seen, seen]), rewards=wrong)
     assert batch.act(np.stack([seen, seen]), rewards=np.zeros(2)).shape == (2,)

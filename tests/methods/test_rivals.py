@@ -114,8 +114,8 @@ def test_an_episode_has_the_mean_of_its_embeddings(rewarded: bool) -> None:
 
 def test_a_reward_is_read() -> None:
     rewards = STEPS.instance.astype(np.float64)
-    told = stage("focal", replace(STEPS, rewards=rewards), updates=5, rewards=True)
+    rewarded = stage("focal", replace(STEPS, rewards=rewards), updates=5, rewards=True)
     other = stage("focal", replace(STEPS, rewards=rewards[::-1].copy()), updates=5, rewards=True)
     rows = torch.arange(50)
-    assert told.states.shape[1] == STEPS.observations.shape[1] + 1
-    assert not torch.equal(told.embed(rows), other.embed(rows))
+    assert rewarded.states.shape[1] == STEPS.observations.shape[1] + 1
+    assert not torch.equal(rewarded.embed(rows), other.embed(rows))

@@ -127,9 +127,9 @@ def test_the_papers_vae_serves_it_too(tmp_path: Path, training_seed: int, margin
     taken = agent.spaces.actions.encode(segments.actions)
     known, _ = agent.context.encoder.encode(segments.observations, taken)
     played = so.evaluate(agent, two_step(probing=2), episodes_per_instance=4).episodes
-    told = vote(known, segments.instance, np.array([episode.latent for episode in played]))
+    predicted = vote(known, segments.instance, np.array([episode.latent for episode in played]))
     modes = np.array([int(episode.instance.removeprefix("test-")) % 2 for episode in played])
-    assert (told == modes).mean() > 0.9
+    assert (predicted == modes).mean() > 0.9
 
 
 def test_an_estimated_behaviour_is_marked(tmp_path: Path) -> None:

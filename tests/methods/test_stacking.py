@@ -16,7 +16,7 @@ from sept_offline.actions import Finite
 from sept_offline.cli import main
 from sept_offline.data import Dataset, DatasetWriter
 from sept_offline.dynamics.columns import Columns
-from sept_offline.dynamics.outcome import Outcome
+from sept_offline.dynamics.outcome import OutcomeModel
 from sept_offline.dynamics.world import World, WorldStage, roll_out
 from sept_offline.errors import ConfigError
 from sept_offline.methods.choices import Choice, choose_stack, observing_plainly
@@ -244,7 +244,7 @@ def test_in_a_world_an_agent_stacks_as_its_rows_are_stacked(hidden_speed: Datase
     columns = Columns.fit(steps)
     world = WorldStage(steps, columns, 5, 0, space=Finite.of(3), num_instances=2, stack=stack)
     world.advance(5)
-    outcome = Outcome(world.world.reader, 3, (8,), torch_generator(0, "outcome"))
+    outcome = OutcomeModel(world.world.reader, 3, (8,), torch_generator(0, "outcome"))
     starts = steps.observations[steps.row[steps.time == 0]][:20]
     returns = [
         roll_out(world, outcome, agent, starts, np.arange(20) % 2, np.full(20, 12), 0)

@@ -154,8 +154,8 @@ def test_two_instances_say_little_about_others() -> None:
             found = bootstrap(values, instance, rng, bool(across))
             covered[across] += found.low <= -0.2 <= found.high
     assert covered[0] < 80 and covered[1] >= 180
-    alike = np.full(240, 1.0) + rng.normal(0, 0.1, 240)
-    assert bootstrap(alike, instance, rng, across=True).low > 0
+    similar = np.full(240, 1.0) + rng.normal(0, 0.1, 240)
+    assert bootstrap(similar, instance, rng, across=True).low > 0
 
 
 def test_equal_returns_compare_nothing(tmp_path: Path) -> None:

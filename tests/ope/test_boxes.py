@@ -1,6 +1,6 @@
 """Off-policy evaluation where actions are a box: the fitted Q alone, against a value known by hand.
 
-One instance pushes as told, the other against it. From s₀ = 0 two steps add the pushes; each step
+One instance pushes as asked, the other against it. From s₀ = 0 two steps add the pushes; each step
 earns 1 − (a − ½)². An actor that always pushes by ½ earns 2, the uniform logs earn less.
 """
 
@@ -49,7 +49,7 @@ def logged(path: Path, narrow: float = 1.0) -> Dataset:
 
 
 def pushes(by: float) -> Agent:
-    """An agent that always pushes alike."""
+    """An agent that always takes the same push."""
     scaler = Standardiser(np.zeros(1, np.float32), np.ones(1, np.float32))
     bias = np.array([np.arctanh(by)], dtype=np.float32)
     network = MLP([(np.zeros((1, 1), np.float32), bias)], squashed=True)

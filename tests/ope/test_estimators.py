@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from sept_offline.data.records import Steps
 from sept_offline.tools.ope.estimators import (
-    Table,
+    StepTable,
     bootstrap_shares,
     common_horizon,
     direct,
@@ -37,7 +37,9 @@ def processes(draw: st.DrawFn) -> Tabular:
     return Tabular(draw(st.integers(0, 2**32)), draw(st.integers(1, 2)), 2, horizon)
 
 
-def table_of(process: Tabular, logs: Logs, horizon: int | None = None) -> tuple[Table, Any, Any]:
+def table_of(
+    process: Tabular, logs: Logs, horizon: int | None = None
+) -> tuple[StepTable, Any, Any]:
     steps = logs.steps()
     taken = np.arange(len(steps.actions)), steps.actions
     choices = logs.along(process.policy)
@@ -165,7 +167,7 @@ def test_large_ratios_do_not_overflow() -> None:
     assert effective_size(table, shares[0]).min() == pytest.approx(2)
 
 
-def test_instances_count_alike_and_are_drawn_again() -> None:
+def test_instances_have_equal_weight_and_are_resampled() -> None:
     instance = np.repeat(np.arange(12), [1, 3, *[2] * 10])
     shares = equal_shares(instance)
     np.testing.assert_allclose(np.bincount(instance, shares), 1 / 12)

@@ -12,7 +12,7 @@ import torch
 from sept_offline.actions import Finite
 from sept_offline.data.records import Steps
 from sept_offline.settings import OpeConfig
-from sept_offline.tools.ope.estimators import Table, effective_size, tabulate
+from sept_offline.tools.ope.estimators import StepTable, effective_size, tabulate
 from sept_offline.tools.ope.fitted_q import FittedQ, Transitions, _places
 from sept_offline.tools.ope.following import FiniteChoices
 from sept_offline.tools.ope.judgement import WIDENED, Estimate, Values, estimate_all
@@ -122,7 +122,7 @@ def test_transitions_are_drawn_as_often_as_their_episodes_count() -> None:
     np.testing.assert_allclose(even / 20_000, 0.25, atol=0.02)
 
 
-def logs(reward: float) -> Table:
+def logs(reward: float) -> StepTable:
     """40 episodes of two steps that earn `reward` or nothing, of two instances."""
     time = np.tile([0, 1], 40)
     rewards = np.where(np.arange(80) % 4 < 2, reward, 0.0)
@@ -136,8 +136,8 @@ def interval(reward: float, ess: float, **parts: float) -> Estimate:
     """Of fitted Q evaluation where every fit says 1 of every state, but for `parts`."""
     table = logs(reward)
     one = np.ones(table.rewards.shape)
-    told = {"first": 1.0, "second": 1.0, "moved": 0.0} | parts
-    values = Values(one, one, one, crossed=True, **told)
+    given = {"first": 1.0, "second": 1.0, "moved": 0.0} | parts
+    values = Values(one, one, one, crossed=True, **given)
     overlap = Overlap(1.0, 1.0, 1.0, ess, 0.1, 1.0, 2, 0.0)
     return estimate_all(table, values, overlap, OpeConfig(), seed=0, weighted=True)["fqe"]
 

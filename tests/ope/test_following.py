@@ -47,8 +47,8 @@ def log_own(
             for time in range(length):
                 action = int(rng.integers(ACTIONS))
                 if time < random_from:
-                    told = time > 0 and "reward" in agent.needs
-                    last = float(rewards[time - 1]) if told else None
+                    rewarded = time > 0 and "reward" in agent.needs
+                    last = float(rewards[time - 1]) if rewarded else None
                     action = episode.act(observations[-1], last)
                 actions.append(action)
                 observations.append(world(rng, observations[-1], action).astype(np.float32))

@@ -51,7 +51,7 @@ def stubborn(action: int) -> Agent:
 
 
 def knowing() -> Agent:
-    """Is told the mode and names it, worth 1."""
+    """Is given the mode and names it, worth 1."""
     weight = np.array([[0, 0, -1.0], [0, 0, 1.0]])
     control = Control(Standardiser.identity(2), MLP([(weight, np.zeros(2))]))
     context = HiddenContext(("mode",), Standardiser.identity(1))
@@ -299,7 +299,7 @@ def test_fitted_episodes_are_known_again_in_longer_logs(tmp_path: Path, data: Da
     two = {"verdict": False, "control": {"updates": 2, "hidden": [4]}}
     long = many_instances(tmp_path / "long.h5", 12)
     fitted = np.arange(36) < 30
-    with DatasetWriter(tmp_path / "short.h5", num_actions=2, probe_steps=1) as writer:
+    with DatasetWriter.like(long, tmp_path / "short.h5") as writer:
         for episode in long.select(fitted).episodes():
             writer.copy(episode)
     so.fit(tmp_path / "short.h5", "avg", two, out=tmp_path / "run")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -19,7 +20,14 @@ from sept_offline.probe import (
     estimate_behaviour,
     logged_or_estimated,
 )
-from sept_offline.probe.stage import IMITATION, ProbeLearner, combined, split, total_variation
+from sept_offline.probe.stage import (
+    IMITATION,
+    REWARDS,
+    ProbeLearner,
+    split,
+    standardised,
+    total_variation,
+)
 from sept_offline.probe.weights import balance, diagnose, effective, normalised
 from sept_offline.settings import LatentConfig, ProbeConfig, Reward
 from sept_offline.stage import StageState
@@ -166,25 +174,6 @@ def test_noise_is_not_mistaken_for_a_reward(training_seed: int, margin: Margins)
     margin("kept", kept, at_most=1)
 
 
-def test_progress_can_tip_the_scales(training_seed: int, margin: Margins) -> None:
-    bonus = (SEGMENTS.actions == 2).sum(axis=1).astype(np.float64)
-    pure, mixed = (
-        ProbeStage(
-            SEGMENTS,
-            REWARD,
-            dataclasses.replace(CONFIG, progress_weight=weight),
-            training_seed,
-            space=SPACE,
-            bonus=bonus,
-        )
-        for weight in (0.0, 4.0)
-    )
-    pure.advance(1000)
-    mixed.advance(1000)
-    margin("pushes without", pushes(pure.result().policy), above=0.6)
-    margin("pushes with", pushes(mixed.result().policy), below=0.2)
-
-
 def test_it_starts_from_a_behaviour_that_is_not_uniform(
     training_seed: int, margin: Margins
 ) -> None:
@@ -302,9 +291,9 @@ def test_unknown_rows_alone_are_estimated() -> None:
 def test_rewards_are_centred_within_instances() -> None:
     instance = np.repeat([0, 1], 50)
     values = np.tile(np.arange(50.0), 2) + 1000.0 * instance
-    total = combined(values, None, 0.0, instance)
+    total = standardised(values, instance)
     assert abs(total[:50].mean()) < 1e-9 and abs(total[50:].mean()) < 1e-9
-    assert np.isfinite(combined(np.zeros(100), None, 0.0, instance)).all()
+    assert np.isfinite(standardised(np.zeros(100), instance)).all()
 
 
 def test_held_out_rows_come_from_every_instance() -> None:
@@ -342,17 +331,21 @@ def test_total_variation_is_the_papers() -> None:
 
 
 @pytest.mark.parametrize("reward", ["total-variation", "negative-elbo"])
-def test_the_papers_loop_rewards_what_it_is_told_to(reward: Reward) -> None:
+def test_the_papers_loop_uses_the_reward_of_its_settings(reward: Reward) -> None:
     def first(config: ProbeConfig) -> float:
         stage = PaperLoopStage(SEGMENTS, LOOP, config, 0, space=SPACE, num_instances=4)
         stage.advance(1)
         return stage.history[0].reward
 
-    told, usual = first(ProbeConfig(reward=reward)), first(ProbeConfig(reward="elbo"))
+    chosen, usual = first(ProbeConfig(reward=reward)), first(ProbeConfig(reward="elbo"))
     if reward == "negative-elbo":
-        assert told == -usual
+        assert chosen == -usual
     else:
-        assert told == pytest.approx(total_variation(SEGMENTS, final_state=False).mean(), rel=0.2)
+        assert chosen == pytest.approx(total_variation(SEGMENTS, final_state=False).mean(), rel=0.2)
+
+
+def test_every_reward_of_the_settings_has_a_function() -> None:
+    assert set(REWARDS) == set(get_args(Reward))
 
 
 def test_mistakes_are_named() -> None:

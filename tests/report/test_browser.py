@@ -197,7 +197,7 @@ def test_an_episode_plays(watched: Watched) -> None:
     slider.fill("2")
     readout = player.locator(".readout").inner_text()
     assert "control chose" in readout and "z = (" in readout
-    # probe and control are told apart by colour
+    # probe and control have different colours
     colours = player.locator(".stage line").evaluate_all(
         "(lines) => lines.map((line) => line.getAttribute('stroke'))"
     )

@@ -480,7 +480,7 @@ def test_the_commands_of_a_bench_name_its_cells() -> None:
     assert f"--dataset {cell['family']}=\"$HOME\"/'my logs.h5'" in line
 
 
-def test_runs_of_one_method_are_told_apart(navigation: Path, tmp_path: Path) -> None:
+def test_runs_of_one_method_have_different_names(navigation: Path, tmp_path: Path) -> None:
     twin = tmp_path / "twin"
     shutil.copytree(navigation / "sept", twin)
     text = visible(page(tmp_path, navigation / "sept", twin))

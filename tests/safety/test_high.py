@@ -27,7 +27,7 @@ COLLECT = ("collect", "navigation2d", "--behaviour", "random", "--episodes", "4"
 
 
 def limited(bytes_: int, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """A command of its own that may write files of so many bytes, as under `ulimit -f`."""
+    """A separate command that may write files of at most this many bytes, as under `ulimit -f`."""
     limit = f"resource.setrlimit(resource.RLIMIT_FSIZE, ({bytes_}, {bytes_}))"
     return processes.run(*arguments, code=f"import resource; {limit}; {processes.COMMAND}")
 
@@ -255,7 +255,7 @@ def test_files_from_before_checksums_open_with_one_warning(folder: Path) -> None
         found = read_run(run)
     close([found])
     assert not {"results", "metrics", "agent"} & set(found.missing)
-    assert len([one for one in said if "carries no checksum" in str(one.message)]) == 1
+    assert len([one for one in said if "has no checksum" in str(one.message)]) == 1
 
 
 # 6. Small files that claim much

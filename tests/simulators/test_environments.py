@@ -232,7 +232,7 @@ def test_default_limit_is_that_of_training(env_id):
         assert truncated[0] == (step == dynamics.train_steps - 1)
 
 
-def test_a_limit_reached_on_the_terminal_step_is_told_as_gymnasium_tells_it():
+def test_a_limit_reached_on_the_terminal_step_is_flagged_as_in_gymnasium():
     options = {"state": [-0.1, 0.5]}
     env = gymnasium.make("sept/Navigation2D-v0", max_episode_steps=1)
     env.reset(options=options)

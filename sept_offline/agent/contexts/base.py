@@ -47,7 +47,7 @@ class Tracker:
         return None
 
     def took(self, taken: Array) -> None:
-        """Called, until settled, with the encoded action `[w]` of the step, whoever chose it."""
+        """Called, until settled, with the encoded action `[w]` of a step of probe or control."""
 
 
 class Context(Record, ABC):
@@ -79,7 +79,7 @@ def check_sizes(name: str, sizes: tuple[int, int], expected: tuple[int, int]) ->
     """Raise unless the part `name` has the expected columns of observations and of actions."""
     if sizes != expected:
         raise AgentError(
-            f"The agent's {name} is for {sizes[0]} columns and {sizes[1]} of actions, "
+            f"The agent's {name} expects {sizes[0]} observed and {sizes[1]} action columns, "
             f"its spaces have {expected[0]} and {expected[1]}."
         )
 

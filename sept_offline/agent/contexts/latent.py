@@ -47,7 +47,7 @@ class _LatentTracker(Tracker):
         self._taken = np.zeros((1, encoder.steps, encoder.action_width), np.float32)
 
     def took(self, taken: Array) -> None:
-        """One more step, whoever chose it; the first T are kept."""
+        """Add one step, by probe or control; the first T are stored."""
         if self._time < self._context.encoder.steps:
             self._taken[0, self._time] = taken
         self._time += 1
@@ -132,7 +132,7 @@ class _Refining(_LatentTracker):
         return self._policy(observation)
 
     def took(self, taken: Array) -> None:
-        """One more step, whoever chose it."""
+        """Add one step, by probe or control."""
         super().took(taken)
         self._last = taken
 
@@ -330,7 +330,7 @@ class RefinedContext(LatentContext):
 
 
 class RewardedContext(RefinedContext):
-    """As a refined context, with the reward as one more column of what the encoder reads.
+    """A refined context whose encoder also reads the reward, as one more column.
 
     The column is 0 before a step and the reward of the step after it.
     """

@@ -1,4 +1,4 @@
-"""The second pass, when all rows are known: actions, what is known of the behaviour, means."""
+"""The second pass, over all rows: actions, the behaviour's probabilities, means."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def _binned(assembly: Assembly) -> Actions:
 
 
 def _check_labels(reading: Reading) -> None:
-    """Mistaken if a word for nothing, as NA, was taken for a label among numbers."""
+    """Raise Mistaken if a word for a missing value, such as NA, was read as a label of numbers."""
     words, declared = reading.labels.list, reading.mapping.actions
     odd = [word for word in words if word in NOTHING]
     others = [word for word in words if word not in NOTHING]
@@ -191,12 +191,12 @@ def _declared(
             place.setdefault(number, position)
     table = []
     for word, number in zip(words, numbers, strict=True):
-        found = place.get(word, place.get(number) if number is not None else None)
-        if found is None:
+        code = place.get(word, place.get(number) if number is not None else None)
+        if code is None:
             raise DataError(
                 f"The action {word!r} is logged but is not among --actions {','.join(declared)}."
             )
-        table.append(found)
+        table.append(code)
     plain = declared == tuple(str(position) for position in range(len(declared)))
     return Actions.finite(
         len(declared), None if plain else declared, np.asarray(table, dtype=np.int64)
@@ -236,7 +236,7 @@ def _settle_actions(columns: Spool, actions: Actions) -> None:
 
 
 def _settle_means(assembly: Assembly) -> None:
-    """Put the mean of a column where a value is still missing."""
+    """Fill values that are still missing with the mean of their column."""
     ranges = assembly.observations
     for position in range(assembly.dim):
         if "mean" in (*assembly.rules(position), *assembly.following_rules(position)):
@@ -287,13 +287,13 @@ def _settle_probabilities(reading: Reading, columns: Spool, count: int) -> None:
             rounded = (np.abs(total - 1) > SUM_TOLERANCE) & ~missed
             chances[rounded] /= total[rounded, None]
             findings.counts["probabilities made to sum to 1"] += int(rounded.sum())
-        own = chances[rows, actions]
-        findings.counts["steps without probabilities"] += int(np.isnan(own).sum())
+        chance = chances[rows, actions]
+        findings.counts["steps without probabilities"] += int(np.isnan(chance).sum())
         outside = ((chances < 0) | (chances > 1)).any(axis=1)
         for kind, bad, problem in (
             ("probabilities' sum", missed, "do not sum to 1"),
             ("probabilities' range", outside, "are not within 0 … 1"),
-            ("probability taken", own <= 0, "are 0 for the very action that was taken"),
+            ("probability taken", chance <= 0, "are 0 for the very action that was taken"),
         ):
             if not bad.any():
                 continue

@@ -54,10 +54,10 @@ WARNED = (
 
 def warnings(card: dict[str, Any]) -> list[str]:
     """Warnings for the user before fitting."""
-    found = []
+    warnings = []
     counts = card["done"]
     if counts.get("terminations given up"):
-        found.append(
+        warnings.append(
             f"{counts['terminations given up']:,} episodes lost the step that ended their task, "
             "and its reward, because where it led is not logged: --keep-terminal keeps such steps, "
             "or log the final observation (an extra last row with an empty action, or "
@@ -66,36 +66,36 @@ def warnings(card: dict[str, Any]) -> list[str]:
     if card["entropy"]["known_steps"] < 1:
         share = 1 - card["entropy"]["known_steps"]
         logged = "densities" if _is_box(card) else "probabilities"
-        found.append(f"The behaviour's {logged} are unknown for {share:.0%} of the steps.")
+        warnings.append(f"The behaviour's {logged} are unknown for {share:.0%} of the steps.")
     leak = card["confounding"]
     if leak is not None and leak["significant"]:
-        found.append(
+        warnings.append(
             f"The instance is predicted from the initial actions alone in {leak['accuracy']:.0%} "
             f"of the episodes (chance: {leak['chance']:.0%}): behaviour and instance are "
             "confounded."
         )
     if card["instances"] < 2:
-        found.append("There is only one instance, so there is nothing to transfer between.")
+        warnings.append("There is only one instance, so there is nothing to transfer between.")
     for name in WARNED:
         if counts.get(name):
-            found.append(_counted(card, name))
-    return found + _about_probe(card)
+            warnings.append(_counted(card, name))
+    return warnings + _about_probe(card)
 
 
 def _about_probe(card: dict[str, Any]) -> list[str]:
     """Warnings about the probe length, or a suggestion if none was named."""
-    found = []
+    warnings = []
     shown, probe = card["coverage"], card["probe_steps"]
     short, shortest = shown["short_episodes"], int(card["length"]["min"])
     if "probe_steps" not in card["mapping"]:
         less = f"; episodes shorter than {probe} steps: {short:,}" if short else ""
-        found.append(
+        warnings.append(
             "No probe length was named, so fit chooses one; set it here with --probe-steps N or "
             "with fit --set probe_steps=N. Keep it short: 1 to 8 steps, and "
             f"at most {shortest}, the length of the shortest episode{less}."
         )
     elif short:
-        found.append(
+        warnings.append(
             f"{short:,} episodes are shorter than the probe's {probe} steps, so fit uses "
             f"{shortest}; name that with --probe-steps {shortest}, or log longer episodes."
         )
@@ -104,11 +104,11 @@ def _about_probe(card: dict[str, Any]) -> list[str]:
         fewer = "; fewer steps have fewer sequences"
         if _is_box(card):
             possible, fewer = f"range of the actions in its first {probe} steps", ""
-        found.append(
+        warnings.append(
             f"An instance contains only {shown['min']:.2%} of the {possible}: probes "
             f"that take the others cannot be evaluated{fewer}."
         )
-    return found
+    return warnings
 
 
 def markdown(card: dict[str, Any], path: Path, content_hash: str) -> str:

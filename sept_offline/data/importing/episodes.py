@@ -54,7 +54,7 @@ class Shape:
 
 
 class Assembly:
-    """Takes batches of whole episodes; keeps counts, ranges and a sample of what it saw."""
+    """Takes batches of whole episodes; keeps counts, ranges and a sample of the values."""
 
     def __init__(self, reading: Reading, folder: Path) -> None:
         self.reading = reading
@@ -125,10 +125,10 @@ class Assembly:
         for name, values in vars(rows).items():
             if values is None or name in ("episode", "time", "row"):
                 continue
-            one, other = values[at], values[at + 1]
-            same = one == other
+            before, other = values[at], values[at + 1]
+            same = before == other
             if values.dtype.kind == "f":
-                same |= np.isnan(one) & np.isnan(other)
+                same |= np.isnan(before) & np.isnan(other)
             equal &= same.reshape(len(at), -1).all(axis=1)
         if not equal.all():
             first = self._first(rows, at[~equal])
@@ -136,7 +136,7 @@ class Assembly:
                 "contradiction",
                 rows,
                 at[~equal],
-                "{count} steps are logged twice and differently, first one of the episode "
+                "{count} steps are logged twice with different values, first one of the episode "
                 f"{{episode}} ({{place}}, and {self.findings.place(int(rows.row[first + 1]))}); "
                 "keep one of each.",
             )
@@ -174,9 +174,9 @@ class Assembly:
             rows,
             shape.last[lacking],
             "{count} episodes end in a row that has a reward or a next observation and no action, "
-            "first the episode {episode} ({place}); if a step was taken there, say which "
+            "first the episode {episode} ({place}); if a step was taken there, name its action "
             f"with --fill {self.reading.mapping.action_columns[0]}=…, and if the row only holds "
-            "the final observation leave them empty.",
+            "the final observation, leave them empty.",
         )
 
     def _kept(self, rows: Rows, shape: Shape) -> Bool:
@@ -195,7 +195,7 @@ class Assembly:
                 rows,
                 shape.starts[bare],
                 "{count} episodes have no reward at all, first the episode {episode} ({place}); "
-                "leave them out with --drop-unrewarded, or say --fill "
+                "leave them out with --drop-unrewarded, or add --fill "
                 f"{self.reading.mapping.reward}=zero.",
             )
         return ~stepless & ~bare
@@ -216,7 +216,7 @@ class Assembly:
             changes,
             "{count} episodes change their instance, first the episode {episode} from "
             f"{names[first[at]]!r} to {names[rows.instance[at]]!r} ({{place}}); if episodes are "
-            "numbered anew in every instance, name both columns: --episode "
+            "numbered separately in every instance, name both columns: --episode "
             f"{','.join([str(self.reading.mapping.instance), *self.reading.mapping.episode])}.",
         )
 
@@ -352,10 +352,10 @@ class Assembly:
             raise DataError(
                 f"{name!r} holds {chances.shape[1]} numbers per step, expected one density."
             )
-        found = chances[:, 0]
+        densities = chances[:, 0]
         logarithm = self.reading.mapping.log_density is not None
         with np.errstate(invalid="ignore"):
-            bad = np.isinf(found) | ((found <= 0) & (not logarithm))
+            bad = np.isinf(densities) | ((densities <= 0) & (not logarithm))
         if bad.any():
             wanted = "finite numbers" if logarithm else "finite numbers above 0"
             self._refuse(
@@ -366,11 +366,11 @@ class Assembly:
                 "episode {episode} ({place}); correct them, or leave them empty where they are "
                 "unknown.",
             )
-        self.findings.counts["steps without a density"] += int(np.isnan(found).sum())
+        self.findings.counts["steps without a density"] += int(np.isnan(densities).sum())
         if logarithm:
-            return found
+            return densities
         with np.errstate(invalid="ignore", divide="ignore"):
-            return np.asarray(np.log(found))
+            return np.asarray(np.log(densities))
 
     def _observations(self, rows: Rows, shape: Shape) -> Float32:
         """[Σ(T+1), d], each episode's final one at its end."""
@@ -415,7 +415,7 @@ class Assembly:
     def _measure(
         self, observations: Float32, rewards: Float64, actions: Float64, rows: Rows
     ) -> None:
-        """Ranges and sums of what is known, gaps in time, a sample of a continuous action."""
+        """Ranges and sums of known values, gaps in time, a sample of a continuous action."""
         self.observations.add(observations)
         self.rewards.add(rewards[:, None])
         inner = np.diff(rows.episode) == 0

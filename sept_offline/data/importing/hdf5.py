@@ -83,11 +83,11 @@ def _check_files(files: Sequence[Path], mapping: ImportMapping) -> None:
             rows = _rows(file, mapping.observations[0], path)
             claimed = 0
             for name in _arrays(mapping, file):
-                found = _rows(file, name, path)
-                if found != rows:
+                length = _rows(file, name, path)
+                if length != rows:
                     raise DataError(
                         f"{path} has {rows:,} rows of {mapping.observations[0]!r} and "
-                        f"{found:,} of {name!r}; every step needs one of each."
+                        f"{length:,} of {name!r}; every step needs one of each."
                     )
                 claimed += array_bytes(stored_array(file, name, path))
             check_claim(path, "arrays", claimed, path.stat().st_size, DataError)
@@ -183,30 +183,30 @@ def _buffer_episode(file: h5py.File, number: int, path: Path) -> dict[str, pa.Ar
 
 def _rows(file: h5py.File, name: str, path: Path) -> int:
     """The rows of an array."""
-    found = stored_array(file, name, path)
-    if not found.ndim:
+    array = stored_array(file, name, path)
+    if not array.ndim:
         raise DataError(f"{name!r} of {path} is one value, expected one row per step.")
-    return int(found.shape[0])
+    return int(array.shape[0])
 
 
 def _read(file: h5py.File, name: str, path: Path, rows: slice = slice(None)) -> NDArray[Any]:
-    """Rows of an array that lies in the file itself."""
+    """Rows of an array that is stored in the file itself."""
     _rows(file, name, path)
-    found = stored_array(file, name, path)
-    check_claim(path, name, array_bytes(found), path.stat().st_size, DataError)
+    array = stored_array(file, name, path)
+    check_claim(path, name, array_bytes(array), path.stat().st_size, DataError)
     try:
-        return np.asarray(found[rows])
+        return np.asarray(array[rows])
     except UNREADABLE as error:
         raise damaged(path, f"rows of {name!r} cannot be read: {error}") from error
 
 
 def _scalar(file: h5py.File, name: str, path: Path) -> Any:
     """One number."""
-    found = stored_array(file, name, path)
-    if found.size != 1 or found.dtype.kind not in "biuf":
+    array = stored_array(file, name, path)
+    if array.size != 1 or array.dtype.kind not in "biuf":
         raise DataError(f"{name!r} of {path} is not one number; the file is damaged.")
     try:
-        value = np.asarray(found[()]).reshape(-1)[0].item()
+        value = np.asarray(array[()]).reshape(-1)[0].item()
     except UNREADABLE as error:
         raise damaged(path, f"{name!r} cannot be read: {error}") from error
     if not np.isfinite(value):
@@ -215,7 +215,7 @@ def _scalar(file: h5py.File, name: str, path: Path) -> Any:
 
 
 def _flags(values: NDArray[Any], name: str, path: Path) -> NDArray[np.bool_]:
-    """[n]; a word would count as true, whichever it is, and so would NaN."""
+    """[n] end flags; raises for text and NaN, which would count as true."""
     values = values.reshape(len(values), -1)
     if values.shape[1] != 1 or values.dtype.kind not in "biuf" or not np.isin(values, (0, 1)).all():
         raise DataError(

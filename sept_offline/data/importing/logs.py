@@ -97,7 +97,7 @@ def import_logs(
 
 
 def _written(spool: SortedSpool, progress: Progress) -> Callable[[str, int], None]:
-    """Moves the bar over what is left of it while columns are written."""
+    """Moves the rest of the progress bar while columns are written."""
     every = sum(shape[0] for _, shape in spool.columns.values())
     written = 0
 

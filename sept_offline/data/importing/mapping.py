@@ -14,11 +14,11 @@ from sept_offline.family import suggest
 from sept_offline.settings import build, check_range, read_toml
 
 FILE = "@file"
-"""Instead of a column: the stem of the file, with as many of its folders as make it unique."""
+"""Instead of a column: the file's stem, with the folders that make it unique."""
 LISTS = ("episode", "observations", "next_observations", "probabilities", "actions")
 BOUNDS = ("action_low", "action_high")
 DEFAULTS = ("instance", "episode", "time", "action", "reward", "terminated", "truncated")
-"""Roles that, where nothing is said, take the column of the same name if there is one."""
+"""Roles that use the column of the same name by default, if there is one."""
 ROLES = (
     *DEFAULTS,
     *("observations", "next_observations", "probability", "probabilities"),
@@ -27,7 +27,7 @@ ROLES = (
 
 Rule = str | float
 Rules = tuple[Rule, ...]
-"""Tried in turn, each "previous", "mean" or a value; none where there is nothing to do."""
+"""Rules to try in turn: "previous", "mean" or a value; empty if there is nothing to fill."""
 PREVIOUS: Rules = ("previous",)
 
 
@@ -149,7 +149,7 @@ class ImportMapping:
 
     @property
     def chances(self) -> tuple[str, ...]:
-        """The columns of what is known of the behaviour."""
+        """The columns of the behaviour's probabilities or density."""
         alone = self.probability or self.density or self.log_density
         return self.probabilities or _several(alone)
 
@@ -181,13 +181,13 @@ class ImportMapping:
         return Fills(otherwise=otherwise, reward=reward, **rules)
 
     def completed(self, names: list[str], path: Path) -> ImportMapping:
-        """With the roles that were left out found by name, or an error for a column not there."""
-        found: dict[str, Any] = {
+        """The mapping with default columns filled in; an error names a missing column."""
+        defaults: dict[str, Any] = {
             role: (role,) if role == "episode" else role
             for role in DEFAULTS
             if not getattr(self, role) and role in names
         }
-        whole = replace(self, **found)
+        whole = replace(self, **defaults)
         for role in ("episode", "observations", "action", "reward"):
             if not getattr(whole, role):
                 raise DataError(

@@ -24,9 +24,9 @@ OCTAVES = 64
 NEAR = 0.1
 """Tolerance for multiples of the usual interval, as a share of it."""
 COMMON = 0.25
-"""The least share of intervals that are the usual one."""
+"""Minimum share of intervals that equal the usual one."""
 REGULAR = 0.8
-"""The least share of intervals that are whole multiples of it."""
+"""Minimum share of intervals that are whole multiples of it."""
 LONGEST = 10.0
 """Usual intervals beyond which multiples are not checked: a break may have any length."""
 LATE = 1.5
@@ -35,7 +35,7 @@ _UNITS = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"))
 
 
 class Ranges:
-    """Least, largest and mean value of each column of vectors [n, d], without what is missing."""
+    """Minimum, maximum and mean of each column of vectors [n, d], without missing values."""
 
     def __init__(self, dim: int) -> None:
         self.low, self.high = np.full(dim, np.inf), np.full(dim, -np.inf)
@@ -96,7 +96,7 @@ class Clock:
         self._sums = np.zeros(len(self._counts))
 
     def add(self, intervals: NDArray[Any]) -> None:
-        """Some more; what is not positive is none."""
+        """Add intervals; those that are not positive are ignored."""
         lengths = intervals[intervals > 0].astype(np.float64)
         if not len(lengths):
             return

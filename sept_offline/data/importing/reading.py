@@ -1,4 +1,4 @@
-"""Batches of columns as rows: the state of one pass over the files, and what it found."""
+"""Batches of columns as rows: the state and the findings of one pass over the files."""
 
 from __future__ import annotations
 
@@ -95,15 +95,15 @@ class Findings:
             columns = ", ".join(f"{count:,} in {name!r}" for name, count in lacking.items())
             message = f"{problem} ({columns}; first {{place}}); {hint}."
             self.refusals[kind] = (*self.refusals[kind][:2], message)
-        found = [self.refusals[kind] for kind in _ORDER if kind in self.refusals]
-        if not found:
+        problems = [self.refusals[kind] for kind in _ORDER if kind in self.refusals]
+        if not problems:
             return
         lines = [
             message.replace("{count}", f"{count:,}").replace("{place}", self.place(row))
-            for count, row, message in found[:MOST_REPORTED]
+            for count, row, message in problems[:MOST_REPORTED]
         ]
-        if len(found) > MOST_REPORTED:
-            lines.append(f"{len(found) - MOST_REPORTED} more kinds of problem.")
+        if len(problems) > MOST_REPORTED:
+            lines.append(f"{len(problems) - MOST_REPORTED} more kinds of problem.")
         # Rows without a key are dropped, which can make contiguous episodes look scattered.
         if self.counts["scattered episodes"] and "key" not in self.missing:
             lines.append(
@@ -466,7 +466,7 @@ def is_list(kind: pa.DataType) -> bool:
 
 
 def _finite(values: NDArray[Any]) -> NDArray[Any]:
-    """The same array with NaN for what is infinite."""
+    """The same array with NaN in place of infinite values."""
     infinite = np.isinf(values)
     if infinite.any():
         values[infinite] = np.nan

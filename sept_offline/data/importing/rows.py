@@ -116,12 +116,12 @@ class Words:
     def code(self, words: Sequence[Any], places: Int64) -> Int64:
         """[n], the number of words[places[i]]; -1 where places[i] is -1."""
         known = self.number
-        found: list[int | None] = [*map(known.get, words), -1]
-        if None in found:
+        numbers: list[int | None] = [*map(known.get, words), -1]
+        if None in numbers:
             for place, word in enumerate(words):
-                if found[place] is None:
-                    found[place] = known.setdefault(word, len(known))
-        return np.asarray(found, dtype=np.int64)[places]
+                if numbers[place] is None:
+                    numbers[place] = known.setdefault(word, len(known))
+        return np.asarray(numbers, dtype=np.int64)[places]
 
     def code_pairs(self, parts: Sequence[Int64]) -> Int64:
         """[n], the number of (parts[0][i], parts[1][i], …); -1 where any part is -1."""
@@ -219,7 +219,7 @@ def gathered(batches: Iterable[Rows]) -> Iterator[Rows]:
 
 
 def grouped(batches: Iterable[Rows]) -> Iterator[Rows]:
-    """Batches of whole episodes; Mistaken once an episode comes back."""
+    """Batches of whole episodes; raises Mistaken if the rows of an episode are scattered."""
     waiting: list[Rows] = []
     highest = -1
     for batch in batches:
@@ -243,7 +243,7 @@ def grouped(batches: Iterable[Rows]) -> Iterator[Rows]:
 def bucketed(
     batches: Iterable[Rows], folder: Path, size: float, counts: Counter[str]
 ) -> Iterator[Rows]:
-    """The same from rows in any order; `size`: about how many bytes all of them take."""
+    """The same from rows in any order; `size`: approximate bytes of all rows."""
     count = int(np.clip(np.ceil(size / BUCKET_BYTES), 1, MOST_BUCKETS))
     paths = [folder / f"bucket-{number}" for number in range(count)]
     kind = None

@@ -95,26 +95,26 @@ def _distinct_names(word: str, places: list[Path], files: list[Path]) -> dict[Pa
 def _expanded(source: str) -> list[Path]:
     path = Path(source)
     if path.is_dir():
-        found = sorted(
+        files = sorted(
             file
             for file in path.rglob("*")
             if file.is_file() and file.name.lower().endswith((*CSV, *PARQUET, *HDF5_SUFFIXES))
         )
-        if not found:
+        if not files:
             raise DataError(f"The directory {path} contains no CSV, Parquet or HDF5 file.")
-        return found
+        return files
     try:
         if path.exists():
             check_regular(path, DataError)
             return [path]
-        found = sorted(Path(name) for name in glob.glob(source, recursive=True))  # noqa: PTH207
+        files = sorted(Path(name) for name in glob.glob(source, recursive=True))  # noqa: PTH207
     except ValueError:  # a name that no file can have, as with a null byte in it
-        found = []
-    if not found:
+        files = []
+    if not files:
         raise DataError(f"There is nothing at {source}; check the path.")
-    for one in found:
+    for one in files:
         check_regular(one, DataError)
-    return found
+    return files
 
 
 def _kind(path: Path) -> str:
@@ -301,7 +301,7 @@ def _explained(text: str, path: Path, mapping: ImportMapping) -> str:
         elif "conversion error" in text:
             text += ", expected a number"
     if "Expected" in text and "columns" in text:
-        text += " (if quoted text runs over lines, say --quoted-newlines)"
+        text += " (if quoted text contains line breaks, add --quoted-newlines)"
     return text
 
 
@@ -311,9 +311,11 @@ def _row_of(path: Path, mapping: ImportMapping, name: str, value: str) -> str:
     try:
         with pa.OSFile(str(path)) as raw:
             for batch in _open_csv(raw, path, mapping, [name], {name: pa.string()}):
-                found = compute.index(compute.utf8_trim_whitespace(batch.column(0)), value).as_py()
-                if found >= 0:
-                    return f" (row {before + found + 1})"
+                position = compute.index(
+                    compute.utf8_trim_whitespace(batch.column(0)), value
+                ).as_py()
+                if position >= 0:
+                    return f" (row {before + position + 1})"
                 before += batch.num_rows
     except (pa.ArrowException, OSError):
         return ""

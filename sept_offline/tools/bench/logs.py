@@ -85,9 +85,9 @@ def provided(logs: Logs) -> bool:
     record = logs.path.with_suffix(".json")
     if not (logs.path.exists() and record.exists()):
         return False
-    found, wanted = read_sealed(record, DataError), _describe(logs)
-    changed = differences(found, wanted)
-    if ("dataset" in found) != ("dataset" in wanted):
+    stored, wanted = read_sealed(record, DataError), _describe(logs)
+    changed = differences(stored, wanted)
+    if ("dataset" in stored) != ("dataset" in wanted):
         # A part of given logs and one of collected logs may have the same name.
         changed.insert(0, "dataset")
     if changed:
@@ -130,25 +130,10 @@ def thin(data: Dataset, out: Path, wanted: DataSettings, seed: int) -> None:
     if wanted.instances is not None:
         places = np.linspace(0, len(places) - 1, wanted.instances).round().astype(np.int64)
     ids = [data.instances[place] for place in places]
-    metadata, hidden = data.metadata, data.hidden
-    known = None
-    if hidden is not None:
-        rows = dict(zip(data.instances, hidden.values.tolist(), strict=True))
-        known = {name: dict(zip(hidden.names, rows[name], strict=True)) for name in ids}
-    with DatasetWriter(
-        out,
-        action_space=data.action_space,
-        observation_dim=data.observation_dim,
-        family=metadata.family,
-        family_arguments=metadata.family_arguments,
-        observation_names=metadata.observation_names,
-        action_names=metadata.action_names,
-        root_seed=metadata.root_seed,
-        probe_steps=metadata.probe_steps,
-        extra=metadata.extra,
-        instances=ids,
-        hidden=known,
-    ) as writer:
+    hidden = data.hidden
+    rows = places.tolist()
+    known = None if hidden is None else {data.instances[row]: hidden[row] for row in rows}
+    with DatasetWriter.like(data, out, instances=ids, hidden=known) as writer:
         less = {} if wanted.propensities == "exact" else {"propensities": None}
         for name in ids:
             episodes = data.episodes(name)
@@ -164,7 +149,7 @@ def _file(cell: Cell, data: DataSettings) -> str:
 
 
 def _describe(logs: Logs) -> dict[str, Any]:
-    """What the dataset was made from, as its JSON record holds it."""
+    """The origin of the dataset, for its JSON record."""
     family = load_family(logs.spec)
     source: dict[str, Any] = {"family": family.name, "seed": logs.seed}
     if logs.whole is not None and logs.whole.given:

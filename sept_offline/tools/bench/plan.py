@@ -33,7 +33,7 @@ COMMA = re.compile(r",(?![^\[]*\])")
 
 @dataclass(frozen=True)
 class DataSettings:
-    """What the logs are: how they are collected, and what is left of them before a fit."""
+    """Settings of the logs: how they are collected, and which part of them a fit reads."""
 
     behaviour: str | None = None
     """The recipe's where None; so too `total` (episodes in all) and `probe_steps`."""
@@ -114,7 +114,7 @@ def make_variants(
 
 @dataclass(frozen=True)
 class Cell:
-    """One training seed of one method: what is fitted, on which logs."""
+    """One training seed of one method on one dataset."""
 
     spec: str
     """The family as it was named: registered, or package.module:object."""

@@ -62,7 +62,7 @@ NESTED = {"cells": ("record", "config", "versions", "identity"), "latents": ("hi
 
 @dataclass(frozen=True)
 class Finished:
-    """What is kept of a cell; every row names it by the columns of `Cell.row`.
+    """The stored data of a cell; every row names it by the columns of `Cell.row`.
 
     results: a row per test episode; training: (stage, update, metric, value); latents: (instance,
     hidden, z `[k]`) of training segments; identity: what the cell was made from, nested.
@@ -134,7 +134,7 @@ def write_cell(path: Path, finished: Finished) -> None:
 
 
 def read_identity(path: Path) -> dict[str, Any]:
-    """What a finished cell was made from."""
+    """The settings and data that a finished cell was computed from."""
     return dict(_read_cell(path)[1]["identity"])
 
 

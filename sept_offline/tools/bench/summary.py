@@ -118,7 +118,7 @@ def _summary(
 def _of_test_instances(
     family: str, episodes: list[Row], fits: list[Row], segments: list[Row]
 ) -> dict[str, Any]:
-    """How well z separates test instances and predicts what is hidden: means over seeds."""
+    """How well z separates test instances and predicts hidden parameters: means over seeds."""
     apart, hidden = [], []
     for fit in fits:
         played = [row for row in episodes if row["seed"] == fit["seed"]]

@@ -18,7 +18,7 @@ instances. A single seed has neither. Intervals of few seeds are too narrow: whe
 than instances do, intervals of two seeds cover the truth in 60 % of cases, of five seeds in 80 %.
 Seeds with the same data seed share their logs, so the intervals do not cover other logs. Score:
 (return − random) / (best known − random) of each instance, or the return where these are not known.
-IQM: interquartile mean. Needs: what the agent gets beside observations. Learns: whether it takes
+IQM: interquartile mean. Needs: inputs of the agent besides observations. Learns: whether it takes
 gradient steps during the test episode. Identified: share of new probes in training instances whose
 nearest latents belong to the same instance. Separated: the same for test episodes. R² of hidden: of
 the hidden parameters of test instances, predicted from z by a ridge regression on training

@@ -92,25 +92,25 @@ def demarcate_dataset(
                 f"{logs.path} has {count} episodes; demarcation needs at least {FEWEST}, because "
                 "groups must be found again in each half of them."
             )
-        found = find_groups(
+        grouping = find_groups(
             transitions_of(logs.steps(), logs.episode_index.length, logs.action_space),
             config,
             seed,
             progress,
         )
-        names, labels = name_labels(logs, found.groups, within, config.smallest_of(count))
-        kept = ~found.unsure if config.unsure == "drop" else np.ones(count, dtype=np.bool_)
+        names, labels = name_labels(logs, grouping.groups, within, config.smallest_of(count))
+        kept = ~grouping.unsure if config.unsure == "drop" else np.ones(count, dtype=np.bool_)
         sizes = np.bincount(labels[kept], minlength=len(names))
-        reasons = _reasons(found, config, config.smallest_of(count))
+        reasons = _reasons(grouping, config, config.smallest_of(count))
         record = {
             "source": logs.content_hash,
             "episodes": count,
-            "groups": found.grouping.count,
+            "groups": grouping.grouping.count,
             "sizes": dict(zip(names, sizes.tolist(), strict=True)),
-            "stability": found.stability,
-            "half_groups": list(found.counts),
-            "separation": min((pair.gain for pair in found.grouping.pairs), default=None),
-            "unsure": int(found.unsure.sum()),
+            "stability": grouping.stability,
+            "half_groups": list(grouping.counts),
+            "separation": min((pair.gain for pair in grouping.grouping.pairs), default=None),
+            "unsure": int(grouping.unsure.sum()),
             "supported": not reasons,
             "within": within,
             "seed": seed,
@@ -123,8 +123,8 @@ def demarcate_dataset(
         return Demarcation(
             instances=tuple(names),
             labels=labels,
-            unsure=found.unsure,
-            latent=found.latents.mean,
+            unsure=grouping.unsure,
+            latent=grouping.latents.mean,
             reasons=reasons,
             record=record,
             path=target if card else None,
@@ -246,12 +246,12 @@ def name_labels(
     labels = np.empty_like(groups)
     owner = data.episode_index.instance
     for code in np.unique(owner):
-        own = np.flatnonzero(owner == code)
-        sizes = np.bincount(groups[own])
+        members = np.flatnonzero(owner == code)
+        sizes = np.bincount(groups[members])
         kept = np.flatnonzero(sizes >= min(smallest, int(sizes.max())))
-        theirs = np.where(np.isin(groups[own], kept), groups[own], int(sizes.argmax()))
+        theirs = np.where(np.isin(groups[members], kept), groups[members], int(sizes.argmax()))
         for group in np.unique(theirs):
-            labels[own[theirs == group]] = len(names)
+            labels[members[theirs == group]] = len(names)
             names.append(f"{data.instances[code]}/group-{group}")
     return names, labels
 
@@ -266,21 +266,9 @@ def write_labelled(
     progress: Progress,
 ) -> None:
     """The kept episodes under their proposed instances; hidden parameters stay behind."""
-    meta = data.metadata
     progress.start("writing", float(kept.sum()), "episodes")
-    with DatasetWriter(
-        out,
-        action_space=data.action_space,
-        observation_dim=data.observation_dim,
-        family=meta.family,
-        family_arguments=meta.family_arguments,
-        observation_names=meta.observation_names,
-        action_names=meta.action_names,
-        root_seed=meta.root_seed,
-        instances=names,
-        probe_steps=meta.probe_steps,
-        extra={**meta.extra, "demarcation": record},
-    ) as writer:
+    extra = {**data.metadata.extra, "demarcation": record}
+    with DatasetWriter.like(data, out, instances=names, extra=extra) as writer:
         episodes = data.episodes()
         for done, position in enumerate(np.flatnonzero(kept).tolist()):
             writer.copy(episodes[position], instance=names[labels[position]])

@@ -86,11 +86,13 @@ class GroupDecoder:
 
     def _draw_sets(self, group: Tensor, rng: torch.Generator) -> Tensor:
         """Sets that an update learns from, [n, K]: the own group, a pair with it, or all."""
-        own = torch.nn.functional.one_hot(group, self.count).float()
+        member = torch.nn.functional.one_hot(group, self.count).float()
         other = torch.randint(self.count, group.shape, generator=rng)
-        pair = torch.maximum(own, torch.nn.functional.one_hot(other, self.count).float())
+        pair = torch.maximum(member, torch.nn.functional.one_hot(other, self.count).float())
         kind = torch.rand(group.shape, generator=rng).unsqueeze(1)
-        sets = torch.where(kind < 0.5, own, torch.where(kind < 0.75, pair, torch.ones_like(own)))
+        sets = torch.where(
+            kind < 0.5, member, torch.where(kind < 0.75, pair, torch.ones_like(member))
+        )
         return sets / sets.sum(1, keepdim=True)
 
     def _present(self, data: Transitions, rows: Tensor) -> Tensor:
@@ -117,20 +119,20 @@ class GroupDecoder:
     def compared(
         self, data: Transitions, pair: tuple[int, int], second: Tensor
     ) -> tuple[Doubles, Doubles]:
-        """Nats that the named of two groups gains over both taken for one, and weights, [E] both.
+        """Gain in nats of one of two groups over the two merged, and weights, [E] each.
 
         second[E, 2]: whether the second group is named for the even, and for the odd, steps. Each
         step counts by how similarly the groups visit it: 4·p·(1 − p), p the share of the second
         among the two by state and action alone. An episode's weight is the sum of these.
         """
         rows, half, episode = _halves(data)
-        own = torch.nn.functional.one_hot(torch.tensor(pair), self.count).float()
-        both = own.mean(0, keepdim=True)
+        member = torch.nn.functional.one_hot(torch.tensor(pair), self.count).float()
+        both = member.mean(0, keepdim=True)
         gains, weights = torch.zeros(2, data.episodes, dtype=torch.float64)
         with torch.no_grad():
             for part in range(0, len(rows), BLOCK):
                 block, owner = rows[part : part + BLOCK], episode[part : part + BLOCK]
-                named = own[second.flatten()[half[part : part + BLOCK]].long()]
+                named = member[second.flatten()[half[part : part + BLOCK]].long()]
                 gained = self._decoder.likelihood(data, block, named)
                 gained -= self._decoder.likelihood(data, block, both.expand(len(block), -1))
                 share = torch.softmax(self._present(data, block)[:, list(pair)], 1)

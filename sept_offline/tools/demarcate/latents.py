@@ -230,7 +230,7 @@ def _encode(encoder: SetEncoder, data: Transitions, dim: int) -> Latents:
 
 
 def check_sklearn() -> None:
-    """Refuse where scikit-learn is missing."""
+    """Raise if scikit-learn is missing."""
     if importlib.util.find_spec("sklearn") is None:
         raise ConfigError(
             'Clustering needs scikit-learn; install it with pip install "sept-offline[cluster]".'

@@ -1,4 +1,4 @@
-"""The checks of an installation: what is installed, and whether it does small pieces of real work.
+"""The checks of an installation: installed packages, and small pieces of real work.
 
 An error in a check becomes its result.
 """
@@ -68,7 +68,7 @@ def check(name: str, look: Callable[[], str], advice: str) -> Finding:
 
 
 def private(text: str) -> str:
-    """`text` without the user's home and name: it is made to be shown to strangers."""
+    """`text` without the user's home and name, so that it can be published."""
     home = user = ""
     # Without a home, or with a user that no password entry names, there is nothing to hide.
     with contextlib.suppress(RuntimeError):
@@ -83,7 +83,7 @@ def private(text: str) -> str:
 
 
 def check_python(asked: Requirement) -> Finding:
-    """Whether the library is made for this Python."""
+    """Whether the library supports this Python version."""
 
     def look() -> str:
         version = platform.python_version()

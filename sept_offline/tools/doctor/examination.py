@@ -61,7 +61,7 @@ class Examination:
 
 
 def examine() -> Examination:
-    """Try everything that an installation must do; nothing that is broken raises."""
+    """Run all checks of the installation; failures are reported, not raised."""
     asked: Requirements | None = None
     findings: list[Finding] = []
     try:

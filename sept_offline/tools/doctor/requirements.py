@@ -39,7 +39,7 @@ class Requirement:
             return None
 
     def accepts(self, version: str) -> bool:
-        """Whether `version` will do; where versions cannot be compared, it is believed."""
+        """Whether `version` is allowed; True if versions cannot be compared."""
         try:
             from packaging.specifiers import SpecifierSet
         except ImportError:
@@ -52,7 +52,7 @@ class Requirement:
 
 @dataclass(frozen=True)
 class Requirements:
-    """All that is asked for: of Python, by the library itself, and by each of its extras."""
+    """All requirements: the Python version, the library's packages, and those of each extra."""
 
     python: Requirement
     needed: tuple[Requirement, ...]

@@ -28,7 +28,7 @@ MOST_KNOWN = 256
 
 
 @dataclass(frozen=True)
-class Table:
+class StepTable:
     """E episodes over H steps.
 
     rewards `[E, H]`, 0 after an end; seen `[E, H]`: 0 from where an episode was cut, else 1 over
@@ -69,7 +69,7 @@ class Table:
         """The lowest and the highest of them."""
         return float(self.returns.min()), float(self.returns.max())
 
-    def unweighted(self) -> Table:
+    def unweighted(self) -> StepTable:
         """The same episodes with all ratios 1."""
         ones = np.ones_like(self.ratio)
         return replace(self, ratio=ones, before=ones)
@@ -96,8 +96,8 @@ def _episodes(steps: Steps) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 
 def tabulate(
     steps: Steps, target: Doubles, behaviour: Doubles, horizon: int, shares: Doubles | None = None
-) -> Table:
-    """From `target[N']` and `behaviour[N']`, the two policies' probabilities of what was done.
+) -> StepTable:
+    """From `target[N']` and `behaviour[N']`, the two policies' probabilities of logged actions.
 
     `shares[E]` say how much each episode counts where the chance of being cut is reckoned.
     """
@@ -120,7 +120,7 @@ def tabulate(
     lasting = _lasting(kept, terminated, horizon, np.ones(count) if shares is None else shares)
     at = np.minimum(time, kept[:, None] - 1)
     seen = np.where(there, 1 / lasting[at], 0.0)
-    return Table(rewards, seen, ratio, before, steps.instance[starts], place, counted)
+    return StepTable(rewards, seen, ratio, before, steps.instance[starts], place, counted)
 
 
 def _lasting(
@@ -143,17 +143,17 @@ def _lasting(
     return np.where(chance > 1e-12, chance, 1.0)
 
 
-def per_decision(table: Table, shares: Doubles) -> Doubles:
+def per_decision(table: StepTable, shares: Doubles) -> Doubles:
     """Σ_t E[ρ_{0:t} r_t]: without bias, and with as much variance as its weights have."""
     return _mean(table.ratio * table.rewards, table.seen, shares)
 
 
-def self_normalised(table: Table, shares: Doubles) -> Doubles:
+def self_normalised(table: StepTable, shares: Doubles) -> Doubles:
     """The same with the weights of each step divided by their sum: consistent, seldom wild."""
     return _mean(table.rewards, table.ratio * table.seen, shares)
 
 
-def doubly_robust(table: Table, q: Doubles, v: Doubles, shares: Doubles) -> Doubles:
+def doubly_robust(table: StepTable, q: Doubles, v: Doubles, shares: Doubles) -> Doubles:
     """Σ_t E[ρ_{0:t−1} V(s_t) + ρ_{0:t}(r_t − Q(s_t, a_t))], for `q[E, H]` and `v[E, H]`.
 
     Without bias for any Q that these episodes had no part in, as good as Q where weights are gone.
@@ -161,7 +161,7 @@ def doubly_robust(table: Table, q: Doubles, v: Doubles, shares: Doubles) -> Doub
     return _mean(table.before * v + table.ratio * (table.rewards - q), table.seen, shares)
 
 
-def weighted_doubly_robust(table: Table, q: Doubles, v: Doubles, shares: Doubles) -> Doubles:
+def weighted_doubly_robust(table: StepTable, q: Doubles, v: Doubles, shares: Doubles) -> Doubles:
     """The same with self-normalised weights."""
     expected = _mean(v, table.before * table.seen, shares)
     return expected + _mean(table.rewards - q, table.ratio * table.seen, shares)
@@ -173,7 +173,7 @@ def direct(v: Doubles, shares: Doubles) -> Doubles:
     return result
 
 
-def effective_size(table: Table, shares: Doubles) -> Doubles:
+def effective_size(table: StepTable, shares: Doubles) -> Doubles:
     """`[H]`: (Σw)²/Σw² of the weights of each step under `shares[E]`; 0 where none is left."""
     weights = shares[:, None] * table.ratio * table.seen
     # by the largest first: ratios may be too large to square

@@ -38,7 +38,7 @@ class Transitions:
 
     inputs `[R, m]` of all logged states, row `[N']` of a step's own (its next one's is row + 1);
     actions `[N', …]`, as `choices` gives them; rewards `[N']`, divided by `scale`; last `[N']`: 1
-    where nothing follows, be it that the episode ended or that the horizon is reached; choices:
+    where nothing follows, because the episode ended or the horizon is reached; choices:
     what the agent does in the R states; episode `[N']`: its position in the data; left `[R]`: steps
     before the horizon.
     """
@@ -190,7 +190,7 @@ class FittedQ:
     def _targets(
         self, data: Transitions, rows: NDArray[np.int64], choice: NDArray[Any]
     ) -> tuple[Batch, torch.Tensor]:
-        """Steps `rows[n]`, and the value `[n, 1]` of what comes after their rewards.
+        """Steps `rows[n]`, and the value `[n, 1]` of the states after their rewards.
 
         A step's rewards are all that was earned as long as the log did what the agent does,
         `choice[R]`; where they part comes the target's value of the agent's action: a tree backup.

@@ -1,4 +1,4 @@
-"""The agent along the logs: what it would do at each logged step, probe and control as one policy.
+"""The agent's actions at every logged step, with probe and control as one policy.
 
 A logged episode is shown to the agent observation by observation. At each one it states its action
 or its distribution of actions; then it takes the logged action for its own.
@@ -43,7 +43,7 @@ DRAWS = 8
 
 
 class FiniteChoices:
-    """Probabilities of all actions in R logged states; zeros where an episode ended for good."""
+    """Probabilities of all actions in R logged states; zeros where an episode terminated."""
 
     weighted = True
     """Whether importance weights exist."""
@@ -94,7 +94,7 @@ class FiniteChoices:
     def support(
         self, rows: Integers, states: NDArray[Any], actions: NDArray[Any], often: NDArray[Any]
     ) -> Doubles:
-        """`[n]`: the share of what the agent does in the states `rows[n]` that the logs also do.
+        """`[n]`: the share of the agent's actions in the states `rows[n]` that the logs contain.
 
         states `[n, d]`: standardised; actions `[n, …]`: logged there; often `[n, A]`: whether the
         behaviour takes each action often enough, where it has probabilities.

@@ -23,7 +23,7 @@ from sept_offline.seeding import generator, integer
 from sept_offline.settings import OpeConfig
 from sept_offline.tools.ope.estimators import (
     Doubles,
-    Table,
+    StepTable,
     bootstrap_shares,
     common_horizon,
     direct,
@@ -72,7 +72,7 @@ REPEATED = 0.01
 
 @dataclass(frozen=True)
 class Estimate:
-    """One estimator's answer: the mean return of an episode, its interval, what it rests on."""
+    """One estimate of the mean return of an episode, with its interval and its basis."""
 
     mean: float
     low: float
@@ -168,13 +168,13 @@ def judge(
         values = fitted_values(moves, table, judged.action_space, horizon, config, seed, progress)
         states = Standardiser.fit(steps.observations)(steps.observations[steps.row])
         supported = choices.support(steps.row, states, steps.actions, behaviour.often)
-        found = overlap(table, target, supported, shares)
-        estimators = estimate_all(table, values, found, config, seed, choices.weighted)
+        overlapping = overlap(table, target, supported, shares)
+        estimators = estimate_all(table, values, overlapping, config, seed, choices.weighted)
         # the verdict does not depend on which intervals are asked for
         usual = replace(config, confidence=OpeConfig.confidence)
         proof = estimators
         if config.confidence != usual.confidence:
-            proof = estimate_all(table, values, found, usual, seed, choices.weighted)
+            proof = estimate_all(table, values, overlapping, usual, seed, choices.weighted)
         lowest, highest = table.bounds
         best, fitted = proof["dr" if choices.weighted else "dm"], proof["fqe"]
         evidence = Evidence(
@@ -188,7 +188,7 @@ def judge(
             within=fitted.low <= highest and lowest <= fitted.high,
             narrow=fitted.high - fitted.low <= highest - lowest,
         )
-        conclusion, reasons = verdict(found, evidence)
+        conclusion, reasons = verdict(overlapping, evidence)
         return Judgement(
             method=agent.method,
             content_hash=logs.content_hash,
@@ -202,8 +202,8 @@ def judge(
             behaviour_estimated=behaviour.estimated,
             logged_return=float(per_decision(table.unweighted(), shares[None])[0]),
             estimators=estimators,
-            overlap=found,
-            headline="dr" if found.ess >= LITTLE else "fqe",
+            overlap=overlapping,
+            headline="dr" if overlapping.ess >= LITTLE else "fqe",
             verdict=conclusion,
             reasons=tuple(reasons),
         )
@@ -249,10 +249,10 @@ def recognised(learned_from: NDArray[np.uint64] | None, data: Dataset) -> NDArra
     if learned_from is None:
         return np.zeros(data.num_episodes, dtype=bool)
     known, counts = np.unique(learned_from, return_counts=True)
-    found = np.isin(episode_digests(data), known)
-    if found.any() and counts[counts > 1].sum() > REPEATED * counts.sum():
-        found[:] = True
-    return found
+    fitted = np.isin(episode_digests(data), known)
+    if fitted.any() and counts[counts > 1].sum() > REPEATED * counts.sum():
+        fitted[:] = True
+    return fitted
 
 
 @dataclass(frozen=True)
@@ -277,9 +277,9 @@ def _behaviour(
         # nothing is weighted, so nothing has to be known of it
         never = np.zeros((len(steps.time), 0), dtype=bool)
         return Logger(np.ones(len(steps.time)), never, estimated=False, whole=True)
-    found = behaviour_along(steps, space, seed)
+    behaviour = behaviour_along(steps, space, seed)
     logged = steps.propensities
-    chances = found.propensities[:, 0]
+    chances = behaviour.propensities[:, 0]
     chance = chances[np.arange(len(chances)), steps.actions]
     if not (chance > 0).all():
         raise DataError(
@@ -288,7 +288,7 @@ def _behaviour(
         )
     whole = logged is not None and bool(np.isfinite(logged).all())
     often = chances >= (RARE if whole else RARE_ESTIMATED)
-    return Logger(chance, np.asarray(often), found.estimated, whole)
+    return Logger(chance, np.asarray(often), behaviour.estimated, whole)
 
 
 def behaviour_along(steps: Steps, space: ActionSpace, seed: int) -> Behaviour:
@@ -339,7 +339,7 @@ class Values:
 
 def fitted_values(
     moves: Transitions,
-    table: Table,
+    table: StepTable,
     space: ActionSpace,
     horizon: int,
     config: OpeConfig,
@@ -373,7 +373,7 @@ def fitted_values(
 
 
 def estimate_all(
-    table: Table, values: Values, found: Overlap, config: OpeConfig, seed: int, weighted: bool
+    table: StepTable, values: Values, found: Overlap, config: OpeConfig, seed: int, weighted: bool
 ) -> dict[str, Estimate]:
     """Every estimator with its interval; those without weights if there are none."""
     rng = generator(seed, "bootstrap")

@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from sept_offline.tools.ope.estimators import Doubles, Table, effective_size
+from sept_offline.tools.ope.estimators import Doubles, StepTable, effective_size
 
 Verdict = Literal["trust", "caution", "uncovered"]
 
@@ -51,7 +51,7 @@ class Overlap:
     """Share of episodes cut before the horizon."""
 
 
-def overlap(table: Table, target: Doubles, supported: Doubles, shares: Doubles) -> Overlap:
+def overlap(table: StepTable, target: Doubles, supported: Doubles, shares: Doubles) -> Overlap:
     """From the agent's probability `target[N']` of what was done, how far what it does is
     `supported[N']`, and `shares[E]`."""
     there = table.spread(np.ones(len(target)))

@@ -23,7 +23,7 @@ Statistics = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Outcome:
+class MethodResult:
     """The test episodes of one method in one family."""
 
     method: str
@@ -72,13 +72,13 @@ def answer(
 
 
 def _leading(methods: Sequence[str]) -> int:
-    """The place of the method that the answer is about: sept, else the first beside the bounds."""
+    """The index of the method that the answer is about: sept, else the first that is no bound."""
     if "sept" in methods:
         return methods.index("sept")
     return next((n for n, method in enumerate(methods) if method not in BOUNDS), 0)
 
 
-def _run_outcome(group: Sequence[Evaluated]) -> Outcome:
+def _run_outcome(group: Sequence[Evaluated]) -> MethodResult:
     run, results = group[_leading([entry.run.method for entry in group])]
     summary = results.summary()
     family = results.family
@@ -95,7 +95,7 @@ def _run_outcome(group: Sequence[Evaluated]) -> Outcome:
     return replace(outcome, gaps=gaps)
 
 
-def _bench_outcomes(bench: BenchFolder) -> list[Outcome]:
+def _bench_outcomes(bench: BenchFolder) -> list[MethodResult]:
     """One per family, at the base of its first preset."""
     outcomes = []
     for study in studies(bench.rows):
@@ -115,12 +115,12 @@ def _bench_outcomes(bench: BenchFolder) -> list[Outcome]:
     return outcomes
 
 
-def _outcome(method: str, family: str, summary: Statistics, solved: float | None) -> Outcome:
+def _outcome(method: str, family: str, summary: Statistics, solved: float | None) -> MethodResult:
     figures = (summary[name] for name in COLUMNS.values())
-    return Outcome(method, family, summary["episodes"], solved, *figures)
+    return MethodResult(method, family, summary["episodes"], solved, *figures)
 
 
-def _sentence(outcome: Outcome) -> str:
+def _sentence(outcome: MethodResult) -> str:
     episodes = f"{plural(outcome.episodes, 'test episode')} of {outcome.family}"
     if outcome.solved is not None and outcome.steps is not None:
         start = (
@@ -150,7 +150,7 @@ def _gap_words(bound: str, gap: Difference, unit: str) -> str:
     return f"{size} {more if gap.mean > 0 else less} than {bound}"
 
 
-def _short_sentence(outcomes: Sequence[Outcome]) -> str:
+def _short_sentence(outcomes: Sequence[MethodResult]) -> str:
     """All families in one sentence; the tiles hold the differences."""
     families: dict[str, list[str]] = {}
     method = outcomes[0].method
@@ -174,7 +174,7 @@ def _listed(words: Sequence[str]) -> str:
     return f"{', '.join(first)} and {last}" if first else last
 
 
-def _single_tiles(outcome: Outcome) -> list[Tile]:
+def _single_tiles(outcome: MethodResult) -> list[Tile]:
     success = Tile("Solved", [("", outcome.success)], plural(outcome.episodes, "test episode"))
     if outcome.solved is None:
         note = "share of the achievable return" if outcome.score else "no reference return is known"
@@ -195,7 +195,7 @@ def _single_tiles(outcome: Outcome) -> list[Tile]:
     return [success, effort, against]
 
 
-def _several_tiles(outcomes: Sequence[Outcome]) -> list[Tile]:
+def _several_tiles(outcomes: Sequence[MethodResult]) -> list[Tile]:
     """A line per family in each tile."""
     methods = {outcome.method for outcome in outcomes}
     success, effort, gaps = [], [], []

@@ -54,7 +54,7 @@ def label(text: object) -> str:
 
 
 def numbers(values: Iterable[Any]) -> list[float | None]:
-    """Short and JSON-ready: what is not finite leaves a gap."""
+    """Short and JSON-ready; values that are not finite leave a gap."""
     return [_short(float(value)) for value in values]
 
 
@@ -176,7 +176,7 @@ def _traces(panel: Panel) -> list[Trace]:
 
 
 def _legend_entry(trace: Trace, before: Sequence[Trace], legend: Sequence[str]) -> Trace:
-    """A name stands in the legend once, however many panels it is in, and in its order."""
+    """Show each name in the legend once, in order, for any number of panels."""
     names = [label(name) for name in legend]
     name = trace.get("name")
     if name not in names or any(other.get("name") == name for other in before):

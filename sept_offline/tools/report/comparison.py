@@ -174,7 +174,7 @@ def bench_blocks(benches: Sequence[BenchFolder]) -> dict[str, list[Block]]:
 
 
 def section_of(name: str) -> str:
-    """The section of the page in which a figure stands."""
+    """The section of the page that contains a figure."""
     if name.startswith(LEARNED):
         return "learned"
     return "against" if name.startswith(AGAINST) else "episodes"

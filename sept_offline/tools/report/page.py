@@ -58,7 +58,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Chart:
-    """A Plotly figure (`data` and `layout`, JSON-ready) and what it shows."""
+    """A Plotly figure (`data` and `layout`, JSON-ready) with title and caption."""
 
     name: str
     title: str
@@ -105,7 +105,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Tile:
-    """A figure of the answer: what it is, and its value for each of `values` (name, value)."""
+    """A figure of the answer: its label, and its value for each of `values` (name, value)."""
 
     label: str
     values: Sequence[tuple[str, str]]
@@ -116,7 +116,7 @@ class Tile:
 
 @dataclass(frozen=True)
 class Answer:
-    """One sentence and four figures, which stand before everything else."""
+    """One sentence and four figures at the top of the page."""
 
     sentence: str
     tiles: Sequence[Tile]

@@ -1,4 +1,4 @@
-"""The section on how it was made: settings, hashes, versions, commands that repeat it."""
+"""The section on provenance: settings, hashes, versions, commands that repeat it."""
 
 from __future__ import annotations
 

@@ -126,14 +126,14 @@ def plain_scene(scene: Mapping[str, Any], dim: int) -> dict[str, Any]:
         lengths = [_number(value) for value in scene["lengths"]]
         angles = [_column(value, dim) for value in scene["angles"]]
         if len(lengths) != len(angles) or not sum(abs(length) for length in lengths):
-            raise ValueError("each link has a length and an angle")
+            raise ValueError("each link needs a length and an angle")
         links: dict[str, Any] = {"kind": kind, "lengths": lengths, "angles": angles}
         return links | ({"goal": _number(scene["goal"])} if "goal" in scene else {})
     if kind == "doses":
         drugs = [str(name) for name in scene["drugs"]]
         given = [[bool(dose) for dose in row] for row in scene["given"]]
         if any(len(row) != len(drugs) for row in given):
-            raise ValueError("each action gives or withholds each drug")
+            raise ValueError("each action needs true or false for each drug")
         return {"kind": kind, "drugs": drugs, "given": given}
     raise ValueError(f"there is no scene {kind!r}")
 
@@ -149,7 +149,7 @@ def _wall(wall: Mapping[str, Any]) -> dict[str, Any]:
 def _box(values: Sequence[Any]) -> Row:
     x0, x1, y0, y1 = _four(values)
     if not (x0 < x1 and y0 < y1):
-        raise ValueError("a box goes from the lower to the higher")
+        raise ValueError("the bounds of a box must be in ascending order")
     return x0, x1, y0, y1
 
 

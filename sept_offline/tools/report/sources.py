@@ -51,7 +51,7 @@ class Judged:
 
 @dataclass(frozen=True)
 class Run:
-    """A run directory; what is missing is None, and `missing` says why."""
+    """A run directory; missing parts are None, and `missing` gives the reasons."""
 
     path: Path
     name: str
@@ -112,7 +112,7 @@ class BenchFolder:
 def read_sources(
     paths: Sequence[Path], dataset: str | Place | None
 ) -> tuple[list[Run], list[BenchFolder]]:
-    """Runs and benches among `paths`; `dataset` stands in where a run's own has moved."""
+    """Runs and benches among `paths`; `dataset` replaces logs that have moved."""
     runs: list[Run] = []
     benches: list[BenchFolder] = []
     try:
@@ -147,7 +147,7 @@ def _bench(path: Path) -> BenchFolder:
 
 
 def read_run(path: Path, dataset: str | Place | None = None) -> Run:
-    """A run as far as it is complete and valid; only `run.json` is required."""
+    """The valid parts of a run; only `run.json` is required."""
     record = read_record(path)
     missing: dict[str, str] = {}
     agent = _agent(path, missing)
@@ -233,7 +233,7 @@ def _judged(path: Path, missing: dict[str, str]) -> Judged | None:
 def _logs(
     path: Path, record: dict[str, Any], given: str | Place | None, missing: dict[str, str]
 ) -> Dataset | None:
-    """The logs it learned from: at their old place, beside the run, or at `given`."""
+    """The logs of the run: at their recorded path, next to the run, or at `given`."""
     where = locate(str(record.get("dataset", "")))
     # A path from a file is opened only if it is local: an address would be called with the user's
     # keys. An address that the user gives is opened.

@@ -33,7 +33,7 @@ def stay(
     final: bool = True,
     cured: bool = True,
 ) -> list[Row]:
-    """One episode: a row a step and, if `final`, one more for what was seen last."""
+    """One episode: one row per step and, if `final`, one more for what was seen last."""
     rng = np.random.default_rng([seed, *name.encode()])
     rows: list[Row] = []
     for hour in range(steps + final):

@@ -68,7 +68,7 @@ def test_the_border_and_the_order() -> None:
 
 
 @pytest.mark.parametrize(
-    ("length", "per_second", "told"),
+    ("length", "per_second", "spelled"),
     [
         (3e8, 1e6, "5 min"),
         (3.6e12, 1e9, "1 h"),
@@ -77,5 +77,5 @@ def test_the_border_and_the_order() -> None:
         (10.0, None, "10"),
     ],
 )
-def test_an_interval_for_people(length: float, per_second: float | None, told: str) -> None:
-    assert Beat(length, 0).spelled(per_second) == told
+def test_an_interval_for_people(length: float, per_second: float | None, spelled: str) -> None:
+    assert Beat(length, 0).spelled(per_second) == spelled

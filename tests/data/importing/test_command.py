@@ -86,8 +86,8 @@ def test_wrong_use_is_one_sentence(
     path = write_table(tmp_path / "log.csv", stays())
     with pytest.raises(SystemExit) as caught:
         main(["import", str(path), "-o", str(tmp_path / "log.h5"), *FLAGS, *words, "--quiet"])
-    told = capsys.readouterr().err
-    assert caught.value.code == 2 and message in told and "Traceback" not in told
+    printed = capsys.readouterr().err
+    assert caught.value.code == 2 and message in printed and "Traceback" not in printed
     assert sorted(file.name for file in tmp_path.iterdir()) == ["log.csv"]
 
 
@@ -98,9 +98,9 @@ def test_text_that_is_no_table(tmp_path: Path, capsys: pytest.CaptureFixture[str
         words = ["--episode", "a", "--observations", "a,b", "--action", "a", "--reward", "b"]
         with pytest.raises(SystemExit) as caught:
             main(["import", str(path), "-o", str(tmp_path / "x.h5"), *words, "--quiet"])
-        told = capsys.readouterr().err
-        assert caught.value.code == 2 and str(path) in told
-        assert "row 0" not in told, "where a line cannot be parsed Arrow does not say which"
+        printed = capsys.readouterr().err
+        assert caught.value.code == 2 and str(path) in printed
+        assert "row 0" not in printed, "where a line cannot be parsed Arrow does not say which"
 
 
 @pytest.mark.parametrize(

@@ -222,7 +222,7 @@ def test_times_that_cannot_be_held(run: Run, times: Any, message: str) -> None:
         run(columns(time=times))
 
 
-def test_times_that_are_not_alike(tmp_path: Path) -> None:
+def test_times_of_different_kinds(tmp_path: Path) -> None:
     def both(one: Any, other: Any) -> Imported:
         pq.write_table(pa.table(columns(time=one)), tmp_path / "1.parquet")
         other = columns(time=other, episode=[2] * 3)

@@ -57,7 +57,8 @@ REFUSED: dict[str, tuple[Change, str]] = {
     "missing time": (put("hour", None, 1), "1 in 'hour'.*complete the rows"),
     "contradictory step": (
         lambda rows: rows.append({**rows[6], "pulse": 99.0}),
-        r"1 steps are logged twice and differently, first one of the episode 's7' \(.*row 7, and "
+        r"1 steps are logged twice with different values, first one of the "
+        r"episode 's7' \(.*row 7, and "
         r".*row 31\)",
     ),
     "a change of instance": (
@@ -131,8 +132,10 @@ def test_nothing_before_the_first_to_fill_from(run: Callable[..., Imported]) -> 
         put("pulse", None, 5, 7, 10, 11)(rows)
         put("pressure", None, 15)(rows)
 
-    told = r"Episodes start with missing .*3 in 'pulse', 1 in 'pressure'; first .*log.csv, row 6\)"
-    with pytest.raises(DataError, match=told + ".*as in --fill COLUMN=previous,mean") as caught:
+    message = (
+        r"Episodes start with missing .*3 in 'pulse', 1 in 'pressure'; first .*log.csv, row 6\)"
+    )
+    with pytest.raises(DataError, match=message + ".*as in --fill COLUMN=previous,mean") as caught:
         run(changed(lacking), fill={"observations": "previous"})
     assert "\n" not in str(caught.value)
     with pytest.raises(DataError, match=r"start with .*1 in 'score', 1 in 'drug'; first .*row 1\)"):
@@ -249,8 +252,8 @@ def test_no_final_observation_gives_up_the_last_step(run: Callable[..., Imported
     done = run(rows)
     assert done.card["steps"] == 18 and done.card["done"]["last steps given up"] == 6
     assert done.card["done"]["terminations given up"] == 4 and done.card["terminated"] == 0
-    told = "4 episodes lost the step that ended their task"
-    assert any("--keep-terminal" in line and told in line for line in done.warnings)
+    message = "4 episodes lost the step that ended their task"
+    assert any("--keep-terminal" in line and message in line for line in done.warnings)
     assert "4 of the dropped steps ended the task" in done.card_path.read_text()
     kept = run(rows, keep_terminal=True)
     assert kept.card["steps"] == 18 + 4 and kept.card["terminated"] == pytest.approx(4 / 6)
@@ -259,7 +262,7 @@ def test_no_final_observation_gives_up_the_last_step(run: Callable[..., Imported
         np.testing.assert_array_equal(episode.observations[-1], episode.observations[-2])
 
 
-def test_next_observations_that_do_not_follow_are_told(run: Callable[..., Imported]) -> None:
+def test_next_observations_that_do_not_follow_are_reported(run: Callable[..., Imported]) -> None:
     rows = stays(6, final=True)
     beside = []
     for row, after in itertools.pairwise(rows):
@@ -329,9 +332,9 @@ def test_probabilities(run: Callable[..., Imported]) -> None:
     assert so.validate(done.path).ok
     with pytest.raises(DataError, match="24 steps do not sum to 1"):
         run(with_chances(p_none=0.3, p_low=0.3, p_high=0.3), probabilities=names)
-    # a step that is wrong in several ways is counted once in each, and each is told
-    told = r"24 steps do not sum to 1.* Also: .*24 steps are not within.* Also: .* are 0 for"
-    with pytest.raises(DataError, match=told):
+    # a step that is wrong in several ways is counted once in each, and each is reported
+    message = r"24 steps do not sum to 1.* Also: .*24 steps are not within.* Also: .* are 0 for"
+    with pytest.raises(DataError, match=message):
         run(with_chances(p_none=2.0, p_low=0.0, p_high=0.0), probabilities=names)
     with pytest.raises(DataError, match="0 for the very action"):
         run(with_chances(p_none=0.5, p_low=0.5, p_high=0.0), probabilities=names)
@@ -347,7 +350,7 @@ def test_probabilities(run: Callable[..., Imported]) -> None:
         run(with_chances(p=1.25), probability="p")
 
 
-def test_confounded_actions_are_told(run: Callable[..., Imported]) -> None:
+def test_confounded_actions_are_reported(run: Callable[..., Imported]) -> None:
     rows = stays(40, steps=6)
     for row in rows:
         if row["drug"] is not None:
@@ -358,7 +361,7 @@ def test_confounded_actions_are_told(run: Callable[..., Imported]) -> None:
 
 
 def stamped(rows: list[Row], unit: str, every: int) -> list[Row]:
-    """The hours as timestamps, so many units apart."""
+    """The hours as timestamps, this many units apart."""
     start = np.datetime64("2024-03-01T00:00:00.000000000")
     return [{**row, "hour": str(start + np.timedelta64(every * row["hour"], unit))} for row in rows]
 
@@ -377,10 +380,10 @@ def test_gaps_between_timestamps(
     hours = [(row["stay"], rows.index(row)) for row in half]
     expected = sum(a[0] == b[0] and b[1] - a[1] > 1 for a, b in itertools.pairwise(hours))
     assert expected > 50 and done.card["done"]["gaps in time"] == expected
-    told = f"{expected} steps come at least 1.5 times the usual interval ({interval}) after"
-    assert any(told in line for line in done.warnings)
+    message = f"{expected} steps come at least 1.5 times the usual interval ({interval}) after"
+    assert any(message in line for line in done.warnings)
     text = done.card_path.read_text()
-    assert text.count(told) == 2, "among what was found, and before fitting"
+    assert text.count(message) == 2, "among what was found, and before fitting"
 
 
 def test_a_clock_of_no_usual_interval_gives_no_alarm(run: Callable[..., Imported]) -> None:
@@ -403,7 +406,7 @@ def shuffled(rows: list[Row]) -> list[Row]:
     return [rows[place] for place in np.random.default_rng(0).permutation(len(rows))]
 
 
-def test_scattered_rows_without_a_time_are_told(run: Callable[..., Imported]) -> None:
+def test_scattered_rows_without_a_time_are_reported(run: Callable[..., Imported]) -> None:
     rows = shuffled(stays(6, final=False))
     done = run(rows, time=None, terminated=None, truncated=None)
     assert done.card["done"]["scattered episodes"] == 6

@@ -52,7 +52,7 @@ def logged(draw: st.DrawFn) -> tuple[int, list[dict[str, Any]]]:
 
 
 def table_of(data: so.Dataset, final: str, words: bool) -> tuple[pa.Table, ImportMapping]:
-    """One row a step, with the final observation in a row of its own or beside the last step."""
+    """One row per step, with the final observation in a row of its own or beside the last step."""
     parts = []
     dim, count = data.observation_dim, data.num_actions
     for episode in data.episodes():

@@ -179,7 +179,7 @@ def axis_figure(title: str, axis: Axis, label: str, across: str) -> Figure:
 
 
 def score_of(study: Study) -> str:
-    """The column that compares instances best: the share of what is achievable, where known."""
+    """The column to compare instances by: the share of the achievable return, if known."""
     known = any(row["normalised"] is not None for row in study.at(study.base).results)
     return "normalised" if known else "return"
 

@@ -129,7 +129,7 @@ class Picture:
 
 @dataclass(frozen=True)
 class Missing:
-    """A figure without data in a family, and what it needs."""
+    """A figure that a family has no data for, and the data it needs."""
 
     kind: str
     family: str

@@ -1,4 +1,4 @@
-"""Figures of the latent plane: where training segments lie in latent space."""
+"""Figures of the latent plane: the latents of training segments."""
 
 from __future__ import annotations
 

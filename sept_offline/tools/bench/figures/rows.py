@@ -74,7 +74,7 @@ def settings_of(variant: str) -> tuple[str, ...]:
 
 def studies(bench: Bench) -> list[Study]:
     """A study per family and preset; its base is the variant with the fewest settings."""
-    found = []
+    studies = []
     for family in sorted({row["family"] for row in bench.cells}):
         whole = bench.part(family=family)
         presets = {row["preset"] for row in whole.cells}
@@ -82,8 +82,8 @@ def studies(bench: Bench) -> list[Study]:
             rows = whole.part(preset=preset)
             variants = {row["variant"] for row in rows.cells}
             base = min(variants, key=lambda name: (len(settings_of(name)), name))
-            found.append(Study(family, preset, base, rows, first=place == 0))
-    return found
+            studies.append(Study(family, preset, base, rows, first=place == 0))
+    return studies
 
 
 def by_method(rows: Iterable[Row]) -> dict[str, list[Row]]:
