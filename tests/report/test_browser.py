@@ -62,11 +62,15 @@ def charts(page: Any) -> int:
     return int(page.evaluate(drawn))
 
 
+def lines_of(chart: str) -> str:
+    """The script that lists the names of the lines that a chart shows just now."""
+    return f"""document.querySelector('[data-chart="{chart}"]').data
+        .filter((one) => one.name && one.visible !== 'legendonly').map((one) => one.name)"""
+
+
 def shown(page: Any, chart: str) -> list[str]:
     """Names of the lines that a chart shows just now."""
-    script = f"""document.querySelector('[data-chart="{chart}"]').data
-        .filter((one) => one.name && one.visible !== 'legendonly').map((one) => one.name)"""
-    return [str(name) for name in page.evaluate(script)]
+    return [str(name) for name in page.evaluate(lines_of(chart))]
 
 
 def test_the_page_of_a_run(watched: Watched, run_page: Path) -> None:
@@ -118,13 +122,12 @@ def test_a_method_can_be_switched_off_and_on(watched: Watched) -> None:
     assert shown(page, "reward-navigation2d-test-50") == ["sept", "avg"]
     # and by the legend of one chart alone
     legend = page.locator('[data-chart="reward-navigation2d-test-50"] .legendtoggle').nth(1)
+    script = lines_of("reward-navigation2d-test-50")
     legend.click()
-    page.wait_for_timeout(600)  # Plotly waits for a double click
-    assert shown(page, "reward-navigation2d-test-50") == ["sept"]
+    until(page, f"{script}.join() === 'sept'")  # later: Plotly waits for a double click
     assert shown(page, "solved-navigation2d-test-50") == ["sept", "avg"]
     legend.click()
-    page.wait_for_timeout(600)
-    assert shown(page, "reward-navigation2d-test-50") == ["sept", "avg"]
+    until(page, f"{script}.join() === 'sept,avg'")
     assert watched.errors == []
 
 
