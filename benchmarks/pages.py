@@ -3,7 +3,8 @@
     python benchmarks/pages.py            # write the pages and their pictures
     python benchmarks/pages.py --check    # exit code 1 if they are out of date
 
-docs/results.md has an overview and the figures of the bench, docs/results-tables.md its tables;
+docs/results.md has an overview of the newest bench and the figures of the widest one,
+docs/results-tables.md the tables of that one;
 docs/ope.md and docs/demarcate.md have the tables of the scripts of the same names, docs/verdict.md
 those of calibration.py and testbed.py. The commands on the pages repeat or continue the studies.
 """
@@ -41,6 +42,9 @@ from sept_offline.tools.bench.tables import make_tables, markdown
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
 STUDY = RESULTS / "bench"
+"""All methods, on earlier data."""
+RECENT = RESULTS / "overview"
+"""The compared methods alone, on today's."""
 PAGE = ROOT / "docs" / "results.md"
 TABLES = ROOT / "docs" / "results-tables.md"
 IMAGES = ROOT / "docs" / "images" / "results"
@@ -218,10 +222,11 @@ def main() -> None:
     parser.add_argument("--check", action="store_true")
     arguments = parser.parse_args()
     bench, summary = read_bench(STUDY), summarise_bench(STUDY)
+    recent = read_bench(RECENT)
     on_page = pictures(bench)
-    shown = [Picture(OVERVIEW, "", overview_figure(bench.results)), *on_page]
+    shown = [Picture(OVERVIEW, "", overview_figure(recent.results)), *on_page]
     wanted = [
-        (PAGE, "overview", overview(summary, bench.cells)),
+        (PAGE, "overview", overview(summarise_bench(RECENT), recent.cells)),
         (PAGE, "figures", figures(on_page)),
         (TABLES, "tables", tables(summary, bench.cells)),
         (ROOT / "docs" / "ope.md", "tables", kept("ope")),
