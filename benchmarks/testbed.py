@@ -1,4 +1,4 @@
-"""How the methods do with default settings on families that the library has never seen.
+"""How the methods do with default settings on families that are not shipped.
 
     python benchmarks/testbed.py --work build/testbed
     python benchmarks/testbed.py --families many,delayed --methods avg,sept --seeds 1
