@@ -9,8 +9,10 @@ A cell is a family, a method and a seed. Logs are collected once a family and ke
 folder; a finished cell adds a line to the results file and is never run twice, unless the logs or
 the settings are others. Beside the methods stand `random`, and `constant`: that action which, taken
 always, returns most in these very test episodes. Families whose packages are missing (the extra
-`testbed`) are left out and named. Shipped families run by name only; with `-permuted`, their
-episodes are dealt out to the instances at random, so that there is nothing to be inferred.
+`testbed`) are left out and named. Shipped families run by name only, and so do other logs of a
+family: `glucose-dosed`, logged by a policy that doses, `acrobot-narrow`, 400 episodes of the
+expert, and `-permuted`, where the episodes are assigned to the instances at random, so that nothing
+can be inferred.
 """
 
 from __future__ import annotations
@@ -44,18 +46,23 @@ from benchmarks.families import NAMES  # noqa: E402
 Cell = dict[str, Any]
 SHIPPED = ("navigation2d", "acrobot", "hiv")
 PERMUTED = "-permuted"
-KNOWN = (*NAMES, *(name + ending for name in SHIPPED for ending in ("", PERMUTED)))
+LOGS: dict[str, dict[str, Any]] = {
+    "lander": {"policy": "benchmarks.families.lander:careful"},
+    "glucose-dosed": {"policy": "benchmarks.families.glucose:dosing"},
+    "acrobot-narrow": {"overrides": {"behaviour": "expert", "episodes": 400}},
+}
+"""Arguments of `collect_dataset` for logs that the recipe of the family does not make."""
+SHIPPED_LOGS = (name + ending for name in SHIPPED for ending in ("", PERMUTED))
+KNOWN = tuple(dict.fromkeys((*NAMES, *LOGS, *SHIPPED_LOGS)))
 METHODS = ("random", "constant", "avg", "history", "sept", "oracle")
 UNTRAINED = ("random", "constant")
 RIVALS = ("avg", "history")
-POLICIES = {"lander": "benchmarks.families.lander:careful"}
-"""What logs a family where random actions show too little."""
 RESULTS = HERE / "results" / "testbed.jsonl"
 
 
 def spec_of(name: str) -> str:
-    """The family as a user types it."""
-    name = name.removesuffix(PERMUTED)
+    """The family as a user types it; what follows a hyphen names its logs."""
+    name = name.partition("-")[0]
     return name if name in SHIPPED else f"benchmarks.families.{name}:family"
 
 
@@ -63,7 +70,7 @@ def collected(name: str, folder: Path) -> Path:
     """The family's logs: found, or collected; a file that was collected otherwise is refused."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{name.removesuffix(PERMUTED)}.h5"
-    so.collect_dataset(spec_of(name), path, policy=POLICIES.get(name), resume=True).close()
+    so.collect_dataset(spec_of(name), path, resume=True, **LOGS.get(name, {})).close()
     return permuted(path, folder / f"{name}.h5") if name.endswith(PERMUTED) else path
 
 

@@ -189,3 +189,11 @@ family = Family(
     action_names=("no insulin", "0.1 U", "0.25 U", "0.6 U", "2.5 U"),
     recipe=Path(__file__).with_name("glucose.toml"),
 )
+
+
+def dosing(observations: NDArray[Any]) -> NDArray[Any]:
+    """A policy to log: it doses for announced meals and high glucose, a third of it at random."""
+    glucose, meal = observations[:, 0] * 60 + 140, observations[:, 1] > 0
+    wanted = np.digitize(glucose, (100.0, 150.0, 200.0))
+    wanted = np.where(meal, len(DOSES) - 1, wanted)
+    return np.eye(len(DOSES))[wanted] * 2 / 3 + 1 / (3 * len(DOSES))
