@@ -17,9 +17,10 @@ from sept_offline.progress import Silent
 
 QUICK = {
     "expert": {
-        "rounds": 3,
+        "rounds": 2,
         "environments": 4,
         "snapshots": 4,
+        "updates_per_step": 1,
         "control": {"hidden": [16], "batch_size": 16},
     }
 }
@@ -27,6 +28,10 @@ QUICK = {
 
 def random_recipe(episodes: int = 60, **more: object) -> dict[str, object]:
     return {"behaviour": "random", "episodes": episodes, **more}
+
+
+SHARDS = random_recipe(600, max_steps=10)
+"""Three shards of short episodes."""
 
 
 class Heard(Silent):
@@ -45,7 +50,7 @@ class Heard(Silent):
 
 def test_one_hash_for_formats_and_workers(tmp_path: Path) -> None:
     """And progress that never goes back, in one process and in two."""
-    overrides = random_recipe(600)
+    overrides = SHARDS
     hashes = set()
     for name, workers in (("a.h5", 1), ("b.h5", 2), ("c.parquet", 1)):
         heard = Heard()
@@ -311,7 +316,7 @@ def test_progress_moves_within_a_shard(tmp_path: Path, monkeypatch: pytest.Monke
 class Stopping:
     """Uniform actions, until it is interrupted."""
 
-    left = 150
+    left = 15
 
     def __call__(self, observations: np.ndarray) -> np.ndarray:
         self.left -= 1
@@ -324,9 +329,8 @@ def test_an_unfinished_collection_is_not_thrown_away(tmp_path: Path) -> None:
     policy = Stopping()
 
     def collect(name: str, **more: Any) -> so.Dataset:
-        overrides = random_recipe(600)
         out = tmp_path / name
-        return so.collect_dataset("navigation2d", out, overrides=overrides, policy=policy, **more)
+        return so.collect_dataset("navigation2d", out, overrides=SHARDS, policy=policy, **more)
 
     with pytest.raises(KeyboardInterrupt):
         collect("a.h5")
@@ -353,7 +357,7 @@ def test_recipes_ship_and_stay_within_the_paper_s_episodes() -> None:
 
 def test_shards_without_their_plan_are_not_taken_over(tmp_path: Path) -> None:
     """A kill while an old collection was being discarded must not leak into another one."""
-    target, overrides = tmp_path / "a.h5", random_recipe(600)
+    target, overrides = tmp_path / "a.h5", SHARDS
     with pytest.raises(KeyboardInterrupt):
         so.collect_dataset("navigation2d", target, overrides=overrides, policy=Stopping(), seed=1)
     assert list((tmp_path / "a.h5.partial").glob("part-*"))
