@@ -50,16 +50,16 @@ def test_the_same_by_command(tmp_path: Path) -> None:
     logged = command(
         tmp_path,
         *("collect", family, "--policy", "cartpole_family:hesitant"),
-        *("--episodes", 320, "--workers", 2, "-o", "cartpole.h5"),
+        *("--episodes", 32, "--workers", 2, "-o", "cartpole.h5"),
     )
-    assert (logged["instances"], logged["episodes"]) == (8, 320)
+    assert (logged["instances"], logged["episodes"]) == (8, 32)
     with so.load_dataset(tmp_path / "cartpole.h5") as data:
         assert set(data.metadata.behaviours) == {"cartpole_family:hesitant"}
         chances = data.columns("propensities")["propensities"]
         assert {round(float(p), 3) for p in chances.flat} == {0.4, 0.5, 0.6}
     fit = ["fit", "cartpole.h5", "-o", "runs/cartpole", "--no-verdict"]
-    fit += ["--set", "latent.updates=50"]
-    for setting in (*SETTINGS, "updates=100"):
+    fit += ["--set", "latent.updates=5"]
+    for setting in (*SETTINGS, "updates=5"):
         fit += ["--set", f"control.{setting}"]
     assert command(tmp_path, *fit)["needs"] == []
     found = command(tmp_path, "evaluate", "runs/cartpole", "--family", family)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import itertools
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -107,45 +108,35 @@ CODES = (errno.ENOSPC, errno.EIO)
 
 
 def sweep(
-    case: Case,
-    source: Path,
-    scratch: Path,
-    command: Command,
-    numbers: list[int],
-    codes: tuple[int, ...] = CODES,
+    case: Case, source: Path, scratch: Path, command: Command, wanted: Iterable[tuple[int, int]]
 ) -> int:
-    """Let each of these operations fail, with each of these errors; how many did."""
+    """Let operations fail, each with an error code; how many did. `operations_of` comes first."""
     failures = 0
     whole = scratch / "whole"
-    for number in [0, *numbers]:
-        for code in codes:
-            here = scratch / f"{number}-{code}"
-            shutil.copytree(source, here)
-            with pytest.MonkeyPatch.context() as patch:
-                patch.chdir(here)
-                if case.before:
-                    assert command(*case.before)[0] == 0
-                old = contents(here, case.outputs)
-                with failing(here, number or None, code) as disk:
-                    status, said = command(*case.command)
-                if disk.failed is None:
-                    assert status == 0, said
-                    if not number:
-                        shutil.rmtree(whole, ignore_errors=True)
-                        here.rename(whole)
-                        break
-                else:
-                    failures += 1
-                    _judge(case, here, whole, old, status, said, disk.failed)
-                    status, said = command(*case.command, *(case.again if status else ()))
-                    if status == 2 and "finished" in said:
-                        status = 0  # it had ended before the failure that was reported
-                    # a run that never began is begun without --resume
-                    assert status == 0, (disk.failed, said)
-                now = contents(here, case.outputs)
-                assert now == contents(whole, case.outputs), disk.failed
-                assert hidden(here) == hidden(whole), disk.failed
-            shutil.rmtree(here)
+    for number, code in wanted:
+        here = scratch / f"{number}-{code}"
+        shutil.copytree(source, here)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.chdir(here)
+            if case.before:
+                assert command(*case.before)[0] == 0
+            old = contents(here, case.outputs)
+            with failing(here, number, code) as disk:
+                status, said = command(*case.command)
+            if disk.failed is None:
+                assert status == 0, said
+            else:
+                failures += 1
+                _judge(case, here, whole, old, status, said, disk.failed)
+                status, said = command(*case.command, *(case.again if status else ()))
+                if status == 2 and "finished" in said:
+                    status = 0  # it had ended before the failure that was reported
+                # a run that never began is begun without --resume
+                assert status == 0, (disk.failed, said)
+            now = contents(here, case.outputs)
+            assert now == contents(whole, case.outputs), disk.failed
+            assert hidden(here) == hidden(whole), disk.failed
+        shutil.rmtree(here)
     return failures
 
 
@@ -173,8 +164,8 @@ def _judge(
 
 
 def operations_of(case: Case, source: Path, scratch: Path, command: Command) -> list[str]:
-    """The operations of a command, in order."""
-    here = scratch / "counted"
+    """The operations of a command, in order; `whole` holds what it leaves."""
+    here = scratch / "whole"
     shutil.copytree(source, here)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(here)
@@ -183,7 +174,6 @@ def operations_of(case: Case, source: Path, scratch: Path, command: Command) -> 
         with failing(here, None) as disk:
             status, said = command(*case.command)
     assert status == 0, said
-    shutil.rmtree(here)
     return disk.operations
 
 
@@ -210,10 +200,12 @@ def source(whole: Path, tmp_path: Path) -> Path:
 def test_some_failures_of_quick_commands(
     name: str, source: Path, tmp_path: Path, command: Command
 ) -> None:
+    """One error in turn with the other; a full disk and a broken one fail in the same places."""
     case = CASES[name]
     last = len(operations_of(case, source, tmp_path, command)) - 1
     numbers = sorted({1 + last * place // 5 for place in range(6)})
-    assert sweep(case, source, tmp_path, command, numbers) == 2 * len(numbers)
+    wanted = list(zip(numbers, itertools.cycle(CODES)))
+    assert sweep(case, source, tmp_path, command, wanted) == len(numbers)
 
 
 def test_a_bench_that_cannot_write_a_cell_or_a_table(
@@ -226,7 +218,7 @@ def test_a_bench_that_cannot_write_a_cell_or_a_table(
         1 + next(n for n, one in enumerate(operations) if re.search(what, one))
         for what in ("^write .*new/cells/", r"^write .*new/[^/]*training\.parquet")
     ]
-    assert sweep(case, source, tmp_path, command, numbers, CODES[:1]) == 2
+    assert sweep(case, source, tmp_path, command, zip(numbers, CODES, strict=True)) == 2
 
 
 @pytest.mark.long
@@ -236,7 +228,8 @@ def test_every_failure(
 ) -> None:
     case = CASES[name]
     operations = len(operations_of(case, source, tmp_path, command))
-    failures = sweep(case, source, tmp_path, command, list(range(1, operations + 1)))
+    every = itertools.product(range(1, operations + 1), CODES)
+    failures = sweep(case, source, tmp_path, command, every)
     record_property("failures", failures)
     print(f"{name}: {failures} failures of {operations} operations")
     assert failures >= operations

@@ -47,6 +47,10 @@ def test_a_thousand_inputs(tmp_path: Path) -> None:
     assert len(counts) >= 30
 
 
+ALLOWED = 1 << 26
+"""Bytes that a reader may take where the fuzzer itself is tested."""
+
+
 def _connect(_: Path) -> str:
     import socket
 
@@ -79,7 +83,7 @@ def _unpickle(_: Path) -> str:
 def _starve(_: Path) -> str:
     try:
         # a quarter more than is allowed: every page of it is written
-        return str(len(b"x" * (5 << 28)))
+        return str(len(b"x" * (5 * ALLOWED // 4)))
     except MemoryError as error:
         raise DataError("x is damaged (malloc of size 2147483648 failed).") from error
 
@@ -101,8 +105,9 @@ def _ask(_: Path) -> str:
     ],
 )
 def test_the_fuzzer_counts_what_no_reader_may_do(
-    tmp_path: Path, reader: Reader, outcome: str
+    tmp_path: Path, reader: Reader, outcome: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("benchmarks.fuzzing.inputs.MEMORY", ALLOWED)
     (tmp_path / "config.toml").write_text("history_steps = 3\n")
 
     def read(folder: Path) -> str:
@@ -111,7 +116,7 @@ def test_the_fuzzer_counts_what_no_reader_may_do(
 
     fuzzer = Fuzzer(tmp_path)
     fuzzer.kinds = [Kind("config.toml", (read,), "toml", sealed=False)]
-    assert [one.outcome for one in fuzz(fuzzer, 1, workers=1)] == [outcome]
+    assert [one.outcome for one in fuzz(fuzzer, 1, workers=1, memory=ALLOWED)] == [outcome]
 
 
 def test_the_warning_of_a_file_without_a_checksum_is_expected_of_every_input(

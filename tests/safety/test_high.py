@@ -93,11 +93,11 @@ def flips(path: Path, count: int = 40) -> list[bytes]:
     return found
 
 
-def silent(path: Path, read: Callable[[], object]) -> int:
+def silent(path: Path, read: Callable[[], object], count: int = 40) -> int:
     """How many damaged versions of a file are read without a word, with other content."""
     content, expected = path.read_bytes(), repr(read())
     wrong = 0
-    for changed in flips(path):
+    for changed in flips(path, count):
         path.write_bytes(changed)
         try:
             with warnings.catch_warnings():
@@ -208,7 +208,9 @@ def test_every_file_of_an_export_is_checked(folder: Path, form: str) -> None:
     export(so.load_agent("run"), folder / "out", form, observations=5)
     for path in sorted((folder / "out").rglob("*")):
         if path.is_file():
-            assert silent(path, lambda: load_export(folder / "out").manifest) == 0, path.name
+            # the manifest holds the checksums of all others
+            count = 40 if path.name == "manifest.json" else 6
+            assert silent(path, lambda: load_export(folder / "out").manifest, count) == 0, path.name
 
 
 def test_a_graph_is_never_looked_for_outside_of_its_export(folder: Path, edit: Edit) -> None:
@@ -276,13 +278,16 @@ def test_a_file_that_claims_many_episodes_is_refused_at_once(folder: Path) -> No
         so.load_dataset("logs.h5")
 
 
-def test_an_index_that_unpacks_to_gigabytes_is_refused(tmp_path: Path, command: Command) -> None:
+def test_an_index_that_unpacks_to_more_than_the_limit_is_refused(
+    tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SEPT_OFFLINE_LIMIT_MB", "16")
     assert command(*COLLECT, "-o", tmp_path / "x")[0] == 0
     path = tmp_path / "x" / "_manifest.json"
     stored = json.loads(path.read_text())
     stored.pop("sha256")
     packing, packed = zlib.compressobj(9), b""
-    for _ in range(400):
+    for _ in range(20):
         packed += packing.compress(bytes(1 << 20))
     stored["episodes"] = base64.b64encode(packed + packing.flush()).decode()
     text = json.dumps(stored, sort_keys=True, separators=(",", ":"))

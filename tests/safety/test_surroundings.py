@@ -30,13 +30,14 @@ def _square(number: int) -> int:
     return number**2
 
 
-@pytest.mark.parametrize("name", ["multiprocessing", "json", "signal"])
-def test_workers_import_nothing_from_the_current_folder(folder: Path, name: str) -> None:
-    mark = folder.parent / "executed"
-    (folder / f"{name}.py").write_text(EVIL.format(mark=str(mark)))
+def test_workers_import_nothing_from_the_current_folder(folder: Path) -> None:
+    for name in ("multiprocessing", "json", "signal"):
+        mark = folder.parent / f"executed {name}"
+        (folder / f"{name}.py").write_text(EVIL.format(mark=str(mark)))
     assert str(folder) not in sys.path
-    found = [one.value for one in run_tasks(_square, [2, 3], workers=2)]
-    assert sorted(found) == [4, 9] and not mark.exists()
+    # one task is enough to start a worker
+    found = [one.value for one in run_tasks(_square, [3], workers=2)]
+    assert found == [9] and not list(folder.parent.glob("executed*"))
     assert "PYTHONSAFEPATH" not in os.environ
 
 
