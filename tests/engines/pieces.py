@@ -26,10 +26,22 @@ def process(_: object) -> int:
     return os.getpid()
 
 
-def threads(_: object) -> int:
-    import torch
+def threads(_: object) -> set[int]:
+    """How many threads a library takes that has started, and what the others will be allowed.
 
-    return torch.get_num_threads()
+    As the process was started, before any library could read it. Torch obeys the same variables,
+    and takes seconds to load.
+    """
+    import numpy as np
+    from threadpoolctl import threadpool_info
+
+    np.ones((2, 2)) @ np.ones((2, 2))
+    given = Path("/proc/self/environ").read_text(encoding="utf-8").split("\0")
+    variables = dict(line.partition("=")[::2] for line in given if line)
+    allowed = {int(variables[f"{name}_NUM_THREADS"]) for name in ("OMP", "MKL", "NUMBA")}
+    pools = {int(pool["num_threads"]) for pool in threadpool_info()}
+    assert pools, "NumPy has a pool of threads"
+    return allowed | pools
 
 
 def niceness(_: object) -> int:
