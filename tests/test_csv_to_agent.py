@@ -20,7 +20,7 @@ from tests import processes
 
 COLUMNS = ["T1", "T2", "T1s", "T2s", "V", "E"]
 TREATMENTS = ["both", "none", "pi", "rti"]
-PATIENTS, STAYS, DAYS = 12, 5, 25
+PATIENTS, STAYS, DAYS = 12, 4, 15
 MAKE = """
 import csv, sys
 import numpy as np

@@ -41,10 +41,10 @@ def wrong(folder: Path, inputs: int, first: int = 0) -> dict[str, collections.Co
     return counts
 
 
-def test_a_thousand_inputs(tmp_path: Path) -> None:
-    counts = wrong(tmp_path / "corpus", 1000)
-    assert sum(own["refused"] for own in counts.values()) > 500
-    assert len(counts) >= 30
+def test_five_hundred_inputs(tmp_path: Path) -> None:
+    counts = wrong(tmp_path / "corpus", 500)
+    assert sum(own["refused"] for own in counts.values()) > 350
+    assert len(counts) >= 50
 
 
 ALLOWED = 1 << 26

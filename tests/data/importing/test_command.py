@@ -27,7 +27,7 @@ PEAK = """
 import sys
 from pathlib import Path
 from sept_offline.data.importing import ImportMapping, import_logs, rows, tables
-tables.BLOCK_BYTES, rows.GATHERED_ROWS, rows.BUCKET_BYTES = 1 << 18, 1 << 13, 1 << 22
+tables.BLOCK_BYTES, rows.GATHERED_ROWS, rows.BUCKET_BYTES = 1 << 17, 1 << 12, 1 << 21
 def peak():
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
@@ -114,7 +114,7 @@ def test_text_that_is_no_table(tmp_path: Path, capsys: pytest.CaptureFixture[str
 def test_memory_does_not_grow_with_the_table(tmp_path: Path, shuffled: bool) -> None:
     """Blocks are small here, so that what they take is reached by tables of this size."""
     peaks = []
-    for steps in (200_000, 800_000):
+    for steps in (100_000, 400_000):
         rng = np.random.default_rng(0)
         number = rng.permutation(steps) if shuffled else np.arange(steps)
         table = pa.table(
@@ -134,5 +134,5 @@ def test_memory_does_not_grow_with_the_table(tmp_path: Path, shuffled: bool) -> 
         command = [sys.executable, "-c", PEAK, str(path)]
         done = subprocess.run(command, check=True, capture_output=True, text=True)
         peaks.append(float(done.stdout))
-    # 45 MB more of text and 35 MB more of columns; only ids, by episode, are kept.
-    assert peaks[1] - peaks[0] < 40, peaks
+    # 24 MB more of text; buckets, gathered rows or blocks without a limit take 55 MB more and up.
+    assert peaks[1] - peaks[0] < 30, peaks
