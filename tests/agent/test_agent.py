@@ -51,13 +51,14 @@ def states(count: int, steps: int = 12, seed: int = 9) -> np.ndarray:
 @pytest.mark.parametrize(("fallback", "stack"), [(True, 1), (False, 1), (True, 3)])
 def test_a_batch_acts_as_its_episodes_would(method: str, fallback: bool, stack: int) -> None:
     agent = builders.make_agent(method, fallback=fallback, stack=stack)
-    rows = states(60) * np.linspace(1, 4, 60, dtype=np.float32)[:, None, None]
-    hidden = None if hidden_of(agent) is None else [HIDDEN] * 60
-    together = agent.begin_batch(range(60), hidden)
+    count = 24
+    rows = states(count) * np.linspace(1, 4, count, dtype=np.float32)[:, None, None]
+    hidden = None if hidden_of(agent) is None else [HIDDEN] * count
+    together = agent.begin_batch(range(count), hidden)
     # episodes end one after another, as they do in an evaluation
-    active = np.arange(12)[None] < (3 + np.arange(60) % 10)[:, None]
+    active = np.arange(12)[None] < (3 + np.arange(count) % 10)[:, None]
     found = np.stack([together.act(rows[:, t], active[:, t]) for t in range(12)], axis=1)
-    for index in range(60):
+    for index in range(count):
         alone = np.array(run(agent, rows[index], index))
         assert (found[index][active[index]] == alone[active[index]]).all()
         assert (found[index][~active[index]] == -1).all()
@@ -126,8 +127,8 @@ def test_control_is_greedy_on_state_and_latent() -> None:
 def test_the_probe_samples_its_probabilities() -> None:
     agent = builders.make_agent("sept")
     state = states(1)[0, 0]
-    actions = [agent.begin(seed).act(state) for seed in range(4000)]
-    share = np.bincount(actions, minlength=3) / 4000
+    actions = [agent.begin(seed).act(state) for seed in range(2000)]
+    share = np.bincount(actions, minlength=3) / 2000
     np.testing.assert_allclose(share, agent.context.probe.policy(state, 0).probabilities, atol=0.03)
     assert agent.begin(7).act(state) == actions[7]
 
@@ -267,7 +268,7 @@ def test_a_saved_and_loaded_agent_acts_the_same(
     for path in (tmp_path / "run", tmp_path / "run" / "agent"):
         loaded = load_agent(path)
         assert (loaded.method, loaded.needs, loaded.record) == (method, agent.needs, {"seed": 0})
-        for index, rows in enumerate(states(20)):
+        for index, rows in enumerate(states(6)):
             assert run(loaded, rows, index) == run(agent, rows, index)
     assert sorted(p.name for p in (tmp_path / "run").iterdir()) == ["agent"]
     other = builders.make_agent(method, seed=5)

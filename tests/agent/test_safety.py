@@ -30,12 +30,13 @@ def masks(count: int, steps: int) -> np.ndarray:
 @pytest.mark.parametrize("fallback", [True, False])
 def test_only_allowed_actions_are_taken_alone_and_together(method: str, fallback: bool) -> None:
     agent = builders.make_agent(method, fallback=fallback)
-    rows, allowed = states(60, 9) * 2, masks(60, 9)
-    hidden = [HIDDEN] * 60 if agent.needs else None
-    together = agent.begin_batch(range(60), hidden)
+    count = 24
+    rows, allowed = states(count, 9) * 2, masks(count, 9)
+    hidden = [HIDDEN] * count if agent.needs else None
+    together = agent.begin_batch(range(count), hidden)
     found = np.stack([together.act(rows[:, t], masks=allowed[:, t]) for t in range(9)], axis=1)
     changed = 0
-    for index in range(60):
+    for index in range(count):
         alone, free = (agent.begin(index, HIDDEN if hidden else None) for _ in range(2))
         for time in range(9):
             action = alone.act(rows[index, time], mask=allowed[index, time])
@@ -45,7 +46,7 @@ def test_only_allowed_actions_are_taken_alone_and_together(method: str, fallback
                 best = np.where(allowed[index, time], alone.values, -np.inf).argmax()
                 assert action == best
             changed += action != free.act(rows[index, time])
-    assert changed > 60
+    assert changed > count
 
 
 def test_a_mask_that_allows_everything_changes_nothing() -> None:

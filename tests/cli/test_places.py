@@ -82,7 +82,8 @@ def test_each_place_is_called_what_it_is(pumps: Path) -> None:
         "act pumps.h5": "is a file",
     }.items():
         assert said in refused(*command.split(), cwd=pumps), command
-    done = run("export", "runs/pumps", "--numpy", "-o", "out", "--quiet", cwd=pumps)
+    export = "export runs/pumps --numpy --observations 20 -o out --quiet"
+    done = run(*export.split(), cwd=pumps)
     assert done.returncode == 0, done.stderr
     assert "an exported agent" in refused("act", "out", cwd=pumps)
     assert "an exported agent" in refused("inspect", "out", cwd=pumps)

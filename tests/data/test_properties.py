@@ -55,7 +55,7 @@ def datasets(draw: st.DrawFn) -> Drawn:
     return space, episodes
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=13, deadline=None)
 @given(datasets())
 def test_there_and_back_again(drawn: Drawn) -> None:
     space, episodes = drawn
@@ -90,7 +90,7 @@ def test_there_and_back_again(drawn: Drawn) -> None:
             data.close()
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(datasets(), st.integers(16, 4000), st.integers(2, 40))
 def test_chunks_do_not_show(drawn: Drawn, chunk_bytes: int, group_rows: int) -> None:
     space, episodes = drawn
@@ -115,7 +115,7 @@ def test_chunks_do_not_show(drawn: Drawn, chunk_bytes: int, group_rows: int) -> 
             np.testing.assert_array_equal(data.steps().rewards, expected.steps().rewards)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(datasets())
 def test_d3rlpy_gets_every_transition(drawn: Drawn) -> None:
     space, episodes = drawn

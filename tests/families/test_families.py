@@ -280,7 +280,8 @@ def test_by_command_from_logs_to_a_bench(tmp_path: Path) -> None:
     spec, logs = "benchmarks.families.reversed_torque:family", tmp_path / "motors.h5"
     done = processes.run("collect", spec, "--episodes", 24, "-o", logs, cwd=ROOT)
     assert done.returncode == 0, done.stderr
-    words = ["bench", "--quick", "--families", spec, "--dataset", logs, "--methods", "avg,sept"]
+    words = ["bench", "--quick", "--families", spec, "--dataset", logs]
+    words += ["--methods", "avg,oracle", "--set", "control.updates=20"]
     done = processes.run(*words, "--workers", 1, "-o", tmp_path / "bench", "--json", cwd=ROOT)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)

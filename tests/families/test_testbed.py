@@ -107,7 +107,8 @@ def test_verdicts_are_counted_beside_what_is_true() -> None:
 
 
 def test_permuted_labels_keep_the_episodes_and_mix_their_owners(tmp_path: Path) -> None:
-    path = testbed.collected("indifferent", tmp_path)
+    path, few = tmp_path / "x.h5", {"episodes": 240, "max_steps": 8}
+    so.collect_dataset(testbed.spec_of("indifferent"), path, overrides=few).close()
     with (
         so.load_dataset(path) as logs,
         so.load_dataset(testbed.permuted(path, tmp_path / "permuted.h5")) as mixed,

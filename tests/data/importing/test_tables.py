@@ -106,7 +106,7 @@ def table_of(data: so.Dataset, final: str, words: bool) -> tuple[pa.Table, Impor
     return pa.concat_tables(parts), mapping
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(
     logged(),
     st.sampled_from(FINAL),
