@@ -34,6 +34,8 @@ LOADING = {
 WAYS = {"a": ("href",), "form": ("action",)}
 BUILD = """
 import gc, sys
+from markdown_it import MarkdownIt
+from sphinx.builders.html import StandaloneHTMLBuilder
 from sphinx.cmd.build import main
 from sphinx.highlighting import PygmentsBridge
 from sphinx.search.en import SearchEnglish
@@ -43,9 +45,26 @@ colour = PygmentsBridge.highlight_block
 def block(self, code, language, *more, **how):
     return colour(self, code, "none" if code.count("\\n") > 150 else language, *more, **how)
 PygmentsBridge.highlight_block = block
+tree, trees = StandaloneHTMLBuilder._get_local_toctree, {}
+def of_folder(self, page, **how):
+    # a page that is in the folder and not in the tree: every link of the tree is in it
+    outside = page.rpartition("/")[0] + "/outside" if "/" in page else "outside"
+    wanted = (outside, *sorted(how.items()))
+    if wanted not in trees:
+        trees[wanted] = tree(self, outside, **how)
+    return trees[wanted]
+StandaloneHTMLBuilder._get_local_toctree = of_folder
+normal = MarkdownIt.normalizeLink
+def link(self, url):
+    return url if url.startswith("data:image/") else normal(self, url)
+MarkdownIt.normalizeLink = link
 sys.exit(main(sys.argv[1:]))
 """
-"""Strict, as `make docs`, but for the colours of long listings and the stems of words to search."""
+"""Strict, as `make docs`, but for what takes long and concerns no warning and no link.
+
+Long listings have no colours, words to search no stems, quotes no curls; pictures in notebooks are
+not searched for characters to escape; all pages of a folder share a tree, in which none is marked.
+"""
 INERT = {"search", "index", "next", "prev", "author", "canonical"}
 """Kinds of <link> that only lead somewhere; a browser fetches any other."""
 pytestmark = pytest.mark.skipif(
@@ -79,8 +98,10 @@ class Page(HTMLParser):
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site")
     strict = ["-q", "-W", "--keep-going", "-n", "-E", "-d", str(folder / "doctrees")]
+    plain = ["-D", "smartquotes=0"]
     done = processes.run(
         *strict,
+        *plain,
         ROOT / "docs",
         folder / "html",
         code=BUILD,
