@@ -17,10 +17,10 @@ from tests import processes
 RECIPE = """
 behaviour = "random:0.5,replay:0.5"
 episodes = 600
-max_steps = 20
+max_steps = 10
 
 [expert]
-rounds = 4
+rounds = 3
 environments = 4
 snapshots = 4
 updates_per_step = 1

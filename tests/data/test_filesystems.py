@@ -20,7 +20,7 @@ from sept_offline.cli.main import cli
 from sept_offline.data.filesystems import Folder, Remote, locate
 from sept_offline.errors import ConfigError, DataError
 
-OVERRIDES = {"behaviour": "random", "episodes": 600, "max_steps": 20}
+OVERRIDES = {"behaviour": "random", "episodes": 600, "max_steps": 10}
 
 
 @pytest.fixture(scope="module")
@@ -266,7 +266,7 @@ def test_the_commands_take_uris(bucket: str, tmp_path: Path) -> None:
         return done.stdout
 
     place = f"{bucket}/commands"
-    settings = ["--behaviour", "random", "--episodes", "200", "--quiet", "--json"]
+    settings = ["--behaviour", "random", "--episodes", "20", "--quiet", "--json"]
     made = json.loads(call("collect", "navigation2d", *settings, "-o", place))
     assert made["path"] == place
     assert json.loads(call("inspect", place, "--json"))["content_hash"] == made["content_hash"]

@@ -107,9 +107,9 @@ def test_the_new_dataset_holds_the_same_episodes_under_new_names(two: Case) -> N
 def test_same_seed_same_bytes_and_the_files_own_instances_are_not_looked_at(
     tmp_path: Path,
 ) -> None:
-    short = replace(QUICK, updates=40, refining=20)
+    short = replace(QUICK, updates=10, refining=5)
     for name in ("one", "each"):
-        write_logs(tmp_path / f"{name}.h5", (-0.5, 0.5), 30, instances=name)
+        write_logs(tmp_path / f"{name}.h5", (-0.5, 0.5), 12, instances=name)
     sources = {"a": "one", "b": "one", "each": "each"}
     found = {
         name: demarcate_dataset(
@@ -180,9 +180,11 @@ def test_the_weakest_pair_is_joined_and_no_pair_that_is_apart() -> None:
 
 
 def test_the_command_refuses_what_the_logs_do_not_support(
-    one: Case, tmp_path: Path, training_seed: int, margin: Margins
+    tmp_path: Path, training_seed: int, margin: Margins
 ) -> None:
-    words = ["demarcate", str(one.source), "-o", str(tmp_path / "x.h5"), "--updates", "30"]
+    write_logs(tmp_path / "logs.h5", (0.3,), 24)
+    source, target = str(tmp_path / "logs.h5"), str(tmp_path / "x.h5")
+    words = ["demarcate", source, "-o", target, "--updates", "10"]
     words += ["--seed", str(training_seed)]
     shown = CliRunner().invoke(cli, [*words, "--json", "--quiet"])
     found = json.loads(shown.stdout)
