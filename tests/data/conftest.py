@@ -61,10 +61,19 @@ def write() -> WriteFile:
     return write_file
 
 
+WRITTEN: dict[str, bytes] = {}
+"""By suffix: what `path` writes for the first test that asks, and copies for all others."""
+
+
 @pytest.fixture
 def path(tmp_path: Path, suffix: str, episodes: list[dict[str, Any]], write: WriteFile) -> Path:
-    hidden = {f"train-{i}": {"mass": float(i), "length": -0.1 * i} for i in range(3)}
-    return write(tmp_path / f"data.{suffix}", episodes, hidden=hidden, family="toy", root_seed=1)
+    file = tmp_path / f"data.{suffix}"
+    if suffix not in WRITTEN:
+        hidden = {f"train-{i}": {"mass": float(i), "length": -0.1 * i} for i in range(3)}
+        write(file, episodes, hidden=hidden, family="toy", root_seed=1)
+        WRITTEN[suffix] = file.read_bytes()
+    file.write_bytes(WRITTEN[suffix])
+    return file
 
 
 def edit_hdf5(path: Path, name: str, change: Callable[[Any], Any]) -> None:
