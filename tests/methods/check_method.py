@@ -124,7 +124,7 @@ def check_resumes(name: str, path: Path, config: Mapping[str, Any], folder: Path
             directory.open(record, resume=run.exists(), restart=False)
             try:
                 for epoch in Fitter(data, name, settled, seed=1, run=directory):
-                    # the seventh of twenty epochs, or as early where there are fewer; and the last
+                    # the seventh of twenty epochs, the third of ten; and the last
                     size = -(-epoch.total // 20)
                     middle = epoch.done // size == max(1, 7 * epoch.total // (20 * size))
                     if middle or epoch.done == epoch.total:
@@ -166,10 +166,11 @@ def check_refusals(name: str, path: Path, config: Mapping[str, Any], folder: Pat
 def shortened(config: Mapping[str, Any]) -> dict[str, Any]:
     """The same with few updates: enough to compare bits, not to learn."""
     few = {
-        "latent": {"updates": 20},
+        "latent": {"updates": 10},
         "probe": {"steps": 10},
-        "control": {"updates": 20},
-        "dynamics": {"updates": 20, "outcome_updates": 20},
+        # averaged before the stage is stopped in its middle
+        "control": {"updates": 10, "average_every": 2},
+        "dynamics": {"updates": 10, "outcome_updates": 10},
         "bnn": {"infer_steps": 3, "tune_steps": 1, "episodes": 4, "updates": 5},
     }
     return merge(config, few)

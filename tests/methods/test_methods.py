@@ -21,6 +21,7 @@ from sept_offline.settings import merge
 from tests.margins import Margins
 from tests.methods.answers import check_answer
 from tests.methods.check_method import SMALL, check_method, shortened
+from tests.methods.kept import Kept, fit_from
 from tests.methods.two_step import log_two_step, two_step
 
 PAPER_LOOP = {
@@ -109,12 +110,26 @@ def test_method(name: str, tmp_path: Path) -> None:
     check_method(name, tmp_path, **{k: v for k, v in CASES[name].items() if k not in answer})
 
 
+@pytest.fixture(scope="module")
+def kept() -> Kept:
+    """What several methods learn in the same way from the same logs."""
+    return Kept("latent", "dynamics")
+
+
+SHARING = {"sept", "sept-np", "totalvar", "maxent", "bnn", "dpt"}
+"""The first four have one latent, the last two one model of the dynamics."""
+
+
 @pytest.mark.parametrize("name", sorted(CASES))
-def test_a_method_learns(name: str, tmp_path: Path, training_seed: int, margin: Margins) -> None:
+def test_a_method_learns(
+    name: str, tmp_path: Path, kept: Kept, training_seed: int, margin: Margins
+) -> None:
     case = CASES[name]
     telling = case.get("telling", False)
     path = log_two_step(tmp_path / "x.h5", telling=telling)
-    agent = so.fit(path, name, merge(SMALL, case.get("settings", {})), seed=training_seed)
+    settings = merge(SMALL, case.get("settings", {}))
+    shared = kept if name in SHARING else Kept()
+    agent = fit_from(shared, path, name, settings, training_seed)
     episodes = case.get("episodes", 4)
     check_answer(agent, two_step(telling=telling), case["returns"], margin, episodes=episodes)
 
@@ -175,6 +190,9 @@ def test_the_verdict_tries_agents_with_a_box(tmp_path: Path) -> None:
     assert agent.record["evidence"]["missing"] is None
 
 
+# `test_the_preset_segment_learns_from_one_step` trains the same loop, and
+# `test_the_papers_vae_serves_it_too` in test_sept_np.py its VAE of pairs
+@pytest.mark.long
 def test_the_papers_loop_learns(tmp_path: Path, training_seed: int, margin: Margins) -> None:
     """Nearly always: an action that the probe takes once in a hundred is new to the VAE."""
     path = log_two_step(tmp_path / "x.h5", probing=2)
@@ -195,7 +213,7 @@ SEGMENT = {
 
 
 def test_the_preset_segment(tmp_path: Path) -> None:
-    check_method("sept", tmp_path, settings=merge(SEGMENT, {"latent": {"updates": 40}}))
+    check_method("sept", tmp_path, settings=merge(SEGMENT, {"probe": {"warmup": 2}}))
 
 
 def test_the_preset_segment_learns_from_one_step(
@@ -217,39 +235,44 @@ def test_the_preset_segment_learns_from_one_step(
     margin("blind", float(np.mean([e.total for e in results.episodes])), below=0.8)
 
 
+@pytest.fixture(scope="module")
+def shy(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Kept]:
+    """Logs of shy coins, and the latent that their probes share."""
+    return log_two_step(tmp_path_factory.mktemp("shy") / "shy.h5", shy=True), Kept("latent")
+
+
 def probe_of(
-    name: str, path: Path, seed: int, updates: int = 20, **probe: Any
+    name: str, shy: tuple[Path, Kept], seed: int, updates: int = 20, **probe: Any
 ) -> tuple[float, Agent]:
     """How likely the fitted probe is to take action 1 at first, and its agent."""
     # with fewer, a latent may explain both actions of a shy coin equally well
     latent = {"latent": {"updates": 400}, "control": {"updates": updates}}
     settings = merge(SMALL, {**latent, "probe": {"steps": 100, **probe}})
-    agent = so.fit(path, name, settings, seed=seed)
+    path, latents = shy
+    agent = fit_from(latents, path, name, settings, seed)
     assert isinstance(agent.context, RefinedContext) and agent.context.probe is not None
     first = agent.context.probe.policy(np.array([1.0, 0.0], dtype=np.float32), 0)
     return float(np.exp(first.log_probability(np.array(1)))), agent
 
 
 def test_maxent_wants_the_opposite_of_the_elbo(
-    tmp_path: Path, training_seed: int, margin: Margins
+    shy: tuple[Path, Kept], training_seed: int, margin: Margins
 ) -> None:
-    path = log_two_step(tmp_path / "shy.h5", shy=True)
-    likely, _ = probe_of("sept", path, training_seed, reward="elbo")
-    unlikely, agent = probe_of("maxent", path, training_seed)
+    likely, _ = probe_of("sept", shy, training_seed, reward="elbo")
+    unlikely, agent = probe_of("maxent", shy, training_seed)
     assert agent.record["probe_reward"] == "negative-elbo"
     margin("by one", min(likely, unlikely), below=0.1)
     margin("by the other", max(likely, unlikely), above=0.9)
 
 
 def test_totalvar_does_not_look_for_the_instance(
-    tmp_path: Path, training_seed: int, margin: Margins
+    shy: tuple[Path, Kept], training_seed: int, margin: Margins
 ) -> None:
     """The face moves by 1 on average whatever a shy coin's probe does, so chance chooses.
 
     `sept` finds the action that shows the mode: `test_the_probe_probes` in tests/test_learning.py.
     """
-    path = log_two_step(tmp_path / "shy.h5", shy=True)
-    uninformed, agent = probe_of("totalvar", path, training_seed, updates=400)
+    uninformed, agent = probe_of("totalvar", shy, training_seed, updates=400)
     margin("uninformed", uninformed, above=0.3, below=0.7)
     # shown in half of the episodes, guessed in the others: 3/4, give or take 0.03 in 200 episodes
     check_answer(agent, two_step(shy=True), (0.6, 0.9), margin, episodes=10)
