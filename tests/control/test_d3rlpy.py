@@ -62,15 +62,17 @@ def test_nothing_else_touches_their_internals() -> None:
     root = Path(sept_offline.__file__).parent
     for path in root.rglob("*.py"):
         name = path.relative_to(root).as_posix()
-        if name in INTERNALS:
+        text = path.read_text(encoding="utf-8")
+        if name in INTERNALS or not any(part in text for part in ("d3rlpy", "torch._")):
             continue
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.Import | ast.ImportFrom):
                 module = getattr(node, "module", None) or node.names[0].name
                 d3rlpy = module.split(".")[0] == "d3rlpy"
                 assert not d3rlpy or name in PUBLIC, name
-            if isinstance(node, ast.Attribute):
-                assert not ast.unparse(node).startswith("torch._"), f"{name}: {ast.unparse(node)}"
+            if isinstance(node, ast.Attribute) and node.attr.startswith("_"):
+                whose = getattr(node.value, "id", None)
+                assert whose != "torch", f"{name}: torch.{node.attr}"
 
 
 def box_batch(seed: int = 0, size: int = 8, dim: int = 5, width: int = 2) -> Batch:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -132,12 +133,22 @@ def test_no_draw_leaves_its_instance(seed: int, many: int) -> None:
     assert (weights[inputs[:, 3].astype(int)] > 0).all()
 
 
-@pytest.mark.parametrize("members", [1, 2])
-@pytest.mark.parametrize("cuts", [[64, 86], [1, 149], [63, 1, 1, 85], [70, 30, 50]])
+@functools.cache
+def trained(config: ControlConfig) -> ControlStage:
+    """Without a stop."""
+    stage = ControlStage(make_replay(), config, seed=3, width=2)
+    stage.advance(1000)
+    return stage
+
+
+# the minibatches of all members are drawn together, 64 updates at a time
+@pytest.mark.parametrize(
+    ("cuts", "members"),
+    [([64, 86], 1), ([1, 149], 1), ([63, 1, 1, 85], 1), ([70, 30, 50], 1), ([63, 37, 50], 2)],
+)
 def test_a_stage_continues_bit_for_bit(cuts: list[int], members: int) -> None:
     config = replace(CONFIG, members=members)
-    unbroken = ControlStage(make_replay(), config, seed=3, width=2)
-    unbroken.advance(1000)
+    unbroken = trained(config)
     state = None
     for cut in cuts:
         piece = ControlStage(make_replay(), config, seed=3 if state is None else 8, width=2)

@@ -85,15 +85,15 @@ def test_instances_are_identified_on_fresh_episodes(model: LatentModel, margin: 
 
 
 def test_the_stage_shows_the_identification_that_is_kept() -> None:
-    config = dataclasses.replace(CONFIG, updates=60)
+    config = dataclasses.replace(CONFIG, updates=12)
     watching = TransitionLatentStage(
         STEPS, SEGMENTS, config, 0, space=SPACE, num_instances=4, held_out=FRESH
     )
-    shown = watching.advance(60)["identification"]
+    shown = watching.advance(12)["identification"]
     assert shown == identify(watching.result(), SEGMENTS, FRESH).neighbours
     # Whoever watches changes nothing.
     plain = stage(config)
-    assert "identification" not in plain.advance(60)
+    assert "identification" not in plain.advance(12)
     assert same(watching.state(), plain.state())
 
 
@@ -220,6 +220,8 @@ def test_the_paper_vae_improves(training_seed: int, margin: Margins) -> None:
     margin("log likelihood more", learner.advance(10)["log_likelihood"] - first, above=1)
 
 
+# `test_the_preset_segment_learns_from_one_step` in test_methods.py needs an encoder of changes
+@pytest.mark.long
 def test_changes_name_the_instance_and_an_untrained_encoder_does_not(
     training_seed: int, margin: Margins
 ) -> None:

@@ -66,7 +66,7 @@ def test_the_first_updates_learn_from_everything_the_others_from_the_worst() -> 
 
 def test_transitions_of_the_worst_are_drawn_equally_often() -> None:
     everything = replay(np.arange(80.0), percentile=100.0, episodes=3000)
-    drawn = everything.draw_worst(1, 200_000, np.random.default_rng(0))
+    drawn = everything.draw_worst(1, 20_000, np.random.default_rng(0))
     counts = np.bincount(drawn[0], minlength=everything.size)
     episode = np.repeat(np.arange(80), LENGTHS)
     # equal weight per instance: each of the 20 episodes of the first counts as three of the second

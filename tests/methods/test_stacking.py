@@ -23,8 +23,9 @@ from sept_offline.methods.choices import Choice, choose_stack, observing_plainly
 from sept_offline.methods.fitting import METHODS, Fitter
 from sept_offline.methods.preset import resolve_config
 from sept_offline.methods.run import RunDirectory
+from sept_offline.methods.stack_models import Gain
 from sept_offline.seeding import torch_generator
-from sept_offline.settings import FitConfig
+from sept_offline.settings import FitConfig, merge
 from sept_offline.stacking import Stack
 
 PUSHES = (0.3, 0.6)
@@ -120,11 +121,16 @@ def test_a_few_episodes_decide_nothing(hidden_speed: Dataset) -> None:
     )
 
 
-def test_a_fit_that_chooses_resumes_bit_for_bit(hidden_speed: Dataset, tmp_path: Path) -> None:
-    whole = so.fit(hidden_speed, "avg", ENOUGH, seed=2, out=tmp_path / "whole")
+def test_a_fit_that_chooses_resumes_bit_for_bit(
+    hidden_speed: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # every model is trained, though so few updates show nothing
+    monkeypatch.setattr(Gain, "clear", True)
+    fewer = merge(ENOUGH, {"latent": {"updates": 12}, "control": {"updates": 48}})
+    whole = so.fit(hidden_speed, "avg", fewer, seed=2, out=tmp_path / "whole")
     assert whole.stack > 1 and whole.spaces.observation_names == ("place",)
     assert whole.record["choices"]["stack"]["chosen"] == whole.stack
-    settled = resolve_config(hidden_speed, "default", ENOUGH)
+    settled = resolve_config(hidden_speed, "default", fewer)
     stages: set[str] = set()
     while True:
         directory = RunDirectory(tmp_path / "resumed", checkpoint_seconds=0)
@@ -139,7 +145,7 @@ def test_a_fit_that_chooses_resumes_bit_for_bit(hidden_speed: Dataset, tmp_path:
                 break
         finally:
             directory.close()
-    assert {"stack-1", "stack-4", "stack-1-short", "stack-2", "control"} <= stages
+    assert {"stack-1", "stack-4", "stack-1-short", "stack-2", "stack-8", "control"} <= stages
     for name in ("agent/weights.safetensors", "metrics.csv"):
         one, other = ((tmp_path / run / name).read_bytes() for run in ("whole", "resumed"))
         assert one == other, name

@@ -148,7 +148,7 @@ def test_it_learns_and_an_inverted_reward_unlearns(training_seed: int, margin: M
     margin("reward more", weights @ REWARD - REWARD.mean(), above=0.4)
 
 
-@pytest.mark.parametrize("floor", [0.15, 0.5, 1.0])
+@pytest.mark.parametrize("floor", [0.15, 1.0])
 def test_the_floor_holds_at_every_update(floor: float, training_seed: int, margin: Margins) -> None:
     stage = probe(dataclasses.replace(CONFIG, ess_floor=floor), seed=training_seed)
     stage.advance(1000)
@@ -189,11 +189,11 @@ def test_it_starts_from_a_behaviour_that_is_not_uniform(
 
 
 def test_resuming_gives_the_same_bits() -> None:
-    unbroken, first, second = probe(), probe(), probe()
+    unbroken, first, second = (probe(dataclasses.replace(CONFIG, steps=12)) for _ in range(3))
     unbroken.advance(1000)
-    first.advance(25)
+    first.advance(5)
     snapshot = first.state()
-    first.advance(10)
+    first.advance(2)
     second.restore(snapshot)
     second.advance(1000)
     assert same(unbroken.state(), second.state())
