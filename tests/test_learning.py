@@ -15,6 +15,7 @@ from sept_offline.methods import knowledge, sept
 from sept_offline.settings import merge
 from tests.margins import Margins
 from tests.methods.check_method import SMALL as SMALL_TWO_STEP
+from tests.methods.kept import Kept, fit_from
 from tests.methods.navigation import SMALL, log_navigation
 from tests.methods.two_step import log_two_step, two_step
 
@@ -36,16 +37,29 @@ def shy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return log_two_step(tmp_path_factory.mktemp("learning") / "shy.h5", shy=True)
 
 
-def walked(path: Path, seed: int) -> tuple[float, float]:
+@pytest.fixture(scope="module")
+def before_control() -> Kept:
+    """What is learned before control is the same whatever is wrong with control."""
+    return Kept("latent", "probe")
+
+
+@pytest.fixture(scope="module")
+def before_probing() -> Kept:
+    """The latent is the same whatever is wrong with the probe."""
+    return Kept("latent")
+
+
+def walked(path: Path, seed: int, kept: Kept) -> tuple[float, float]:
     """The share of test episodes of 2D navigation that are solved, and their steps."""
-    agent = so.fit(path, "sept", merge(SMALL, {"control": {"updates": 2000}}), seed=seed)
+    settings = merge(SMALL, {"control": {"updates": 2000}})
+    agent = fit_from(kept, path, "sept", settings, seed)
     found = so.evaluate(agent, "navigation2d", episodes_per_instance=4).summary()
     return found["solved"], found["steps_to_solve"]["mean"]
 
 
-def probed(path: Path, seed: int) -> tuple[float, float, Agent]:
+def probed(path: Path, seed: int, kept: Kept) -> tuple[float, float, Agent]:
     """How often the one action that shows the mode is taken, and how often the guess is right."""
-    agent = so.fit(path, "sept", SMALL_TWO_STEP, seed=seed)
+    agent = fit_from(kept, path, "sept", SMALL_TWO_STEP, seed)
     results = so.evaluate(agent, two_step(shy=True), episodes_per_instance=4)
     shown = np.mean([e.actions[0] for e in results.episodes])
     right = np.mean([e.total for e in results.episodes])
@@ -63,8 +77,10 @@ def breaking_control(monkeypatch: pytest.MonkeyPatch, name: str, change: Any) ->
     monkeypatch.setattr(sept, "control_stage", broken)
 
 
-def test_the_learner_learns(navigation: Path, training_seed: int, margin: Margins) -> None:
-    solved, steps = walked(navigation, training_seed)
+def test_the_learner_learns(
+    navigation: Path, before_control: Kept, training_seed: int, margin: Margins
+) -> None:
+    solved, steps = walked(navigation, training_seed, before_control)
     margin("solved", solved, at_least=1)
     margin("steps", steps, below=STEPS)
 
@@ -72,36 +88,50 @@ def test_the_learner_learns(navigation: Path, training_seed: int, margin: Margin
 # latents that name no instance: the next test has latents that say nothing
 @pytest.mark.long
 def test_latents_permuted_among_instances_fail(
-    navigation: Path, training_seed: int, margin: Margins, monkeypatch: pytest.MonkeyPatch
+    navigation: Path,
+    before_control: Kept,
+    training_seed: int,
+    margin: Margins,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     breaking_control(monkeypatch, "context_instance", np.random.default_rng(0).permutation)
-    solved, steps = walked(navigation, training_seed)
+    solved, steps = walked(navigation, training_seed, before_control)
     margin("solved", solved, below=1)
     margin("steps", steps, above=STEPS)
 
 
 def test_a_control_that_ignores_the_latent_fails(
-    navigation: Path, training_seed: int, margin: Margins, monkeypatch: pytest.MonkeyPatch
+    navigation: Path,
+    before_control: Kept,
+    training_seed: int,
+    margin: Margins,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     breaking_control(monkeypatch, "contexts", np.zeros_like)
-    solved, steps = walked(navigation, training_seed)
+    solved, steps = walked(navigation, training_seed, before_control)
     margin("solved", solved, below=1)
     margin("steps", steps, above=STEPS)
 
 
-def test_the_probe_probes(shy: Path, training_seed: int, margin: Margins) -> None:
-    shown, right, agent = probed(shy, training_seed)
+def test_the_probe_probes(
+    shy: Path, before_probing: Kept, training_seed: int, margin: Margins
+) -> None:
+    shown, right, agent = probed(shy, training_seed, before_probing)
     margin("shown", shown, at_least=SHOWN)
     margin("right", right, at_least=RIGHT)
     assert agent.record["probe_accepted"]
 
 
 def test_a_probe_with_inverted_reward_fails(
-    shy: Path, training_seed: int, margin: Margins, monkeypatch: pytest.MonkeyPatch
+    shy: Path,
+    before_probing: Kept,
+    training_seed: int,
+    margin: Margins,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     real = knowledge.segment_rewards
     monkeypatch.setattr(knowledge, "segment_rewards", lambda *given: -real(*given))
-    shown, right, _ = probed(shy, training_seed)
+    shown, right, _ = probed(shy, training_seed, before_probing)
     margin("shown", shown, below=SHOWN)
     margin("right", right, below=RIGHT)
 
