@@ -30,7 +30,7 @@ FEW = {
     "verdict": False,
     "stack": 1,
     "latent": {"updates": 4, "hidden": 8, "dim": 1},
-    "control": {"updates": 4, "hidden": [8], "batch_size": 16},
+    "control": {"updates": 4, "hidden": [8], "batch_size": 16, "algorithm": "double_dqn"},
 }
 
 
@@ -103,6 +103,7 @@ def test_a_probe_is_as_long_as_every_episode_at_most(
                 observations=np.arange(length + 1.0)[:, None],
                 actions=np.arange(length) % 2,
                 rewards=np.arange(float(length)),
+                propensities=np.full((length, 2), 0.5),
                 terminated=False,
                 truncated=True,
             )
@@ -111,7 +112,8 @@ def test_a_probe_is_as_long_as_every_episode_at_most(
         with pytest.raises(so.SeptError, match="shorter than the probe of 7 steps"):
             so.fit(data, "sept", {"probe_steps": 7})
     assert agent.probe_steps == (named if chosen is None else chosen)
-    assert agent.record["choices"].get("probe_steps", {}).get("chosen") == chosen
+    choices = agent.record.get("choices", {})
+    assert choices.get("probe_steps", {}).get("chosen") == chosen
 
 
 def test_logs_that_name_no_size_get_a_latent_with_room(tmp_path: Path) -> None:
@@ -157,7 +159,6 @@ WORSE, LEVEL = Interval(-1.0, -2.0, -0.5), Interval(-0.1, -0.3, 0.1)
 @pytest.mark.parametrize(
     ("evidence", "instead", "word"),
     [
-        (Evidence(above_avg=WORSE), "avg", "not usable"),
         (Evidence(above_avg=WORSE, above_history=LEVEL), "avg", "not usable"),
         (Evidence(above_avg=LEVEL, above_history=WORSE), "history", "doubtful"),
     ],

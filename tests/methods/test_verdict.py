@@ -177,7 +177,7 @@ def test_equal_returns_compare_nothing(tmp_path: Path) -> None:
                 truncated=True,
             )
     few = {"latent": {"updates": 100}, "control": {"updates": 20}, "probe": {"steps": 5}}
-    record = so.fit(path, "sept", few, seed=0).record
+    record = so.fit(path, "sept", {**few, "stack": 1}, seed=0).record
     assert record["verdict"] != "usable"
     assert any("the same return" in reason for reason in record["reasons"])
 
@@ -187,7 +187,7 @@ def test_one_episode_of_each_instance_leaves_a_doubt(tmp_path: Path) -> None:
     with so.load_dataset(path) as data:
         first = np.unique(data.episode_index.instance, return_index=True)[1]
         few = {"latent": {"updates": 20}, "control": {"updates": 20}, "probe": {"steps": 5}}
-        agent = so.fit(data.select(np.sort(first)), "sept", few, seed=0)
+        agent = so.fit(data.select(np.sort(first)), "sept", {**few, "stack": 1}, seed=0)
     assert agent.record["verdict"] != "usable"
     assert any("single episode" in reason for reason in agent.record["reasons"])
 
