@@ -197,7 +197,7 @@ def test_an_interrupted_fit_can_be_continued(made: Path, tmp_path: Path) -> None
     longer = (*arguments, "--set", "control.updates=1000000")
     with start(*longer, cwd=tmp_path) as fitting:
         _wait_for((tmp_path / "run" / "run.json").exists, fitting)
-        time.sleep(0.5)
+        time.sleep(0.2)
         fitting.send_signal(signal.SIGINT)
         _, err = fitting.communicate(timeout=60)
     assert fitting.returncode == 1

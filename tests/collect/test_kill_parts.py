@@ -13,7 +13,7 @@ import sept_offline as so
 from sept_offline.errors import DataError
 from tests import processes
 
-EPISODES, STEPS, SEED = 3000, 8, 5
+EPISODES, STEPS, SEED = 1600, 8, 5
 
 
 def start(out: Path, *more: str) -> processes.Process:
@@ -41,7 +41,7 @@ def kill_and_resume(tmp_path: Path, kills: int, *more: str) -> int:
         out = tmp_path / str(number)
         process = start(out, *more)
         # From the first part on, so that every kill finds a collection half made.
-        parts = rng.randint(1, 10)
+        parts = rng.randint(1, 5)
         while process.poll() is None and len(list(out.glob("part-*"))) < parts:
             time.sleep(0.005)
         process.send_signal(signal.SIGKILL)
