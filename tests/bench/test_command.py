@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from matplotlib.figure import Figure as Sheet
 
 from tests.bench.coins import BROKEN, COIN, SMALL
 from tests.cli.commands import refused, run, run_json
@@ -15,6 +17,16 @@ WORDS = [part for setting in SMALL for part in ("--set", setting)]
 
 def arguments(family: str, *more: str) -> list[str]:
     return ["bench", "--families", family, "--methods", "avg,oracle", "--seeds", "1", *WORDS, *more]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def empty_figures() -> Iterator[None]:
+    """Drawing them takes most of the time of these commands: test_figures.py does it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            "sept_offline.tools.bench.figures.catalogue.draw", lambda _: Sheet(figsize=(3, 2))
+        )
+        yield
 
 
 @pytest.fixture(scope="module")

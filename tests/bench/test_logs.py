@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure as Sheet
 
 import sept_offline as so
 from sept_offline.errors import ConfigError, DataError, FamilyError
@@ -218,7 +219,10 @@ def test_a_file_imports_nothing(logs: Path, tmp_path: Path) -> None:
     assert "trap:family" in said and not (tmp_path / "sprung").exists()
 
 
-def test_by_command(logs: Path, tmp_path: Path) -> None:
+def test_by_command(logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "sept_offline.tools.bench.figures.catalogue.draw", lambda _: Sheet(figsize=(3, 2))
+    )
     words = [part for setting in WHOLE for part in ("--set", setting)]
     found = run_json(
         *("bench", "--families", COIN, "--dataset", f"coin={logs}", "--methods", "avg"),

@@ -58,9 +58,10 @@ def kept_bench(
 
 @pytest.fixture(scope="session")
 def large_bench(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The families of which each kind of chart is drawn."""
+    """The families and methods of which each kind of chart is drawn."""
     families = ("navigation2d", "navigation2d-switch", "acrobot")
-    return kept_bench(tmp_path_factory.mktemp("large"), *families)
+    methods = ("sept", "avg", "oracle", "dynasept")
+    return kept_bench(tmp_path_factory.mktemp("large"), *families, methods=methods)
 
 
 @pytest.fixture(scope="session")
