@@ -104,7 +104,7 @@ def test_versions_that_are_not_names_are_refused(tmp_path: Path, versions: str) 
 def test_a_damaged_d4rl_file_is_one_sentence(folder: Path, command: Command) -> None:
     foreign(folder)
     content = (folder / "d4rl.hdf5").read_bytes()
-    for place in range(0, len(content), 199):
+    for place in range(0, len(content), 97):
         changed = bytearray(content)
         changed[place] ^= 0xFF
         (folder / "d4rl.hdf5").write_bytes(bytes(changed))
