@@ -33,8 +33,8 @@ LOADING = {
 }
 WAYS = {"a": ("href",), "form": ("action",)}
 BUILD = """
-import gc, sys
-from markdown_it import MarkdownIt
+import gc, re, sys
+from myst_parser.parsers.sphinx_ import MystParser
 from sphinx.builders.html import StandaloneHTMLBuilder
 from sphinx.cmd.build import main
 from sphinx.highlighting import PygmentsBridge
@@ -54,16 +54,16 @@ def of_folder(self, page, **how):
         trees[wanted] = tree(self, outside, **how)
     return trees[wanted]
 StandaloneHTMLBuilder._get_local_toctree = of_folder
-normal = MarkdownIt.normalizeLink
-def link(self, url):
-    return url if url.startswith("data:image/") else normal(self, url)
-MarkdownIt.normalizeLink = link
+parse = MystParser.parse
+def small(self, text, document):
+    parse(self, re.sub("(data:image/png;base64,[^)]{40})[^)]*", r"\\1", text), document)
+MystParser.parse = small
 sys.exit(main(sys.argv[1:]))
 """
 """Strict, as `make docs`, but for what takes long and concerns no warning and no link.
 
-Long listings have no colours, words to search no stems, quotes no curls; pictures in notebooks are
-not searched for characters to escape; all pages of a folder share a tree, in which none is marked.
+Long listings have no colours, words to search no stems, quotes no curls; pictures of notebooks end
+after their first bytes; all pages of a folder share a tree, in which none is marked.
 """
 INERT = {"search", "index", "next", "prev", "author", "canonical"}
 """Kinds of <link> that only lead somewhere; a browser fetches any other."""
