@@ -104,7 +104,7 @@ def test_latents_of_permuted_instances_identify_nothing(
     broken = TransitionLatentStage(
         dataclasses.replace(STEPS, instance=shuffled[STEPS.episode]),
         dataclasses.replace(SEGMENTS, instance=shuffled),
-        CONFIG,
+        dataclasses.replace(CONFIG, updates=300),
         training_seed,
         space=SPACE,
         num_instances=4,
@@ -220,8 +220,6 @@ def test_the_paper_vae_improves(training_seed: int, margin: Margins) -> None:
     margin("log likelihood more", learner.advance(10)["log_likelihood"] - first, above=1)
 
 
-# `test_the_preset_segment_learns_from_one_step` in test_methods.py needs an encoder of changes
-@pytest.mark.long
 def test_changes_name_the_instance_and_an_untrained_encoder_does_not(
     training_seed: int, margin: Margins
 ) -> None:

@@ -19,7 +19,7 @@ SMALL = {
     "verdict": False,
     "stack": 1,
     "control": {
-        "updates": 600,
+        "updates": 300,
         "hidden": [32, 32],
         "learning_rate": 3e-3,
         "gamma": 0.9,
