@@ -14,6 +14,7 @@ import sept_offline as so
 from benchmarks.testbed import permuted
 from sept_offline.agent import NoContext
 from sept_offline.data import DatasetWriter
+from sept_offline.methods import trial
 from sept_offline.methods.hold_out import choose_hold_out
 from sept_offline.methods.trial import bootstrap, share_held_out
 from sept_offline.methods.verdict import Evidence, Interval, Values, Word, reach
@@ -158,6 +159,12 @@ def test_two_instances_say_little_about_others() -> None:
     assert bootstrap(similar, instance, rng, across=True).low > 0
 
 
+@pytest.fixture
+def few_rollouts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For verdicts that do not depend on what the rollouts earn."""
+    monkeypatch.setattr(trial, "ROLLOUTS", 16)
+
+
 def test_equal_returns_compare_nothing(tmp_path: Path) -> None:
     """Differences in units of rounding errors would look certain."""
     path = tmp_path / "equal.h5"
@@ -176,12 +183,14 @@ def test_equal_returns_compare_nothing(tmp_path: Path) -> None:
                 terminated=False,
                 truncated=True,
             )
-    few = {"latent": {"updates": 100}, "control": {"updates": 20}, "probe": {"steps": 5}}
+    control = {"updates": 20, "hidden": [16]}
+    few = {"latent": {"updates": 100}, "control": control, "probe": {"steps": 5}}
     record = so.fit(path, "sept", {**few, "stack": 1}, seed=0).record
     assert record["verdict"] != "usable"
     assert any("the same return" in reason for reason in record["reasons"])
 
 
+@pytest.mark.usefixtures("few_rollouts")
 def test_one_episode_of_each_instance_leaves_a_doubt(tmp_path: Path) -> None:
     path = log_two_step(tmp_path / "two-step.h5", episodes=80)
     with so.load_dataset(path) as data:
@@ -263,6 +272,7 @@ def test_a_family_that_is_learned_is_usable(
     assert record["verdict"] == "usable" and record["reasons"] == agent.record["reasons"]
 
 
+@pytest.mark.usefixtures("few_rollouts")
 def test_a_verdict_is_resumed_where_it_was_stopped(tmp_path: Path) -> None:
     path = log_two_step(tmp_path / "logs.h5", episodes=80)
     short = {"latent": {"updates": 40}, "control": {"updates": 60, "hidden": [16]}}
@@ -274,6 +284,7 @@ def test_a_verdict_is_resumed_where_it_was_stopped(tmp_path: Path) -> None:
     assert records[0]["verdict"] == records[1]["verdict"]
 
 
+@pytest.mark.usefixtures("few_rollouts")
 def test_regions_hold_for_instances_that_the_second_fit_has_not_seen(tmp_path: Path) -> None:
     path, rng = tmp_path / "logs.h5", np.random.default_rng(0)
     with DatasetWriter(path, num_actions=2, observation_dim=1, probe_steps=2) as writer:
@@ -289,7 +300,8 @@ def test_regions_hold_for_instances_that_the_second_fit_has_not_seen(tmp_path: P
                 truncated=True,
                 propensities=np.full((4, 2), 0.5),
             )
-    few = {"latent": {"updates": 30}, "control": {"updates": 30, "hidden": [8]}, "stack": 1}
+    latent = {"updates": 30, "hidden": 32}
+    few = {"latent": latent, "control": {"updates": 30, "hidden": [8]}, "stack": 1}
     record = so.fit(path, "sept", {**few, "probe": {"steps": 2}}).record
     unseen = record["evidence"]["unseen_radii"]
     assert len(unseen) == len(record["separation"]["radii"]) == 3
