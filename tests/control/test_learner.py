@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -165,7 +166,8 @@ def test_a_setting_of_an_algorithm_changes_what_it_learns(algorithm: str, settin
     rows = box_batch if algorithm in BOX_ALGORITHMS else batch
     learned = []
     for value in (getattr(config, setting), getattr(config, setting), 0.9):
-        learner = Learner(replace(config, **{setting: value}), 5, 3, seed=1)
+        changed: dict[str, Any] = {setting: value}
+        learner = Learner(replace(config, **changed), 5, 3, seed=1)
         for step in range(3):
             learner.update(rows(step))
         learned.append({k: v.numpy() for k, v in learner.state().tensors.items()})
