@@ -35,12 +35,13 @@ lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# A file stays with one worker, which makes once what its tests share; the longest files come first
-# (tests/conftest.py). Long tests share little: each goes to the worker that is free.
+# A file stays with one worker, which makes once what its tests share; the longest files come first.
+# Two workers compute, a third has the tests that wait for other programs (tests/conftest.py). Long
+# tests share little: each goes to the worker that is free.
 # Tests make and remove tens of thousands of small files: in memory, where there is enough of it.
 MEMORY := $(shell df -k --output=avail /dev/shm 2>/dev/null | awk 'NR == 2 && $$1 > 4e6 {print "/dev/shm"}')
-WORKERS := $(if $(MEMORY),TMPDIR=$(MEMORY) )$(BIN)/pytest -n 2 --no-loadscope-reorder --dist
-PYTEST := $(WORKERS) loadfile
+WORKERS := $(if $(MEMORY),TMPDIR=$(MEMORY) )$(BIN)/pytest --no-loadscope-reorder
+PYTEST := $(WORKERS) -n 3 --dist loadfile
 
 # The types are checked beside the tests, while these wait; what is said of them comes after theirs.
 test: setup
@@ -59,11 +60,11 @@ testbed: setup
 # `make test` with every optional package, the long tests, the learning tests on other processors.
 test-long: testbed
 	$(MAKE) test
-	$(WORKERS) loadgroup -m long
+	$(WORKERS) -n 2 --dist loadgroup -m long
 	$(MAKE) learning-generic learning-compatible
 
 # What was trained must hold on every processor: these make torch, MKL and NumPy take plainer kernels.
-LEARNING := $(PYTEST) -m "learning and not long"
+LEARNING := $(WORKERS) -n 2 --dist loadfile -m "learning and not long"
 learning-generic: setup
 	ATEN_CPU_CAPABILITY=default OPENBLAS_CORETYPE=Prescott $(LEARNING)
 

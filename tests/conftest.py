@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from xdist.scheduler import LoadFileScheduling
+from xdist.workermanage import WorkerController
 
 from tests import disk
 from tests.margins import Margins, append
@@ -19,13 +21,12 @@ from tests.margins import Margins, append
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 disk.do_not_wait()
 
+WAITING = ("report/test_browser", "engines/test_ray", "test_notebooks", "test_site")
+"""Files that mostly wait for other programs: where there are three workers, the third has them."""
 FIRST = (
     "methods/test_methods",
     "test_docs",
-    "report/test_browser",
-    "engines/test_ray",
-    "test_notebooks",
-    "test_site",
+    *WAITING,
     "methods/test_fit",
     "demarcate/test_demarcate",
     "deploy/test_export",
@@ -104,6 +105,35 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return FIRST.index(name) if name in FIRST else len(FIRST)
 
     items.sort(key=place)
+
+
+class Scheduler(LoadFileScheduling):
+    """A file's tests on one worker; `WAITING` on the third, which then ends.
+
+    Two workers compute on two cores, and the third waits beside them.
+    """
+
+    def _next(self, node: WorkerController) -> str | None:
+        """The file that a worker takes next; any, where the third worker has gone."""
+        if len(self.nodes) < 3:
+            return next(iter(self.workqueue), None)
+        third = node is self.nodes[2]
+        waiting = tuple(f"{name}.py" for name in WAITING)
+        return next((name for name in self.workqueue if name.endswith(waiting) == third), None)
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        name = self._next(node)
+        if name is None:
+            node.shutdown()
+        else:
+            self.workqueue.move_to_end(name, last=False)
+            super()._assign_work_unit(node)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduler | None:
+    if config.getoption("numprocesses") == 3 and config.getoption("dist") == "loadfile":
+        return Scheduler(config, log)
+    return None
 
 
 def pytest_collection_finish() -> None:
