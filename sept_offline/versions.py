@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 import platform
 
@@ -14,10 +15,14 @@ LIBRARIES = ("d3rlpy", "torch", "numpy", "gymnasium", "h5py", "pyarrow")
 
 def versions() -> dict[str, str]:
     """This library, Python and what results depend on, without importing any of them."""
-    known = {OWN: __version__}
-    for name in LIBRARIES:
-        try:
-            known[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            known[name] = "not installed"
-    return known | {"python": platform.python_version()}
+    installed = {name: _installed(name) for name in LIBRARIES}
+    return {OWN: __version__} | installed | {"python": platform.python_version()}
+
+
+@functools.cache
+def _installed(name: str) -> str:
+    """The version of a package; it is in a file that takes milliseconds to parse."""
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"

@@ -86,9 +86,12 @@ def varying(rows: NDArray[Any], unit: float = 1e-3) -> NDArray[np.bool_]:
 
 
 class Standardiser:
-    """(x − mean) / scale, per column: `mean[k]`, `scale[k]`, every scale above 0."""
+    """(x − mean) / scale, per column: `mean[k]`, `scale[k]`, every scale above 0.
 
-    def __init__(self, mean: Any, scale: Any) -> None:
+    `limits[2, k]`: the smallest and the largest result, if results are clipped.
+    """
+
+    def __init__(self, mean: Any, scale: Any, limits: Any = None) -> None:
         self.mean, self.scale = _float32(mean), _float32(scale)
         if self.mean.ndim != 1 or self.mean.shape != self.scale.shape:
             raise AgentError(
@@ -99,6 +102,13 @@ class Standardiser:
             raise AgentError("A standardiser's scales must all be above 0.")
         self.dim = len(self.mean)
         self.inverse = (np.float32(1) / self.scale).astype(np.float32)
+        self.limits = None if limits is None else _float32(limits)
+        if self.limits is not None:
+            shaped = self.limits.shape == (2, self.dim)
+            if not shaped or not (self.limits[0] <= self.limits[1]).all():
+                raise AgentError(
+                    f"A standardiser's limits must be two increasing rows of {self.dim} numbers."
+                )
 
     @classmethod
     def identity(cls, dim: int) -> Standardiser:
@@ -112,19 +122,30 @@ class Standardiser:
         scale = np.where(varying(values, unit), values.std(axis=0), 1.0)
         return cls(values.mean(axis=0), scale)
 
+    def within(self, rows: NDArray[Any]) -> Standardiser:
+        """The same with results clipped, per column, to the range of those of `rows[n, k]`."""
+        known = self(rows)
+        return Standardiser(self.mean, self.scale, [known.min(axis=0), known.max(axis=0)])
+
     def __call__(self, x: NDArray[Any]) -> Array:
         """`x[..., k]`, standardised."""
         standard: Array = (np.asarray(x, dtype=np.float32) - self.mean) * self.inverse
+        if self.limits is not None:
+            # a call of np.clip takes longer than all of the above
+            standard = np.minimum(np.maximum(standard, self.limits[0]), self.limits[1])
         return standard
 
     def to_arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
-        """Mean and scale, under `prefix`."""
-        return {f"{prefix}.mean": self.mean, f"{prefix}.scale": self.scale}
+        """All arrays, under `prefix`."""
+        arrays = {f"{prefix}.mean": self.mean, f"{prefix}.scale": self.scale}
+        return arrays if self.limits is None else arrays | {f"{prefix}.limits": self.limits}
 
     @classmethod
     def from_arrays(cls, arrays: Arrays, prefix: str) -> Standardiser:
         """The standardiser that `to_arrays(prefix)` wrote."""
-        return cls(take(arrays, f"{prefix}.mean", 1), take(arrays, f"{prefix}.scale", 1))
+        name = f"{prefix}.limits"
+        limits = take(arrays, name, 2) if name in arrays else None
+        return cls(take(arrays, f"{prefix}.mean", 1), take(arrays, f"{prefix}.scale", 1), limits)
 
 
 class MLP(Network):

@@ -36,7 +36,11 @@ DEGREE = 36
 
 def standardised(x: Tensor, scaler: Standardiser) -> Tensor:
     """`x[..., k]`, standardised."""
-    return (x - scaler.mean) * scaler.inverse
+    standard = (x - scaler.mean) * scaler.inverse
+    if scaler.limits is None:
+        return standard
+    low, high = (x.graph.constant(limit) for limit in scaler.limits)
+    return standard.op("Max", low).op("Min", high)
 
 
 def layers(x: Tensor, network: MLP) -> Tensor:

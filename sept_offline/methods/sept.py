@@ -15,8 +15,8 @@ from sept_offline.agent.encoders import TransitionEncoder
 from sept_offline.agent.networks import Standardiser
 from sept_offline.data import Dataset, Segments
 from sept_offline.errors import TrainingError
-from sept_offline.latent import context_latents
-from sept_offline.methods.hold_out import held_out_episodes
+from sept_offline.latent import LatentModel, context_latents
+from sept_offline.methods.hold_out import FEW_INSTANCES, held_out_episodes
 from sept_offline.methods.knowledge import Knowledge, learn_in_turn, learn_jointly, refines
 from sept_offline.methods.method import (
     Method,
@@ -60,6 +60,9 @@ def probe_infer_control(name: str, data: Dataset, config: FitConfig, seed: int) 
     else:
         seen = read_segments(known, segments)
     scaler = Standardiser.fit(seen.latent, unit=1.0)
+    few = len(np.unique(segments.instance)) < FEW_INSTANCES
+    if few and config.latent.objective == "transitions":
+        scaler = among_instances(scaler, known.latent)
     control = yield from control_stage(
         data,
         config.control,
@@ -77,6 +80,17 @@ def probe_infer_control(name: str, data: Dataset, config: FitConfig, seed: int) 
         config,
     )
     return agent_of(name, data, context, control, fallback, record)
+
+
+def among_instances(scaler: Standardiser, model: LatentModel) -> Standardiser:
+    """The same scaler, which keeps latents within the range of the known instances.
+
+    From a few instances control learns nothing about latents beyond them: there it acts as for the
+    outermost instance, in each column. The range contains the prior's mean, 0, with which an
+    episode starts.
+    """
+    prior = np.zeros_like(model.instance_mean[:1])
+    return scaler.within(np.concatenate([model.instance_mean, prior]))
 
 
 def context_of(

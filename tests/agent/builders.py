@@ -177,7 +177,8 @@ def make_agent(
         context = SegmentContext(probe, encoder, scaler(rng, LATENT), novelty)
         if isinstance(encoder, TransitionEncoder) and method != "read-once":
             own = None if method == "unprobed" else probe
-            parts = own, encoder, context.latent_scaler, novelty
+            limited = context.latent_scaler.within(rng.normal(size=(3, LATENT)))
+            parts = own, encoder, limited, novelty
             context = RefinedContext(*parts, uncertainty_scale=0.7, refine_steps=5)
         if method == "dynasept":
             context = WindowContext(encoder, context.latent_scaler)

@@ -204,6 +204,15 @@ def test_constrained_forbids_unlikely_actions() -> None:
         assert found[1] == 0
 
 
+def test_a_standardiser_keeps_results_within_the_range_of_known_rows() -> None:
+    known = np.array([[0.0, 4.0], [2.0, 6.0]])
+    limited = Standardiser([1.0, 5.0], [2.0, 1.0]).within(known)
+    rows = np.array([[1.0, 5.5], [100.0, -100.0]])
+    np.testing.assert_array_equal(limited(rows), [[0.0, 0.5], [0.5, -1.0]])
+    again = Standardiser.from_arrays(limited.to_arrays("s"), "s")
+    np.testing.assert_array_equal(again(rows), limited(rows))
+
+
 def test_networks_that_do_not_fit_are_refused() -> None:
     rng = np.random.default_rng(0)
     with pytest.raises(AgentError, match="takes 3 inputs"):
@@ -212,5 +221,8 @@ def test_networks_that_do_not_fit_are_refused() -> None:
         Ensemble([builders.mlp(rng, [2, 1]), builders.mlp(rng, [3, 1])])
     with pytest.raises(AgentError, match="above 0"):
         Standardiser([0.0], [0.0])
+    for limits in ([[1.0], [0.0]], [[0.0, 1.0]]):
+        with pytest.raises(AgentError, match="limits must be two increasing rows"):
+            Standardiser([0.0], [1.0], limits)
     with pytest.raises(AgentError, match="lack the network"):
         MLP.from_arrays({}, "x")
