@@ -171,7 +171,11 @@ def test_a_policy_of_means_and_deviations() -> None:
 
 def test_a_grid_of_constant_actions() -> None:
     assert Finite.of(3).grid().tolist() == [0, 1, 2]
-    assert TWO.grid().shape == (9, 2) and TWO.grid()[0].tolist() == [0.0, 5.0]
+    one = Box.of([0.0], [1.0]).grid()
+    assert one[0].tolist() == [0.5], "the centre comes first"
+    assert np.sort(one[:, 0]) == pytest.approx(np.linspace(0, 1, 11))
+    assert TWO.grid().shape == (25, 2) and TWO.grid()[0].tolist() == [0.0, 5.0]
+    assert len(np.unique(Box.of(-np.ones(3), np.ones(3)).grid(), axis=0)) == 27
     wide = Box.of(-np.ones(6), np.ones(6)).grid()
     assert wide.shape == (15, 6) and len(np.unique(wide, axis=0)) == 15
 

@@ -17,6 +17,9 @@ from ..errors import AgentError, ConfigError
 from .policies import Certain, Policy, TruncatedNormal
 from .space import ActionSpace, PropensityFault, named, numbers
 
+HALVES = (5, 2, 1)
+"""Levels on each side of the centre in a grid of one, two and three components."""
+
 
 @dataclass(frozen=True)
 class Box(ActionSpace):
@@ -160,9 +163,15 @@ class Box(ActionSpace):
         return Certain(self, np.asarray(actions, dtype=np.float32))
 
     def grid(self) -> NDArray[np.float32]:
-        """Low, middle and high of up to three components, combined; of more, one at a time."""
-        if self.width <= 3:
-            levels = np.array(list(itertools.product((0.0, -1.0, 1.0), repeat=self.width)))
+        """See ActionSpace; evenly spaced levels of up to three components, combined.
+
+        These are 11 levels of one component, 5 of two and 3 of three. Of more components only one
+        at a time leaves the centre, or all do.
+        """
+        if self.width <= len(HALVES):
+            half = HALVES[self.width - 1]
+            one = sorted((step / half for step in range(-half, half + 1)), key=abs)
+            levels = np.array(list(itertools.product(one, repeat=self.width)))
         else:
             each = np.eye(self.width)
             ones = np.ones((1, self.width))

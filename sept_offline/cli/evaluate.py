@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 FEW = 24
 """Maximum number of episodes to show one by one; beyond that, one row per instance."""
 CHOSEN = (
-    "random and the best constant action run in the same episodes; the constant is chosen on these "
+    "random and constant actions run in the same episodes; the best constant is chosen on these "
     "instances, so it is an optimistic reference"
 )
 COMPARED = (
@@ -75,7 +75,7 @@ def evaluate(
     observations, unless it declares that it needs more, which the table shows. An episode that ends
     during the probe counts. The run stores its last evaluation for `report`. Two reference policies
     run in the same episodes: random actions, and the constant action that is best in these
-    instances.
+    instances, out of all actions or a grid of continuous ones.
 
     \b
     Example:
@@ -182,8 +182,18 @@ def _print_references(references: ReferencePolicies) -> None:
 def _labelled(references: ReferencePolicies) -> list[tuple[str, Results]]:
     return [
         ("random", references.random),
-        (f"best constant action ({references.action})", references.best_constant),
+        (
+            f"best of {references.constants} constant actions ({_action(references.action)})",
+            references.best_constant,
+        ),
     ]
+
+
+def _action(action: int | list[float]) -> str:
+    """An action in few digits: float32 numbers have many as Python's own."""
+    if isinstance(action, int):
+        return str(action)
+    return f"[{', '.join(f'{number:.4g}' for number in action)}]"
 
 
 def _scores(summary: dict[str, Any]) -> list[str]:

@@ -134,6 +134,8 @@ class ReferencePolicies:
     """The constant action with the best mean score, chosen on these instances: optimistic."""
     action: int | list[float]
     """The action of `best_constant`."""
+    constants: int
+    """How many constant actions were tried: all of a finite set, a grid of a box."""
     score: str
     """Measure by which it was chosen: `steps_to_solve` if the family defines "solved", else
     `return`."""
@@ -163,7 +165,7 @@ def play_references(results: Results, family: Family | None = None) -> Reference
         for action in actions
     ]
     best = max(range(len(actions)), key=lambda index: _worth(constants[index], score))
-    return ReferencePolicies(random, constants[best], actions[best].tolist(), score)
+    return ReferencePolicies(random, constants[best], actions[best].tolist(), len(actions), score)
 
 
 def _worth(results: Results, score: str) -> tuple[float, float]:

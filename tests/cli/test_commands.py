@@ -133,11 +133,11 @@ def test_fit_and_evaluate(made: Path, tmp_path: Path) -> None:
     assert alone["return"] == evaluated["return"]
     result = run("evaluate", made / "runs" / "nav", cwd=tmp_path).stdout.splitlines()
     assert any(line.startswith("random: ") for line in result)
-    assert any(line.startswith("best constant action (") for line in result)
+    assert any(line.startswith("best of 4 constant actions (") for line in result)
     both = run("evaluate", made / "runs" / "nav", "run", cwd=tmp_path).stdout.splitlines()
     assert [line.split("  ")[0] for line in both[2:6]][2:] == [
         "random",
-        f"best constant action ({evaluated['best_constant_action']})",
+        f"best of 4 constant actions ({evaluated['best_constant_action']})",
     ]
     assert len(so.load_results(tmp_path / "all.parquet").episodes) == 10
     table = run("evaluate", "run", "--quiet", cwd=tmp_path)
