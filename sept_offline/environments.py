@@ -37,10 +37,14 @@ class NamedEnvironment(gymnasium.Wrapper[Any, Any, Any, Any]):
         where = f"{self._where}: reset()"
         result = called(where, lambda: self.env.reset(seed=seed, options=options))
         observation, info = _unpacked(where, result, "(observation, info)", with_info=True)
+        self._check_observation(where, observation)
         return observation, info
 
     def step(self, action: Any) -> Step:
-        """Take one step with a plain number or a vector; the reward must be one number."""
+        """Take one step with a plain number or a vector.
+
+        The observation must be as long as its space, the reward and each end flag one value.
+        """
         where = f"{self._where}: step {self._step}"
         result: Any = called(where, lambda: self.env.step(self._plain(action)))
         wanted = "(observation, reward, terminated, truncated, info)"
@@ -54,8 +58,28 @@ class NamedEnvironment(gymnasium.Wrapper[Any, Any, Any, Any]):
             )
         if not hasattr(reward, "__float__"):
             raise FamilyError(f"{where} returned the reward {reward!r:.80}; return one number.")
+        self._check_observation(where, step[0])
+        for name, flag in (("terminated", step[2]), ("truncated", step[3])):
+            if _array(flag).ndim:
+                raise FamilyError(
+                    f"{where} returned {name} of shape {np.shape(flag)}; return True or False, "
+                    f"for example bool({name}[0])."
+                )
         self._step += 1
         return step
+
+    def _check_observation(self, where: str, observation: Any) -> None:
+        found, space = _array(observation), self.observation_space
+        if found.ndim != 1 or found.dtype.kind not in "biufO":
+            raise FamilyError(
+                f"{where} returned the observation {observation!r:.80}; it must be a 1-D numeric "
+                "array."
+            )
+        if isinstance(space, gym.Box) and found.shape != space.shape:
+            raise FamilyError(
+                f"{where} returned an observation of {len(found)} numbers, but observation_space "
+                f"has the shape {space.shape}; return as many at every step."
+            )
 
     def _plain(self, action: Any) -> Any:
         if not isinstance(self.action_space, gym.Box):
@@ -110,7 +134,7 @@ def reset_rows(
     # Gymnasium takes a list here, though its signature says otherwise.
     result = called(where, lambda: env.reset(seed=list(seeds)))  # type: ignore[arg-type]
     observation, _ = _unpacked(where, result, "(observations, info)")
-    return _observed(where, observation, len(seeds))
+    return _observed(where, env, observation, len(seeds))
 
 
 def step_rows(
@@ -123,20 +147,28 @@ def step_rows(
     wanted = "(observations, rewards, terminations, truncations, info)"
     observation, reward, terminated, truncated, _ = _unpacked(where, result, wanted)
     return (
-        _observed(where, observation, count),
+        _observed(where, env, observation, count),
         _per_row(where, "rewards", reward, count, np.float64),
         _per_row(where, "terminations", terminated, count, np.bool_),
         _per_row(where, "truncations", truncated, count, np.bool_),
     )
 
 
-def _observed(where: str, observation: Any, count: int) -> NDArray[np.float32]:
+def _observed(
+    where: str, env: VectorEnv[Any, Any, Any], observation: Any, count: int
+) -> NDArray[np.float32]:
     """A copy of the observations [n, d] of all rows."""
     rows = called(f"{where}, observations", lambda: np.array(observation, dtype=np.float32))
     if rows.ndim != 2 or len(rows) != count:
         raise FamilyError(
             f"{where} returned observations of shape {rows.shape}; return one row per environment, "
             f"shape ({count}, columns)."
+        )
+    space = getattr(env, "single_observation_space", None)
+    if isinstance(space, gym.Box) and rows.shape[1:] != space.shape:
+        raise FamilyError(
+            f"{where} returned observations of {rows.shape[1]} numbers each, but "
+            f"single_observation_space has the shape {space.shape}; return as many at every step."
         )
     return rows
 
@@ -238,6 +270,16 @@ def _unpacked(where: str, result: Any, wanted: str, with_info: bool = False) -> 
         note = ", info being a dict" if with_info else ""
         raise FamilyError(f"{where} returned {_kind(result)}; return {wanted}{note}.")
     return result
+
+
+def _array(values: Any) -> NDArray[Any]:
+    """An array or nested lists as an array; ragged ones as a single object."""
+    try:
+        return np.asarray(values)
+    except ValueError:
+        single = np.empty((), dtype=object)
+        single[()] = values
+        return single
 
 
 def _kind(result: object) -> str:

@@ -101,8 +101,8 @@ class Family:
             if not hasattr(number, "__float__") or not math.isfinite(number):
                 raise FamilyError(
                     f"{where}: the hidden parameter {name!r} is {value!r:.80}; hidden parameters "
-                    "must be finite numbers; encode categories as 0, 1, … and decode them in "
-                    "make()."
+                    "must be finite numbers; encode a category as one parameter per value, 0 or "
+                    "1 each (one-hot), and decode them in make()."
                 )
             plain[name] = number
         return plain

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
@@ -129,18 +130,40 @@ def _check_record(family: Family) -> None:
         )
 
 
+class _Finite(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Names a column that is not finite; Gymnasium only says that the space does not hold it."""
+
+    def __init__(self, env: gymnasium.Env[Any, Any], family: Family, where: str) -> None:
+        super().__init__(env)
+        self._family, self._where = family, where
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        observation, info = self.env.reset(seed=seed, options=options)
+        _check_finite(f"{self._where}: reset()", self._family, observation)
+        return observation, info
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        observation, *others = self.env.step(action)
+        _check_finite(f"{self._where}: a step", self._family, observation)
+        return observation, *others
+
+
 def _check_gymnasium(family: Family, instance: str, hidden: Hidden) -> None:
     from gymnasium.utils.env_checker import check_env
 
     env = open_environment(family, hidden, instance)
+    where = f"Family {family.name!r}, instance {instance}"
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            check_env(env.env, skip_render_check=True)
+            check_env(_Finite(env.env, family, where), skip_render_check=True)
+    except FamilyError:
+        raise
     except Exception as error:
         raise FamilyError(
-            f"Family {family.name!r}, instance {instance}: Gymnasium's environment checker says: "
-            f"{' '.join(str(error).split())}"
+            f"{where}: Gymnasium's environment checker says: {' '.join(str(error).split())}"
         ) from error
     finally:
         env.close()  # type: ignore[no-untyped-call]
@@ -172,14 +195,16 @@ def _trace(family: Family, instance: Instance, seed: int, actions: NDArray[Any])
         observation, info = env.reset(seed=seed)
         _check_info(where, hidden, info)
         observations, rewards, ends = [_numbers(where, observation)], [], []
+        _check_finite(f"{where}: reset()", family, observation)
         for step, action in enumerate(actions):
             observation, reward, terminated, truncated, info = env.step(action)
             _check_info(where, hidden, info)
             observations.append(_numbers(where, observation))
-            if not np.isfinite(observations[-1]).all() or not np.isfinite(float(reward)):
+            _check_finite(f"{where}: step {step}", family, observation)
+            if not np.isfinite(float(reward)):
                 raise FamilyError(
-                    f"{where}: step {step} gave observation {observation} and reward {reward} "
-                    f"under hidden {dict(hidden)}; both must be finite."
+                    f"{where}: step {step} gave the reward {reward} under hidden {dict(hidden)}; "
+                    "it must be finite."
                 )
             rewards.append(float(reward))
             ends.append(bool(terminated))
@@ -207,6 +232,23 @@ def _numbers(where: str, observation: Any) -> NDArray[np.float32]:
             f"{where}: the observation must be a 1-D numeric array, found {observation!r:.120}."
         )
     return numbers
+
+
+def _check_finite(where: str, family: Family, observation: Any) -> None:
+    """Refuse an observation that is not finite, and name its first such column."""
+    numbers = _numbers(where, observation)
+    bad = np.flatnonzero(~np.isfinite(numbers))
+    if len(bad):
+        raise FamilyError(
+            f"{where} gave {numbers[bad[0]]} in {_column(family, int(bad[0]))} of the observation; "
+            "observations must be finite."
+        )
+
+
+def _column(family: Family, column: int) -> str:
+    """The number of an observed column, and its name if it has one."""
+    names = family.observation_names
+    return f"column {column}" + ("" if names is None else f" ({names[column]!r})")
 
 
 def _check_info(where: str, hidden: Hidden, info: dict[str, Any]) -> None:
@@ -257,9 +299,7 @@ def _check_columns(
         values.append(seen[0])
     table = np.array(values)
     for column in np.flatnonzero(np.all(constant, axis=0) & (table != table[0]).any(axis=0)):
-        name = f"column {column}"
-        if family.observation_names is not None:
-            name += f" ({family.observation_names[column]!r})"
+        name = _column(family, int(column))
         for parameter in training[0][1]:
             hidden = np.array([one[1][parameter] for one in training], dtype=np.float64)
             if np.allclose(table[:, column], hidden, rtol=1e-6, atol=0):

@@ -256,6 +256,59 @@ class Changing(Batch):
         return self.buffer, *others
 
 
+class Shrinking(TwoColumns):
+    """Loses a column after the fourth step."""
+
+    steps = 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        self.steps = 0
+        return super().reset(seed=seed)
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self.steps += 1
+        return super().step(action)
+
+    def second(self) -> float:
+        return 0.0
+
+    def seen(self) -> Any:
+        return super().seen()[: 1 if self.steps > 4 else 2]
+
+
+class EndingInArrays(Slide):
+    def step(self, action: Any) -> Any:
+        observation, reward, _, truncated, info = super().step(action)
+        return observation, reward, np.array([False, False]), truncated, info
+
+
+class BlindAtReset(TwoColumns):
+    """Its first observation is not finite, but only under the seed of Gymnasium's checker."""
+
+    seeds: tuple[int, ...] = (123,)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        seen, info = super().reset(seed=seed)
+        if seed in self.seeds:
+            seen[1] = np.nan
+        return seen, info
+
+    def second(self) -> float:
+        return 0.0
+
+
+class Blind(BlindAtReset):
+    seeds = (0,)
+
+
+class ShrinkingBatch(Batch):
+    """Its rows lose their only column."""
+
+    def step(self, actions: Any) -> Any:
+        seen, *others = super().step(actions)
+        return seen[:, :0], *others
+
+
 class NotPaid(Slide):
     def pay(self) -> Any:
         return None
@@ -336,7 +389,7 @@ BROKEN = {
     ),
     "text as hidden": (
         {"splits": {**SOUND.splits, "train": [{"amount": 1.0}, {"amount": "ice"}]}},
-        "instance train-1: the hidden parameter 'amount' is 'ice'; .*encode categories",
+        "instance train-1: the hidden parameter 'amount' is 'ice'; .*0 or 1 each",
     ),
     "make fails": ({"make": make_some}, r"train-1: make\(\) raised OSError: no licence$"),
     "step fails": (
@@ -350,6 +403,20 @@ BROKEN = {
     "no environment": ({"make": lambda hidden: object()}, r"make\(\) returned a object"),
     "no info": ({"make": maker(Silent)}, "info being a dict"),
     "rows of one observation": ({"make": maker(TwoRows)}, "must be a 1-D numeric array"),
+    "shorter observation": (
+        {"make": maker(Shrinking)},
+        r"train-0: step 4 returned an observation of 1 numbers, but observation_space has",
+    ),
+    "array of flags": (
+        {"make": maker(EndingInArrays)},
+        r"train-0: step 0 returned terminated of shape \(2,\); return True or False",
+    ),
+    "NaN at reset": ({"make": maker(Blind)}, r"reset\(\) gave nan in column 1 of the observation"),
+    "NaN under another seed": (
+        {"make": maker(BlindAtReset), "observation_names": ("place", "wind")},
+        r"reset\(\) gave nan in column 1 \('wind'\) of the observation",
+    ),
+    "shorter rows": ({"make_vec": ShrinkingBatch}, "step 0 .* observations of 0 numbers each"),
     "wrapper leaves the space": ({"make": maker(Doubled)}, "environment checker says"),
     "flat batch": ({"make_vec": Flat}, r"observations of shape \(4,\).*shape \(4, columns\)"),
     "old batch": ({"make_vec": OldBatch}, "step 0 of the batch returned 4 values"),
@@ -461,6 +528,9 @@ def test_an_error_keeps_its_cause() -> None:
         (FailingAtReset, r"instance train-1: reset\(\) raised KeyError"),
         (PaidInArrays, r"step 0 returned a reward of shape \(1,\)"),
         (OldStyle, "step 0 returned 4 values"),
+        (Shrinking, "instance train-0: step 4 returned an observation of 1 numbers"),
+        (EndingInArrays, r"instance train-0: step 0 returned terminated of shape \(2,\)"),
+        (TwoRows, "instance train-0: step 0 .* must be a 1-D numeric array"),
         (FromOne, "from 1"),
     ],
 )

@@ -192,6 +192,19 @@ def test_an_error_in_the_environment_names_the_instance_and_the_step() -> None:
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
 
 
+def test_an_array_of_end_flags_is_named() -> None:
+    plain = simulators.family("navigation2d")
+
+    class Ending(StartAt):
+        def step(self, action: Any) -> Any:
+            observation, reward, ended, *rest = super().step(action)
+            return observation, reward, np.array([ended, ended]), *rest
+
+    family = navigation(make=lambda hidden: Ending(plain.make(hidden), [0.0, -1.0]))
+    with pytest.raises(FamilyError, match=r"test-0: step 0 returned terminated of shape \(2,\)"):
+        evaluate(constant_agent(EAST), family)
+
+
 def test_actions_that_do_not_start_at_0_are_refused() -> None:
     plain = simulators.family("navigation2d")
 
