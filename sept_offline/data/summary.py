@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -94,6 +95,9 @@ class Summary:
     """The smallest coverage of any instance."""
     effective_sample_size: float | None
     leak: InstanceLeak | None
+    equal_rewards: bool
+    """Whether no action can change the return: every reward is 0, or every reward is the same and
+    no episode terminated."""
     instance_columns: tuple[str, ...]
     """Observed columns, by name or number, that are constant within each instance and differ
     between instances."""
@@ -155,6 +159,7 @@ def _summary(data: Dataset, probe_steps: int | None) -> Summary:
         coverage_min=min((row.coverage for row in table), default=0.0),
         effective_sample_size=None if weights is None else _effective(weights),
         leak=instance_leak(segments.actions, segments.instance, space),
+        equal_rewards=_equal_rewards(data),
         instance_columns=tuple(
             str(column) if columns is None else columns[column]
             for column in instance_columns(data, segments)
@@ -185,6 +190,30 @@ def _check(data: Dataset) -> None:
                     f"{data.path} holds {int(fault.bad.sum())} steps where {fault.message}; "
                     "run sept-offline validate to see where."
                 )
+
+
+def shorter(episodes: int) -> str:
+    """The start of a sentence about this many short episodes."""
+    return "1 episode is shorter" if episodes == 1 else f"{episodes:,} episodes are shorter"
+
+
+def _equal_rewards(data: Dataset) -> bool:
+    columns = data.columns("rewards", "terminations")
+    rewards = columns["rewards"]
+    if not len(rewards) or (rewards != rewards[0]).any():
+        return False
+    # the same reward at every step still tells short episodes from long ones
+    return bool(rewards[0] == 0 or not columns["terminations"].any())
+
+
+def never_taken(names: Sequence[str]) -> str:
+    """What follows for `fit` if the actions of these names were never taken."""
+    shown = ", ".join(repr(name) for name in names[:5])
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return (
+        f"Actions that were never taken: {shown}{more}. Their effect is unknown, and fit refuses "
+        "the logs; leave the actions out, or log them."
+    )
 
 
 def _weighted(values: list[float], weights: Float64) -> float:
@@ -321,12 +350,30 @@ def _warnings(summary: Summary) -> list[str]:
     if summary.short_episodes:
         shortest = min(row.length_min for row in summary.table)
         warnings.append(
-            f"{summary.short_episodes} episodes are shorter than the probe's {probe} steps and "
-            f"have no segment, so fit uses a probe of {shortest}, the length of the shortest."
+            f"{shorter(summary.short_episodes)} than the probe's {probe} steps and without a "
+            f"segment, so fit uses a probe of {shortest}, the length of the shortest."
         )
     single = [row.instance for row in summary.table if row.episodes < 2]
-    if single:
+    if len(single) == 1:
+        warnings.append(f"The instance {single[0]!r} has a single episode.")
+    elif single:
         warnings.append(f"{len(single)} instances have a single episode, first {single[0]!r}.")
+    never = [
+        str(name)
+        for name, share in zip(
+            summary.action_space["names"] if summary.num_actions else (),
+            summary.action_frequencies,
+            strict=True,
+        )
+        if share == 0
+    ]
+    if never:
+        warnings.append(never_taken(never))
+    if summary.equal_rewards:
+        warnings.append(
+            "All rewards are equal, so no action is better than another: nothing can be learned "
+            "from them."
+        )
     if summary.coverage_min < LOW_COVERAGE:
         possible = f"{summary.num_actions}^{probe} initial action sequences"
         if summary.num_actions is None:

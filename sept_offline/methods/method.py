@@ -118,8 +118,9 @@ def _check_counts(path: object, counts: NDArray[np.int64]) -> None:
         )
     if len(never):
         raise DataError(
-            f"{path}: action {never[0]} of {len(counts)} was never logged, so its effect "
-            "is unknown; drop it from the action space or log it."
+            f"{path}: action {never[0]} of {len(counts)} was never logged (counted from 0; "
+            "sept-offline inspect names it), so its effect is unknown; drop it from the action "
+            "space or log it."
         )
 
 

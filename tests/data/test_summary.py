@@ -15,8 +15,13 @@ from sept_offline.data import DatasetWriter
 from sept_offline.data.importing.measures import measure
 
 
-def write_actions(path: Path, rows: list[tuple[str, list[int]]], probability: float | None) -> Path:
-    """Two actions, reward 1 a step; `probability` of action 0 everywhere."""
+def write_actions(
+    path: Path,
+    rows: list[tuple[str, list[int]]],
+    probability: float | None,
+    reward: float = 1.0,
+) -> Path:
+    """Two actions, `reward` a step; `probability` of action 0 everywhere."""
     with DatasetWriter(path, num_actions=2, probe_steps=2) as writer:
         for instance, actions in rows:
             steps = len(actions)
@@ -27,7 +32,7 @@ def write_actions(path: Path, rows: list[tuple[str, list[int]]], probability: fl
                 instance=instance,
                 observations=np.zeros((steps + 1, 1)),
                 actions=np.asarray(actions),
-                rewards=np.ones(steps),
+                rewards=np.full(steps, reward),
                 terminated=instance == "a",
                 truncated=instance != "a",
                 propensities=propensities,
@@ -68,6 +73,25 @@ def test_uniform_behaviour_needs_no_warning(tmp_path: Path) -> None:
     assert summary.effective_sample_size == pytest.approx(200)
     assert summary.leak is not None and not summary.leak.significant
     assert summary.warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("reward", "instances", "warned"),
+    [(1.0, "bc", True), (0.0, "ab", True), (1.0, "ab", False)],
+    ids=["no end", "nothing paid", "the sooner the better"],
+)
+def test_equal_rewards(tmp_path: Path, reward: float, instances: str, warned: bool) -> None:
+    path = tmp_path / "x.h5"
+    write_actions(path, [(name, [0, 1, 0]) for name in instances], 0.5, reward)
+    warnings = so.inspect(path).warnings
+    assert any("All rewards are equal" in line for line in warnings) is warned
+
+
+def test_one_instance_is_not_several(tmp_path: Path) -> None:
+    rows = [("a", [0, 1, 0]), ("a", [1, 1]), ("b", [0])]
+    warnings = so.inspect(write_actions(tmp_path / "x.h5", rows, 0.5)).warnings
+    assert "The instance 'b' has a single episode." in warnings
+    assert any(line.startswith("1 episode is shorter than the probe's 2") for line in warnings)
 
 
 @pytest.mark.parametrize("kind", ["first action", "order of actions"])

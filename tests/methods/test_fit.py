@@ -302,7 +302,7 @@ def written(
     [
         ({"instances": 1}, "holds 1 instance; at least 2 are needed"),
         ({"actions": 1}, "only action 0 was ever logged"),
-        ({"actions": 2}, "action 2 of 3 was never logged"),
+        ({"actions": 2}, "action 2 of 3 was never logged (counted from 0; sept-offline inspect"),
     ],
 )
 def test_data_nobody_can_learn_from(

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from sept_offline.data.importing.measures import LARGEST
-from sept_offline.data.summary import LOW_COVERAGE
+from sept_offline.data.summary import LOW_COVERAGE, never_taken, shorter
 
 DESCRIPTIONS = {
     "unordered rows": "rows were out of order: all were sorted",
@@ -76,6 +76,9 @@ def warnings(card: dict[str, Any]) -> list[str]:
         )
     if card["instances"] < 2:
         warnings.append("There is only one instance, so there is nothing to transfer between.")
+    never = [] if _is_box(card) else [name for name, share in card["actions"].items() if not share]
+    if never:
+        warnings.append(never_taken(never))
     for name in WARNED:
         if counts.get(name):
             warnings.append(_counted(card, name))
@@ -96,7 +99,7 @@ def _about_probe(card: dict[str, Any]) -> list[str]:
         )
     elif short:
         warnings.append(
-            f"{short:,} episodes are shorter than the probe's {probe} steps, so fit uses "
+            f"{shorter(short)} than the probe's {probe} steps, so fit uses "
             f"{shortest}; name that with --probe-steps {shortest}, or log longer episodes."
         )
     if shown["min"] < LOW_COVERAGE:
@@ -149,8 +152,8 @@ def markdown(card: dict[str, Any], path: Path, content_hash: str) -> str:
         "",
         f"- Entropy: {_entropy_text(entropy)}.",
         f"- Coverage: of the {_possible(card)} an instance contains {shown['mean']:.1%} on "
-        f"average, and {shown['min']:.1%} at least; {shown['short_episodes']:,} episodes are "
-        "shorter.",
+        f"average, and {shown['min']:.1%} at least; "
+        f"{shorter(shown['short_episodes'])}.",
         "- Confounding: "
         + (
             "cannot be measured (this requires two instances with five episodes each)."

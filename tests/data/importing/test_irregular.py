@@ -466,5 +466,5 @@ def test_a_probe_length_that_was_not_named(run: Callable[..., Imported]) -> None
     assert first in text and covered in text
     assert about(run(rows, probe_steps=1)) == []
     (shortened,) = (line for line in about(run(rows, probe_steps=4)) if "shorter" in line)
-    assert "1 episodes are shorter than the probe's 4 steps" in shortened
+    assert "1 episode is shorter than the probe's 4 steps" in shortened
     assert "--probe-steps 3" in shortened
