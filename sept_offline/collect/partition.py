@@ -36,6 +36,17 @@ OURS = re.compile(
 """File names of a collection and its dataset; nothing else is ever deleted."""
 MARKS = frozenset(("recipe", "sha256"))
 """Keys that identify a plan and a manifest as ours."""
+PLAIN = {
+    "family": "another family",
+    "seed": "another seed",
+    "policy": "another policy",
+    "recipe": "another recipe",
+    "instances": "other hidden parameters",
+    "max_steps": "another limit of steps",
+    "probe_steps": "another probe length",
+    "shard": "another version of sept-offline",
+}
+"""What differs, for each key of a plan."""
 
 
 def check_collection(folder: Folder, digest: str | None) -> None:
@@ -240,7 +251,8 @@ def check_plan(found: Mapping[str, Any], wanted: Mapping[str, Any], where: objec
     if plan_digest(found) == plan_digest(wanted):
         return
     different = [key for key in wanted if key not in found or found[key] != wanted[key]]
+    words = [PLAIN.get(key, f"another {key}") for key in different]
     raise DataError(
-        f"{where} was started with another {', '.join(different) or 'version'}; resume with the "
+        f"{where} was started with {', '.join(words) or PLAIN['shard']}; resume with the "
         "same arguments, or add --restart to discard it."
     )

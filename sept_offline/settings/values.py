@@ -40,7 +40,7 @@ def build(cls: type[Record], values: Mapping[str, Any], where: str = "") -> Reco
     try:
         return cls(**arguments)
     except ValueError as error:
-        raise ConfigError(f"Setting {where or cls.__name__}: {error}") from error
+        raise ConfigError(f"Setting {where}: {error}" if where else str(error)) from error
 
 
 def _convert(value: Any, hint: Any, path: str) -> Any:

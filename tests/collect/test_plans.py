@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import sept_offline as so
-from sept_offline.collect.partition import Partition
+from sept_offline.collect.partition import Partition, check_plan
 from sept_offline.data.filesystems import Remote
 from sept_offline.data.parquet import MANIFEST, PLAN, write_manifest
 from sept_offline.data.source import content_hash, parse_header
@@ -163,6 +163,14 @@ def test_a_damaged_plan_is_named(tmp_path: Path, text: str) -> None:
         assert "is damaged" in refused("collect", *settings, "-o", out, cwd=tmp_path)
     collect(folder, restart=True).close()
     collect(file, restart=True).close()
+
+
+def test_another_plan_is_named_in_plain_words() -> None:
+    found = {"seed": 1, "instances": [{"drag": 1.0}], "max_steps": 20}
+    wanted = {"seed": 1, "instances": [{"drag": 2.0}], "max_steps": 30}
+    words = "logs was started with other hidden parameters, another limit of steps; resume"
+    with pytest.raises(DataError, match=words):
+        check_plan(found, wanted, "logs")
 
 
 def test_a_lock_is_held_once_though_its_holder_leaves_while_another_comes(

@@ -17,6 +17,7 @@ FILE = "@file"
 """Instead of a column: the file's stem, with the folders that make it unique."""
 LISTS = ("episode", "observations", "next_observations", "probabilities", "actions")
 BOUNDS = ("action_low", "action_high")
+MANY = "an action of many columns"
 DEFAULTS = ("instance", "episode", "time", "action", "reward", "terminated", "truncated")
 """Roles that use the column of the same name by default, if there is one."""
 ROLES = (
@@ -102,38 +103,40 @@ class ImportMapping:
 
     def __post_init__(self) -> None:
         if self.bins is not None and self.bins < 2:
-            raise ValueError(f"bins must be at least 2, found {self.bins}.")
+            raise ValueError(f"--bins must be at least 2, found {self.bins}.")
         self._check_exclusive()
         if self.next_observations and len(self.next_observations) != len(self.observations):
             raise ValueError(
-                f"next_observations names {len(self.next_observations)} columns and observations "
-                f"{len(self.observations)}; name one for each, in the same order."
+                f"--next-observations names {len(self.next_observations)} columns and "
+                f"--observations {len(self.observations)}; name one for each, in the same order."
             )
         if len(self.delimiter) != 1:
-            raise ValueError(f"delimiter must be one character, found {self.delimiter!r}.")
+            raise ValueError(f"--delimiter must be one character, found {self.delimiter!r}.")
         for name, values in (
             *((name, getattr(self, name)) for name in LISTS if name != "episode"),
             ("action", self.action_columns),
         ):
             if len(set(values)) != len(values):
                 twice = next(value for value in values if values.count(value) > 1)
-                raise ValueError(f"{name} names {twice!r} twice.")
+                raise ValueError(f"{_option(name)} names {twice!r} twice; name it once.")
         for name in BOUNDS:
             if not all(map(math.isfinite, getattr(self, name))):
-                raise ValueError(f"{name} must be finite numbers.")
+                raise ValueError(f"{_option(name)} must be finite numbers.")
 
     def _check_exclusive(self) -> None:
         """Raise for options of which one excludes the other."""
         pairs = [("bins", "actions"), ("probability", "probabilities"), ("density", "log_density")]
         if self.box:
             names = ("continuous", *BOUNDS, "density", "log_density")
-            why = next((name for name in names if getattr(self, name)), "an action of many columns")
+            why = next((name for name in names if getattr(self, name)), MANY)
             discrete = ("bins", "actions", "probability", "probabilities")
             pairs += [(name, why) for name in discrete]
         for one, other in pairs:
             if getattr(self, one) and getattr(self, other, True):
                 hint = " (a box has a density)" if self.box and "probab" in one else ""
-                raise ValueError(f"{one} and {other} are mutually exclusive{hint}.")
+                raise ValueError(
+                    f"{_option(one)} and {_option(other)} are mutually exclusive{hint}."
+                )
 
     @property
     def action_columns(self) -> tuple[str, ...]:
@@ -254,7 +257,7 @@ def _parsed(name: str, value: Any, before: Any) -> Any:
         try:
             return [float(number) for number in value]
         except (TypeError, ValueError):
-            raise ConfigError(f"Setting {name} is {value!r:.120}; expected numbers.") from None
+            raise ConfigError(f"{_option(name)} is {value!r:.120}; expected numbers.") from None
     if name == "fill" and isinstance(value, Mapping):
         return {**before, **{column: _in_turn(rule) for column, rule in value.items()}}
     return value
@@ -339,6 +342,11 @@ def _float(text: str) -> float:
 def _in_turn(value: Any) -> str:
     """Rules as the command line spells them."""
     return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def _option(name: str) -> str:
+    """A field as the command line spells it."""
+    return name if name == MANY else f"--{name.replace('_', '-')}"
 
 
 def _several(value: str | Sequence[str] | None) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ import csv
 import glob
 import io
 import re
+import unicodedata
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TextIO
@@ -27,6 +28,13 @@ from sept_offline.limits import check_regular
 CSV = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".csv.bz2", ".csv.zst")
 PARQUET = (".parquet", ".pq")
 MINARI = "minari:"
+SEPARATORS = {
+    ";": "add --delimiter ';'",
+    "\t": "name the file .tsv",
+    "|": "add --delimiter '|'",
+    ",": "leave out --delimiter",
+}
+"""What to do if a file is separated by each of these."""
 PICKLED = (".pkl", ".pickle", ".d3", ".pt", ".npy", ".npz")
 BLOCK_BYTES = 1 << 21
 """Bytes of CSV parsed at once: Arrow keeps several such blocks and is fastest in the cache."""
@@ -169,7 +177,22 @@ def column_names(kind: str, path: Path, delimiter: str) -> list[str]:
         raise DataError(f"{path} is empty; expected one row per step.")
     if any(0xD800 <= ord(letter) < 0xE000 for name in names for letter in name):
         raise DataError(f"The column names of {path} are not UTF-8 text; save the file as UTF-8.")
+    if any(unicodedata.category(letter) == "Cc" and letter not in "\t\r\n" for letter in names[0]):
+        raise DataError(
+            f"{path} is not a text file: its first line holds control characters; expected CSV, "
+            "the names of the columns first."
+        )
+    if len(names) == 1:
+        _check_separator(names[0], path, _delimiter(path, delimiter))
     return names
+
+
+def _check_separator(line: str, path: Path, delimiter: str) -> None:
+    """Refuse a first line that is not split, but would be by another separator."""
+    for other, advice in SEPARATORS.items():
+        if other in line and other != delimiter:
+            name = "tabs" if other == "\t" else repr(other)
+            raise DataError(f"The columns of {path} seem to be separated by {name}; {advice}.")
 
 
 def holds_lists(path: Path, names: Sequence[str]) -> bool:

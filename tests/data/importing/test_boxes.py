@@ -171,13 +171,13 @@ def test_refused_with_places(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"bins": 3}, "bins and an action of many columns are mutually exclusive"),
-        ({"probability": "density"}, r"probability and .* mutually exclusive \(a box has a dens"),
-        ({"density": "a", "log_density": "b"}, "density and log_density are mutually"),
-        ({"actions": "a,b"}, "actions and an action of many columns"),
-        ({"action_low": "low"}, "action_low is .* expected numbers"),
-        ({"action_high": "inf"}, "action_high must be finite"),
-        ({"action": "dose,dose"}, "action names 'dose' twice"),
+        ({"bins": 3}, "^--bins and an action of many columns are mutually exclusive"),
+        ({"probability": "density"}, r"--probability and .* mutually exclusive \(a box has a dens"),
+        ({"density": "a", "log_density": "b"}, "--density and --log-density are mutually"),
+        ({"actions": "a,b"}, "--actions and an action of many columns"),
+        ({"action_low": "low"}, "--action-low is .* expected numbers"),
+        ({"action_high": "inf"}, "--action-high must be finite"),
+        ({"action": "dose,dose"}, "^--action names 'dose' twice"),
     ],
 )
 def test_options_that_contradict_a_box(options: dict[str, Any], message: str) -> None:

@@ -71,6 +71,8 @@ def test_the_same_table_gives_the_same_bytes(tmp_path: Path) -> None:
         (["--fill", "pulse=previous", "--fill", "pulse=mean"], "--fill names 'pulse' twice"),
         (["--probability", "a", "--probabilities", "a,b"], "mutually exclusive"),
         (["--next-observations", "pulse"], "one for each"),
+        (["--observations", "pulse,pulse"], "Error: --observations names 'pulse' twice"),
+        (["--delimiter", ";"], "seem to be separated by ','; leave out --delimiter"),
         (
             ["--reward", "drug"],
             "column 'drug': CSV conversion error to double: invalid value 'none' (row 1)",
@@ -89,6 +91,35 @@ def test_wrong_use_is_one_sentence(
     printed = capsys.readouterr().err
     assert caught.value.code == 2 and message in printed and "Traceback" not in printed
     assert sorted(file.name for file in tmp_path.iterdir()) == ["log.csv"]
+
+
+@pytest.mark.parametrize(
+    ("start", "message"),
+    [
+        (b"site;stay;hour\na;1;0\n", "seem to be separated by ';'; add --delimiter ';'"),
+        (b"site\tstay\thour\na\t1\t0\n", "seem to be separated by tabs; name the file .tsv"),
+        (bytes(range(128)), "is not a text file"),
+    ],
+)
+def test_a_first_line_that_names_no_columns(
+    tmp_path: Path, start: bytes, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "log.csv"
+    path.write_bytes(start)
+    with pytest.raises(SystemExit) as caught:
+        main(["import", str(path), "-o", str(tmp_path / "log.h5"), *FLAGS, "--quiet"])
+    printed = capsys.readouterr().err
+    assert caught.value.code == 2 and message in printed
+    assert printed.rstrip("\n").isprintable() and "   " not in printed
+
+
+def test_actions_that_were_never_taken_are_named(tmp_path: Path) -> None:
+    path, out = write_table(tmp_path / "log.csv", stays()), str(tmp_path / "log.h5")
+    words = ["import", str(path), "-o", out, *FLAGS, "--actions", "none,low,high,double"]
+    sentence = "Warning: Actions that were never taken: 'double'. "
+    for command in (words, ["inspect", out]):
+        done = CliRunner().invoke(cli, command)
+        assert done.exit_code == 0 and sentence in done.stdout, done.output
 
 
 def test_text_that_is_no_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
