@@ -184,3 +184,34 @@ def roll_out(
                 break
             states = after
     return earned
+
+
+def replay(
+    stage: WorldStage,
+    outcome: OutcomeModel,
+    steps: Steps,
+    first: Integers,
+    length: Integers,
+    seed: int,
+) -> Doubles:
+    """What the logged actions earn from logged states on, [n], if the world answers them.
+
+    first, length `[n]`: runs of steps of one episode each. A run is over where the world ends it.
+    """
+    rng = torch_generator(seed, "replay")
+    w = stage.posteriors.mean.detach()[torch.from_numpy(steps.instance[first].astype(np.int64))]
+    states = torch.from_numpy(steps.observations[steps.row[first]])
+    active = np.ones(len(first), dtype=bool)
+    earned = np.zeros(len(first))
+    with one_thread(), torch.no_grad():
+        for step in range(int(length.max())):
+            active &= step < length
+            taken = steps.actions[first + np.minimum(step, length - 1)]
+            actions = torch.from_numpy(stage.world.space.encode(taken))
+            noise = torch.randn((len(first), stage.world.newest.width), generator=rng)
+            after = stage.world.step(states, actions, w, noise)
+            rewards, ended = outcome.predict(states, actions, after)
+            earned[active] += rewards.double().numpy()[active]
+            active &= ended.numpy() == 0
+            states = after
+    return earned

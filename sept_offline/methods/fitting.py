@@ -229,13 +229,15 @@ class Fitter:
                 evidence,
                 separation=Interval(separation["apart"], separation["low"], separation["high"]),
                 separates=separation["better_than_chance"],
+                uncertainty=separation["uncertainty"],
                 acts_as_avg=acts_as_avg,
             )
         elif isinstance(agent.context, SegmentContext | RefinedContext) and not evidence.unseen:
             evidence = replace(evidence, missing=evidence.missing or UNTESTED)
         evidence = replace(evidence, values=self._values, full=_full(agent, self.data))
         if chooses_probe(self.method, self.config):
-            agent = with_or_without_probe(agent, evidence.probe_gains)
+            gains = evidence.probe_gains if evidence.faithful else None
+            agent = with_or_without_probe(agent, gains)
         better = evidence.better
         if better is not None and isinstance(agent.context, RefinedContext):
             others = METHODS[better].stages(self._seen, self.config, self.seed)

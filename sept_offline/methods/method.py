@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -81,8 +81,9 @@ def check_data(data: Dataset, probe_steps: int) -> None:
     short = np.flatnonzero(index.length < probe_steps)
     if len(short):
         first = int(short[0])
+        are = "1 episode is" if len(short) == 1 else f"{len(short)} episodes are"
         raise DataError(
-            f"{data.path}: {len(short)} episodes are shorter than the probe of {probe_steps} steps "
+            f"{data.path}: {are} shorter than the probe of {probe_steps} steps "
             f"(the first is episode {first} of instance {data.instances[index.instance[first]]!r} "
             f"with {index.length[first]} steps), but the probe is trained on the start of "
             f"every episode; use --set probe_steps={index.length.min()}."
@@ -105,22 +106,23 @@ def check_data(data: Dataset, probe_steps: int) -> None:
     if isinstance(space, Box):
         _check_components(data.path, space, steps.actions)
     else:
-        _check_counts(data.path, np.bincount(steps.actions, minlength=space.width))
+        counts = np.bincount(steps.actions, minlength=space.width)
+        _check_counts(data.path, counts, data.metadata.action_names)
 
 
-def _check_counts(path: object, counts: NDArray[np.int64]) -> None:
+def _check_counts(path: object, counts: NDArray[np.int64], names: Sequence[str] | None) -> None:
     """Refuse logs in which an action of a finite set is missing; counts `[A]`."""
+    titles = [f"action {n}" + (f" ({names[n]})" if names else "") for n in range(len(counts))]
     taken, never = np.flatnonzero(counts), np.flatnonzero(counts == 0)
     if len(taken) < 2:
         raise DataError(
-            f"{path}: only action {taken[0]} was ever logged, so nothing can be learned "
+            f"{path}: only {titles[taken[0]]} was ever logged, so nothing can be learned "
             "about the others."
         )
     if len(never):
         raise DataError(
-            f"{path}: action {never[0]} of {len(counts)} was never logged (counted from 0; "
-            "sept-offline inspect names it), so its effect is unknown; drop it from the action "
-            "space or log it."
+            f"{path}: {titles[never[0]]} of the {len(counts)} actions, counted from 0, was never "
+            "logged, so its effect is unknown; drop it from the action space or log it."
         )
 
 

@@ -65,6 +65,13 @@ RECORDED = {
     "reasons": list,
 }
 """Optional keys of a record, and their types."""
+TITLES = {
+    "content_hash": "logs",
+    "view": "episodes of the logs",
+    "held_out": "held-out episodes",
+    "config": "settings",
+}
+"""Entries of `run.json` as errors name them, where the key is no word of the user's."""
 REMOVED = {"probe": ("progress_weight",)}
 """Settings of earlier versions that never had an effect, by section."""
 VERDICT = ("verdict", "reasons")
@@ -244,9 +251,10 @@ class RunDirectory:
             known = {"view": asked.get("view"), **earlier, "config": _in_use(earlier["config"])}
             changed = [key for key in asked if key not in free and known.get(key) != asked[key]]
             if changed:
+                others = ", ".join(TITLES.get(key, key) for key in changed)
                 raise DataError(
-                    f"{self.path} was started with another {', '.join(changed)}; resume with the "
-                    "same arguments, or add --restart to replace it."
+                    f"{self.path} was started with other {others}; resume with the same "
+                    "arguments, or add --restart to replace it."
                 )
             self._tidy(earlier)
             return

@@ -14,13 +14,16 @@ from scipy.special import stdtrit
 from sept_offline.agent import Agent, RefinedContext, SegmentContext
 from sept_offline.agent.encoders import SegmentEncoder, TransitionEncoder
 from sept_offline.control import EARLY, prepare_rewards
+from sept_offline.control.rewards import common_form
 from sept_offline.data import Dataset
+from sept_offline.data.records import Steps
 from sept_offline.dynamics.columns import Columns
 from sept_offline.dynamics.outcome import NEARLY_EQUAL, OutcomeStage
 from sept_offline.dynamics.world import WorldStage, roll_out
 from sept_offline.errors import ConfigError, DataError, TrainingError
 from sept_offline.latent.separation import Separation, measure_separation
 from sept_offline.methods.baselines import AVG, HISTORY
+from sept_offline.methods.fidelity import replay_error
 from sept_offline.methods.hold_out import FEW_INSTANCES, choose_hold_out, held_out_episodes
 from sept_offline.methods.knowledge import refines
 from sept_offline.methods.method import Method, check_data
@@ -40,6 +43,8 @@ SHORT = 0.25
 """Share of control's updates that the second fit makes."""
 SHORT_LATENT = 0.5
 """Share of the latent's updates that it makes."""
+WORLD_UPDATES = 2000
+"""Updates of each model of the learned dynamics, at most."""
 ROLLOUTS = 160
 """Episodes in learned dynamics, spread evenly over the instances that are tried."""
 SEGMENTS = 4000
@@ -97,6 +102,7 @@ def _beside_avg(
     mine, before = place.returns(agent), place.returns(early)
     others = {name: place.returns(rival) for name, rival in rivals.items()}
     evidence = Evidence(
+        dynamics_off=place.off,
         above_logs=place.difference(mine, None),
         probe_gains=probe_gains,
         seeds_differ=float((before - mine).mean()),
@@ -140,6 +146,7 @@ def _without_some(
     mine, second = place.returns(agent), place.returns(own)
     others = {name: place.returns(rival) for name, rival in rivals.items()}
     evidence = Evidence(
+        dynamics_off=place.off,
         probe_gains=probe_gains,
         held_out=record["by"],
         above_logs=place.difference(mine, None),
@@ -251,6 +258,8 @@ class Place:
     logged: Doubles
     logged_instance: Integers
     unit: float
+    off: float
+    """Error of the dynamics in what logged actions earn, in that unit: see `replay_error`."""
     unseen: bool
     """Whether the instances stand for others, because the fit that is tried has not seen them."""
     rng: Callable[[], np.random.Generator]
@@ -281,15 +290,14 @@ def _tried_in(
 ) -> Generator[Stage, None, Place]:
     """Learn the dynamics of all instances, and choose where rollouts begin."""
     steps = data.steps()
-    form = replace(config.control, goal_shift=None)
-    rewards = prepare_rewards(steps.rewards, steps.terminations, steps.instance, form)
-    returns = np.bincount(np.cumsum(steps.time == 0) - 1, weights=rewards)
+    rewards, factor = _rewards(steps, config)
+    returns = np.bincount(np.cumsum(steps.time == 0) - 1, weights=rewards * factor[steps.instance])
     unit = float(returns.std())
     if not unit > NEARLY_EQUAL * np.abs(returns).max():
         raise TrainingError("all logged episodes have the same return.")
     columns = Columns.fit(steps)
-    # No more than the fit itself: a short one is not worth a long trial.
-    updates = max(1, min(config.latent.updates, config.control.updates // 4))
+    # A short fit is not worth a long trial.
+    updates = max(1, min(WORLD_UPDATES, config.control.updates // 3))
     world = WorldStage(
         steps,
         columns,
@@ -313,19 +321,22 @@ def _tried_in(
     outcome.name = "trial-outcome"
     yield outcome
 
+    length = data.episode_index.length
+    error = replay_error(world, outcome.outcome, steps, length, rewards, factor, seed)
+
     chosen = np.isin(data.episode_index.number, unseen.episode_index.number)
     first = steps.observations[steps.row[steps.time == 0]][chosen]
     owner = data.episode_index.instance[chosen]
     rows = _spread(owner, generator(seed, "starts"))
-    length = data.episode_index.length
     terminated = steps.terminations[np.cumsum(length) - 1]
     # As long as the logged episode, if a limit cut that: returns are compared with its own.
     horizon = np.where(terminated, length.max(), length)[chosen][rows]
 
     def roll(agent: Agent) -> Doubles:
-        return roll_out(
+        earned = roll_out(
             world, outcome.outcome, agent, first[rows], owner[rows], horizon, integer(seed, "roll")
         )
+        return earned * factor[owner[rows]]
 
     return Place(
         roll,
@@ -333,9 +344,24 @@ def _tried_in(
         returns[chosen] / unit,
         owner,
         unit,
+        error / unit,
         unseen is not data,
         lambda: generator(seed, "bootstrap"),
     )
+
+
+def _rewards(steps: Steps, config: FitConfig) -> tuple[Doubles, Doubles]:
+    """Rewards `[N]` to learn, in one form for all instances, and the factor `[I]` to control's own.
+
+    Control may scale the rewards of each instance, which a model of rewards is not shown.
+    """
+    form = replace(config.control, goal_shift=None)
+    own, common = (
+        prepare_rewards(steps.rewards, steps.terminations, steps.instance, each)
+        for each in (form, common_form(steps.rewards, form))
+    )
+    size, plain = (np.bincount(steps.instance, weights=np.abs(values)) for values in (own, common))
+    return common, np.where(plain > 0, size / np.maximum(plain, 1e-300), 1.0)
 
 
 def _spread(owner: Integers, rng: np.random.Generator) -> Integers:

@@ -19,6 +19,11 @@ TRUSTED = 0.05
 earns more than `avg`."""
 UNSURE = 0.25
 """An interval wider than this does not show that a latent separates no better than chance."""
+UNFAITHFUL = 0.3
+"""Learned dynamics whose error in what logged actions earn is larger than this, in standard
+deviations of the logged returns, decide nothing."""
+UNINFORMED = 0.95
+"""An agent as uncertain as this after the first steps knows hardly more than before them."""
 APART = 1.0
 """A fit that earns this many standard deviations of the logged returns less than a shorter one does
 not agree with it."""
@@ -64,6 +69,8 @@ class Evidence:
     another; 0.5 by chance."""
     separates: bool | None = None
     """Whether that is more than chance."""
+    uncertainty: float | None = None
+    """Mean uncertainty after the first steps of held-out episodes; 1 if nothing is known."""
     acts_as_avg: bool = False
     """Whether the agent was fitted without a probe because it is not."""
     replaced: str | None = None
@@ -78,6 +85,8 @@ class Evidence:
     """Instances held out from the second fit; None if there were too few for one."""
     explained: Interval | None = None
     """Log-likelihood of held-out steps with the own latent, less that with another instance's."""
+    dynamics_off: float | None = None
+    """Error of the learned dynamics in what logged actions earn, per episode, in the same units."""
     probe_gains: Interval | None = None
     """Return with the probe less that without, in the units of `above_avg`."""
     values: Values | None = None
@@ -106,6 +115,8 @@ class Evidence:
         A second fit that earns less says nothing against an agent that is shown to earn more; one
         that earns more says nothing for an agent that is shown to earn less.
         """
+        if not self.faithful:
+            return None
         found = {
             "avg": (self.above_avg, self.agent_above_avg),
             "history": (self.above_history, self.agent_above_history),
@@ -117,6 +128,11 @@ class Evidence:
             if gap is not None and gap.high < 0 and (name == "avg" or self.clear(gap.mean)):
                 gaps[name] = gap.mean
         return min(gaps, key=gaps.__getitem__) if gaps else None
+
+    @property
+    def faithful(self) -> bool:
+        """Whether the learned dynamics reproduce the logs well enough to compare agents in them."""
+        return self.dynamics_off is None or self.dynamics_off <= UNFAITHFUL
 
     def clear(self, gap: float) -> bool:
         """Whether a difference from `history` is more than errors of learned dynamics explain."""
@@ -148,20 +164,26 @@ def reach(evidence: Evidence, conservative: str = "discrete_cql") -> Verdict:
     the second fit; or control earns less than `avg` there, and the agent itself is not shown to
     earn more; or its values have diverged and it is not shown to earn more than `avg`.
     doubtful: control is not shown to earn more than `avg`, or earns less than `history` or the
-    logs; the decoder explains no more with the latent; values are above what rewards allow; a
-    shorter fit earns more; or no second fit could be made. usable: all else.
+    logs; the learned dynamics in which they are compared do not reproduce the logs; the decoder
+    explains no more with the latent; values are above what rewards allow; a shorter fit earns more;
+    or no second fit could be made. usable: all else.
     """
     bad: list[str] = []
     doubts: list[str] = []
     good: list[str] = []
     _judge_latent(evidence, bad, doubts, good)
     _judge_values(evidence, conservative, bad, doubts)
-    _judge_against_methods(evidence, bad, doubts, good)
-    if evidence.probe_gains is not None:
-        does = "probes first" if probe_pays(evidence.probe_gains) else "acts without a probe"
-        gains = evidence.probe_gains
-        good.append(f"The agent {does}: probing earns {gains} more than acting immediately.")
-    _judge_against_logs(evidence, conservative, doubts, good)
+    if evidence.faithful:
+        _judge_against_methods(evidence, bad, doubts, good)
+        _judge_probe(evidence, good)
+        _judge_against_logs(evidence, conservative, doubts, good)
+    else:
+        doubts.append(
+            "The learned dynamics do not reproduce the logs, so it is unknown whether the agent "
+            "earns more than avg: what logged actions earn is off by "
+            f"{evidence.dynamics_off:.2g} standard deviations of logged returns per episode. "
+            "Try --stack 4, log more, or evaluate in a simulator."
+        )
     if evidence.missing is not None:
         doubts.append(evidence.missing)
     word: Word = "not usable" if bad else "doubtful" if doubts else "usable"
@@ -189,6 +211,12 @@ def _judge_latent(evidence: Evidence, bad: list[str], doubts: list[str], good: l
         if found is not None:
             where = "in unseen instances" if evidence.unseen else "in unseen episodes"
             good.append(f"The latent distinguishes instances {where}: {_compared(found)}.")
+        if evidence.uncertainty is not None and evidence.uncertainty >= UNINFORMED:
+            doubts.append(
+                "After the first steps of held-out episodes the agent knows hardly more about the "
+                f"instance than before: its uncertainty is {evidence.uncertainty:.2f}, and 1 if "
+                "nothing is known. Log more episodes of each instance."
+            )
     if evidence.full is not None:
         good.append(
             f"All {evidence.full} dimensions of the latent are in use, so a hidden factor may lack "
@@ -274,6 +302,13 @@ def _judge_against_methods(
     elif remembers.low > 0 or remembers.high < 0:
         more = "more than" if remembers.low > 0 else "about as much as"
         good.append(f"It earns {more} history: {remembers} there.")
+
+
+def _judge_probe(evidence: Evidence, good: list[str]) -> None:
+    gains = evidence.probe_gains
+    if gains is not None:
+        does = "probes first" if probe_pays(gains) else "acts without a probe"
+        good.append(f"The agent {does}: probing changes its return by {gains}.")
 
 
 def _judge_against_logs(

@@ -202,7 +202,7 @@ def test_an_interrupted_fit_can_be_continued(made: Path, tmp_path: Path) -> None
         _, err = fitting.communicate(timeout=60)
     assert fitting.returncode == 1
     assert "--resume continues run" in err and "Traceback" not in err
-    assert "another config" in refused(*arguments, "--resume", cwd=tmp_path)
+    assert "other settings" in refused(*arguments, "--resume", cwd=tmp_path)
 
 
 def test_a_reader_that_leaves_early_is_no_failure_to_shout_about(made: Path) -> None:

@@ -302,7 +302,7 @@ def written(
     [
         ({"instances": 1}, "holds 1 instance; at least 2 are needed"),
         ({"actions": 1}, "only action 0 was ever logged"),
-        ({"actions": 2}, "action 2 of 3 was never logged (counted from 0; sept-offline inspect"),
+        ({"actions": 2}, "action 2 of the 3 actions, counted from 0, was never logged"),
     ],
 )
 def test_data_nobody_can_learn_from(
@@ -504,7 +504,7 @@ def test_a_run_is_not_resumed_with_other_episodes(data: Dataset, tmp_path: Path)
     so.fit(even, "avg", settings, out=tmp_path / "run")
     so.fit(even, "avg", settings, out=tmp_path / "run", resume=True)
     for other in (data.select(np.arange(1, 400, 2)), even.without_propensities()):
-        with pytest.raises(DataError, match="another view"):
+        with pytest.raises(DataError, match="other episodes of the logs"):
             so.fit(other, "avg", settings, out=tmp_path / "run", resume=True)
 
 
@@ -518,5 +518,5 @@ def test_a_run_with_a_removed_setting_is_resumed(data: Dataset, tmp_path: Path) 
     assert agent.method == so.load_agent(run).method == "avg"
     record["config"]["probe"]["steps"] += 1
     write_json(run / "run.json", record)
-    with pytest.raises(DataError, match="another config"):
+    with pytest.raises(DataError, match="other settings"):
         so.fit(data, "avg", TINY, out=run, resume=True)

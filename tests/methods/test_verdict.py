@@ -118,6 +118,13 @@ CHANCE = Interval(0.5, 0.4, 0.6)
         ),
         ({"above_avg": Interval(np.nan, np.nan, np.nan)}, "doubtful", "not shown to earn"),
         ({"seeds_differ": 1.5}, "doubtful", "fits differ"),
+        ({"uncertainty": 0.98}, "doubtful", "its uncertainty is 0.98"),
+        # agents are not compared in dynamics that do not reproduce the logs
+        (
+            {"dynamics_off": 0.8, "agent_above_avg": Interval(-0.9, -1.0, -0.8)},
+            "doubtful",
+            "do not reproduce the logs",
+        ),
         ({"missing": "There are too few episodes."}, "doubtful", "too few episodes"),
     ],
 )
@@ -131,6 +138,8 @@ def test_the_rule(change: dict[str, Any], word: Word, said: str) -> None:
 def test_the_best_of_those_that_earn_more_acts_instead() -> None:
     worse, much_worse = Interval(-0.5, -0.8, -0.2), Interval(-0.9, -1.0, -0.8)
     assert replace(GOOD, above_history=None).better is None
+    assert replace(GOOD, above_avg=much_worse).better == "avg"
+    assert replace(GOOD, above_avg=much_worse, dynamics_off=0.8).better is None
     # Errors of the learned dynamics explain so small a difference, beside so large a gain.
     slightly_worse = Interval(-0.03, -0.04, -0.02)
     assert replace(GOOD, above_history=slightly_worse).better is None
