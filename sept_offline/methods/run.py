@@ -66,12 +66,12 @@ RECORDED = {
 }
 """Optional keys of a record, and their types."""
 TITLES = {
-    "content_hash": "logs",
-    "view": "episodes of the logs",
-    "held_out": "held-out episodes",
-    "config": "settings",
+    "content_hash": "other logs",
+    "view": "other episodes of the logs",
+    "held_out": "other held-out episodes",
+    "config": "other settings",
 }
-"""Entries of `run.json` as errors name them, where the key is no word of the user's."""
+"""How errors name a changed entry of `run.json`; any other one is "another KEY"."""
 REMOVED = {"probe": ("progress_weight",)}
 """Settings of earlier versions that never had an effect, by section."""
 VERDICT = ("verdict", "reasons")
@@ -251,9 +251,9 @@ class RunDirectory:
             known = {"view": asked.get("view"), **earlier, "config": _in_use(earlier["config"])}
             changed = [key for key in asked if key not in free and known.get(key) != asked[key]]
             if changed:
-                others = ", ".join(TITLES.get(key, key) for key in changed)
+                others = ", ".join(TITLES.get(key, f"another {key}") for key in changed)
                 raise DataError(
-                    f"{self.path} was started with other {others}; resume with the same "
+                    f"{self.path} was started with {others}; resume with the same "
                     "arguments, or add --restart to replace it."
                 )
             self._tidy(earlier)

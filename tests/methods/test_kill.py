@@ -151,7 +151,7 @@ def test_control_c_leaves_a_resumable_run_and_says_how(
     ("more", "sentence"),
     [
         ([], "a finished run"),
-        (["--resume", "--set", "control.batch_size=7"], "another config"),
+        (["--resume", "--set", "control.batch_size=7"], "other settings"),
         (["--resume", "--seed", "5"], "another seed"),
         (["--resume", "--method", "totalvar"], "another method"),
     ],

@@ -89,7 +89,7 @@ def test_d4rl_refusals(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"'actions\[0\]' ranges from 0 to 0.*--action-low"):
         import_logs(path, tmp_path / "a.h5")
     with pytest.raises(
-        DataError, match=r"3 numbers per step, so the action is continuous: bins and"
+        DataError, match=r"3 numbers per step, so the action is continuous: --bins and"
     ):
         import_logs(path, tmp_path / "a.h5", ImportMapping(bins=3))
     d4rl(path, actions=np.random.default_rng(0).normal(size=sum(LENGTHS)))
