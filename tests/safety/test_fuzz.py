@@ -47,8 +47,8 @@ def test_five_hundred_inputs(tmp_path: Path) -> None:
     assert len(counts) >= 50
 
 
-ALLOWED = 1 << 26
-"""Bytes that a reader may take where the fuzzer itself is tested."""
+ALLOWED = 1 << 28
+"""Bytes that a reader may take where the fuzzer itself is tested: more than a process has freed."""
 
 
 def _connect(_: Path) -> str:
