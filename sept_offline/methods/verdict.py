@@ -164,9 +164,9 @@ def reach(evidence: Evidence, conservative: str = "discrete_cql") -> Verdict:
     the second fit; or control earns less than `avg` there, and the agent itself is not shown to
     earn more; or its values have diverged and it is not shown to earn more than `avg`.
     doubtful: control is not shown to earn more than `avg`, or earns less than `history` or the
-    logs; the learned dynamics in which they are compared do not reproduce the logs; the decoder
-    explains no more with the latent; values are above what rewards allow; a shorter fit earns more;
-    or no second fit could be made. usable: all else.
+    logs; the learned dynamics in which they are compared do not reproduce the logs; nothing is
+    known after the first steps; the decoder explains no more with the latent; values are above what
+    rewards allow; a shorter fit earns more; or no second fit could be made. usable: all else.
     """
     bad: list[str] = []
     doubts: list[str] = []

@@ -84,6 +84,17 @@ def test_known_instances_are_not_flagged(agent: Agent, margin: Margins) -> None:
     margin("flagged", fresh_navigation(agent, 400, turn=0), at_most=0.05)
 
 
+def test_control_reads_the_latent_within_the_range_of_two_instances(agent: Agent) -> None:
+    context = agent.context
+    assert isinstance(context, RefinedContext | SegmentContext)
+    scaler, far = context.latent_scaler, np.full(context.dim, 1e6)
+    assert scaler.limits is not None
+    np.testing.assert_array_equal(scaler(np.stack([-far, far])), scaler.limits)
+    # the prior's mean, with which an episode starts, is in the range
+    start = (0 - scaler.mean) * scaler.inverse
+    np.testing.assert_array_equal(scaler(np.zeros(context.dim)), start)
+
+
 def test_a_navigation_turned_by_a_right_angle_is_flagged(agent: Agent, margin: Margins) -> None:
     margin("flagged", fresh_navigation(agent, 200, turn=1), at_least=0.9)
 
