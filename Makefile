@@ -60,7 +60,7 @@ testbed: setup
 # `make test` with every optional package, the long tests, the learning tests on other processors.
 test-long: testbed
 	$(MAKE) test
-	$(WORKERS) -n 2 --dist loadgroup -m long
+	$(WORKERS) -n 2 --dist loadgroup --durations 10 -m long
 	$(MAKE) learning-generic learning-compatible
 
 # What was trained must hold on every processor: these make torch, MKL and NumPy take plainer kernels.

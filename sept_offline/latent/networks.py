@@ -29,6 +29,9 @@ from sept_offline.training.layers import array, initialise, lstm, perceptron, to
 LOG_VARIANCE = (-10.0, 4.0)
 """Bounds of a decoder's log-variance, in standardised units: noiseless dynamics have no floor of
 their own, and a density without one grows for ever."""
+RESIDUAL_LOG_VARIANCE = (-4.0, 4.0)
+"""The same in units of what the average model leaves. That is mostly zero where states jump, such
+as cells of a grid: with a lower bound a few jumps are given all the weight."""
 POSTERIOR_LOG_VARIANCE = (-12.0, 4.0)
 """Bounds of an encoder's log-variance."""
 
@@ -103,11 +106,16 @@ class LatentNetwork(nn.Module, ABC):
 
 
 def decode(
-    decoder: nn.Sequential, states: Tensor, chosen: Tensor, z: Tensor, varies: Tensor
+    decoder: nn.Sequential,
+    states: Tensor,
+    chosen: Tensor,
+    z: Tensor,
+    varies: Tensor,
+    bounds: tuple[float, float] = LOG_VARIANCE,
 ) -> Gaussian:
     """The change given standardised states; `varies[2d]`: 0 for a unit normal."""
     inputs = torch.cat((states, chosen, z, outer(chosen, z)), dim=-1)
-    return bounded(varies * decoder(inputs), LOG_VARIANCE)
+    return bounded(varies * decoder(inputs), bounds)
 
 
 class WindowNetwork(LatentNetwork):
@@ -247,7 +255,8 @@ class TransitionNetwork(LatentNetwork):
 
     def predict(self, states: Tensor, chosen: Tensor, z: Tensor) -> Gaussian:
         """p(ρ | s, a, z) from standardised states."""
-        return decode(self.decoder, states, chosen, z, self.get_buffer("varies").repeat(2))
+        varies = self.get_buffer("varies").repeat(2)
+        return decode(self.decoder, states, chosen, z, varies, RESIDUAL_LOG_VARIANCE)
 
     def read(self, before: Tensor, actions: Tensor, after: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Standardised states, actions and ρ of raw transitions."""
@@ -291,7 +300,7 @@ class TransitionNetwork(LatentNetwork):
             change,
             action_width=self.action_width,
             latent_dim=self.dim,
-            log_var_range=LOG_VARIANCE,
+            log_var_range=RESIDUAL_LOG_VARIANCE,
             average=average,
         )
 

@@ -34,9 +34,10 @@ from sept_offline.training.inputs import Doubles, Floats, Integers
 MODEL_HIDDEN, MODEL_BATCH = (64, 64), 256
 MOST_STEPS = 60_000
 """Maximum logged steps to fit and test on."""
-CLIP = 1.0
-"""Largest squared error that counts, in variances of the change: a wall or a reset is rare, and
-would otherwise decide everything."""
+CLIP = 100.0
+"""Largest squared error that counts, in variances of the change: a single reset would otherwise
+decide everything. A column that seldom changes, such as a cell of a grid, changes by ten standard
+deviations at once: those are what a model must predict."""
 LITTLE = 0.1
 """A column of which less is unexplained counts as explained."""
 GAIN = 0.02

@@ -22,6 +22,8 @@ from sept_offline.latent.window import all_windows
 from sept_offline.settings import LatentConfig
 from sept_offline.stage import StageState
 from sept_offline.training.inputs import Balanced
+from tests.latent.grid import ORDERS, walks
+from tests.latent.grid import SPACE as FOUR_MOVES
 from tests.latent.tiny import SPACE, cut, episodes
 from tests.margins import Margins
 
@@ -82,6 +84,18 @@ def test_instances_are_identified_on_fresh_episodes(model: LatentModel, margin: 
     margin("nearest", found.nearest, above=2 * found.chance)
     margin("neighbours", found.neighbours, above=0.93)
     margin("linear", found.linear, above=0.93)
+
+
+def test_instances_are_identified_on_a_grid(training_seed: int, margin: Margins) -> None:
+    # Cells change seldom and by all they can: without a floor the rare slips outweigh the rest.
+    (steps, walked), (_, fresh) = walks(per=20, length=30, seed=0), walks(per=20, length=8, seed=1)
+    segments = cut(walked, 8)
+    config = LatentConfig(dim=4, updates=300, hidden=64)
+    learner = TransitionLatentStage(
+        steps, segments, config, training_seed, space=FOUR_MOVES, num_instances=len(ORDERS)
+    )
+    learner.advance(config.updates)
+    margin("neighbours", identify(learner.result(), segments, fresh).neighbours, above=0.65)
 
 
 def test_the_stage_shows_the_identification_that_is_kept() -> None:

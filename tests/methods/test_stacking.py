@@ -27,6 +27,7 @@ from sept_offline.methods.stack_models import Gain
 from sept_offline.seeding import torch_generator
 from sept_offline.settings import FitConfig, merge
 from sept_offline.stacking import Stack
+from tests.latent.grid import walks
 
 PUSHES = (0.3, 0.6)
 """Of the two instances."""
@@ -112,6 +113,23 @@ def test_what_is_observed_is_not_stacked(
     found = choice(log_cart(tmp_path / "whole.h5", columns, noise), seed=1)
     assert found.chosen == 1, found.why
     assert "not clearly" in found.why or "unexplained" in found.why
+
+
+def test_cells_of_a_grid_are_not_stacked(tmp_path: Path, training_seed: int) -> None:
+    path = tmp_path / "grid.h5"
+    _, episodes = walks(per=20, length=30, seed=0)
+    with DatasetWriter(path, num_actions=4, probe_steps=8) as writer:
+        for row, code in enumerate(episodes.instance):
+            writer.append(
+                instance=f"grid-{code}",
+                observations=episodes.observations[row],
+                actions=episodes.actions[row],
+                rewards=episodes.rewards[row],
+                terminated=False,
+                truncated=True,
+            )
+    found = choice(so.load_dataset(path), training_seed)
+    assert found.chosen == 1, found.why
 
 
 def test_a_few_episodes_decide_nothing(hidden_speed: Dataset) -> None:
