@@ -247,6 +247,15 @@ def test_careful_gives_probabilities() -> None:
     np.testing.assert_allclose(chances.sum(axis=1), 1)
 
 
+def test_dosing_doses_for_meals_and_high_glucose() -> None:
+    glucose = module("glucose")
+    low, high, meal = (80 - 140) / 60, (240 - 140) / 60, 1.0
+    chances = glucose.dosing(np.array([[low, 0, 0, 1], [high, 0, 0, 1], [low, meal, 0, 1]]))
+    assert (chances > 0).all()
+    np.testing.assert_allclose(chances.sum(axis=1), 1)
+    assert chances.argmax(axis=1).tolist() == [0, 3, len(glucose.DOSES) - 1]
+
+
 def test_patients_are_those_of_simglucose() -> None:
     glucose = module("glucose")
     pandas = pytest.importorskip("pandas")
