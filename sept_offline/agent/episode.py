@@ -215,6 +215,7 @@ class BatchEpisode:
             # shared memory: an episode may act alone at first and with the others later
             episode._stacked = row
         self._settled = np.zeros(count, dtype=bool)
+        self._steady = np.zeros(count, dtype=bool)
         self._falling_back = np.zeros(count, dtype=bool)
         self._ended = np.zeros(count, dtype=bool)
         self._seen: Array | None = None
@@ -226,10 +227,13 @@ class BatchEpisode:
 
     def _settle(self, index: int, episode: AgentEpisode) -> None:
         """Let the episode act in the batch from now on, if it still has the shared control."""
+        tracker = episode._tracker
         if not episode._settled:
+            self._steady[index] = tracker.steady and episode._control is self.agent.control
             return
+        self._steady[index] = False
         if episode._control is self.agent.control:
-            self._contexts[index] = episode._tracker.vector
+            self._contexts[index] = tracker.vector
         elif episode._control is self.agent.fallback:
             self._falling_back[index] = True
         else:
@@ -268,8 +272,9 @@ class BatchEpisode:
         self._seen = np.where(going[:, None], values, np.float32(np.nan))
         actions = space.empty(len(self))
         actions[...] = space.missing
-        together = np.flatnonzero(going & self._settled)
-        for index in np.flatnonzero(going & ~self._settled):
+        prepared = self._settled | self._steady
+        together = np.flatnonzero(going & prepared)
+        for index in np.flatnonzero(going & ~prepared):
             episode = self.episodes[index]
             reward = None if rewards is None else float(rewards[index])
             among = None if allowed is None else allowed[index]
@@ -287,9 +292,12 @@ class BatchEpisode:
         allowed: NDArray[Any] | None,
         actions: NDArray[Any],
     ) -> None:
-        """Write the actions of the episodes `together`, whose context is settled."""
+        """Write the actions of the episodes `together`, whose context is settled or steady."""
         agent, stacked = self.agent, self._stacked[together]
         agent.stacking.see(stacked, values[together], first=self._steps == 0)
+        steady = together[self._steady[together]]
+        if len(steady):
+            self._track(steady, stacked[self._steady[together]])
         falling_back = self._falling_back[together]
         for control, mine in ((agent.control, ~falling_back), (agent.fallback, falling_back)):
             if control is None or not mine.any():
@@ -300,11 +308,27 @@ class BatchEpisode:
                 inputs = np.concatenate([inputs, self._contexts[rows]], axis=1)
             among = None if allowed is None else allowed[rows]
             actions[rows] = control.greedy(inputs, among)
+            for index, row in zip(rows, inputs, strict=True):
+                # whoever asks it for its values, or lets it go on alone
+                self.episodes[index]._inputs[:] = row
         if agent.stack > 1:
             agent.stacking.took(stacked, agent.spaces.actions.encode(actions[together]))
             self._stacked[together] = stacked
         for index in together:
             self.episodes[index].steps += 1
+        for index, taken in zip(steady, agent.spaces.actions.encode(actions[steady]), strict=True):
+            if self._steady[index]:
+                self.episodes[index]._tracker.took(taken)
+
+    def _track(self, steady: NDArray[np.int64], observations: Array) -> None:
+        """Show the trackers of the episodes `steady[n]` their `observations[n, m]`."""
+        trackers = [self.episodes[index]._tracker for index in steady]
+        trackers[0].step_together(trackers, observations)
+        self._contexts[steady] = [tracker.vector for tracker in trackers]
+        for index, tracker in zip(steady, trackers, strict=True):
+            if tracker.settled:
+                self.episodes[index]._settled = True
+                self._settle(int(index), self.episodes[index])
 
     @property
     def out_of_range(self) -> list[tuple[str, ...]]:

@@ -67,6 +67,29 @@ def test_a_batch_acts_as_its_episodes_would(method: str, fallback: bool, stack: 
         assert any(flagged) and not all(flagged)
 
 
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(("together", "stack"), [(3, 1), (6, 1), (9, 3)])
+def test_an_episode_goes_on_alone_as_in_its_batch(method: str, together: int, stack: int) -> None:
+    agent = builders.make_agent(method, stack=stack)
+    rows, hidden = states(5), hidden_of(agent)
+    batch = agent.begin_batch(range(5), None if hidden is None else [hidden] * 5)
+    alone = [agent.begin(seed, hidden) for seed in range(5)]
+    for time in range(12):
+        actions = [one.act(row) for one, row in zip(alone, rows[:, time], strict=True)]
+        if time < together:
+            assert batch.act(rows[:, time]).tolist() == actions
+        else:
+            pairs = zip(batch.episodes, rows[:, time], strict=True)
+            assert [one.act(row) for one, row in pairs] == actions
+        for mine, its in zip(batch.episodes, alone, strict=True):
+            assert (mine.values is None) == (its.values is None)
+            for found, expected in ((mine.values, its.values), (mine.latent, its.latent)):
+                if expected is not None:
+                    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+            if its.uncertainty is not None:
+                assert mine.uncertainty == pytest.approx(its.uncertainty, rel=1e-5)
+
+
 def test_nearly_tied_actions_do_not_depend_on_the_batch() -> None:
     rng = np.random.default_rng(0)
     body = builders.mlp(rng, [4, 64, 64], norm=True)

@@ -35,6 +35,8 @@ class Tracker:
     uncertainty: float | None = None
     novelty: float | None = None
     flagged = False
+    steady = False
+    """Whether control acts from now on, and `step_together` may be called instead of `step`."""
 
     def __init__(self, vector: Array, settled: bool = True) -> None:
         self.vector, self.settled = vector, settled
@@ -45,6 +47,12 @@ class Tracker:
         `reward` is the last step's, if "reward" is among the context's needs and there was one.
         """
         return None
+
+    @staticmethod
+    def step_together(trackers: Sequence[Any], observations: Array) -> None:
+        """A step of each of some steady trackers of one context, in `observations[n, d]`."""
+        for tracker, observation in zip(trackers, observations, strict=True):
+            tracker.step(observation)
 
     def took(self, taken: Array) -> None:
         """Called, until settled, with the encoded action `[w]` of a step of probe or control."""
@@ -190,6 +198,8 @@ class HistoryContext(Context):
 class _Remembering(Tracker):
     """Keeps the last steps; control acts at every one."""
 
+    steady = True
+
     def __init__(self, context: HistoryContext) -> None:
         super().__init__(np.zeros(context.dim, dtype=np.float32), settled=False)
         self._context = context
@@ -204,6 +214,17 @@ class _Remembering(Tracker):
         features = self._context.features(self._observations, self._taken, self._seen)
         self.vector = features[0]
         return None
+
+    @staticmethod
+    def step_together(trackers: Sequence[_Remembering], observations: Array) -> None:
+        """See Tracker."""
+        past = (
+            np.concatenate([getattr(tracker, name) for tracker in trackers])
+            for name in ("_observations", "_taken", "_seen")
+        )
+        features = trackers[0]._context.features(*past)
+        for tracker, observation, row in zip(trackers, observations, features, strict=True):
+            tracker._present, tracker.vector = observation, row
 
     def took(self, taken: Array) -> None:
         """Add the current step to the history and drop the oldest."""

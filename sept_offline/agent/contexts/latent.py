@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -119,6 +120,7 @@ class _Refining(_LatentTracker):
     """Adds up the evidence of every step; the probe acts first, if there is one."""
 
     _context: RefinedContext
+    _together = True
 
     def __init__(self, context: LatentContext) -> None:
         super().__init__(context)
@@ -131,10 +133,32 @@ class _Refining(_LatentTracker):
         self._read(observation)
         return self._policy(observation)
 
+    @staticmethod
+    def step_together(trackers: Sequence[_Refining], observations: Array) -> None:
+        """See Tracker."""
+        context = trackers[0]._context
+        before, last, weighted, precision = (
+            np.array([getattr(tracker, name) for tracker in trackers])
+            for name in ("_before", "_last", "_weighted", "_precision")
+        )
+        more = context.encoder.evidence(before, last, observations)
+        weighted, precision = weighted + more[0], precision + more[1]
+        mean, log_var = posterior(weighted, precision)
+        deviation = np.exp(np.float32(0.5) * log_var).mean(axis=1).tolist()
+        vectors = context.latent_scaler(mean)
+        for row, tracker in enumerate(trackers):
+            tracker._weighted, tracker._precision = weighted[row], precision[row]
+            tracker._before = observations[row]
+            tracker.latent, tracker.vector = mean[row], vectors[row]
+            tracker.uncertainty = context.uncertainty_scale * deviation[row]
+            tracker.settled = tracker._time >= context.refine_steps
+
     def took(self, taken: Array) -> None:
         """Add one step, by probe or control."""
         super().took(taken)
         self._last = taken
+        # by then neither a probe nor novelty is to come
+        self.steady = self._together and self._time > self._context.encoder.steps
 
     def _read(self, observation: Array) -> None:
         """Add the evidence of the step that ends in `observation[d]`."""
@@ -156,6 +180,8 @@ class _Refining(_LatentTracker):
 
 class _Rewarded(_Refining):
     """Shows the encoder each observation with the reward that came with it."""
+
+    _together = False
 
     def step(self, observation: Array, reward: float | None = None) -> Policy | None:
         """The probe, which sees no reward, while it lasts."""
