@@ -29,9 +29,6 @@ from sept_offline.training.layers import array, initialise, lstm, perceptron, to
 LOG_VARIANCE = (-10.0, 4.0)
 """Bounds of a decoder's log-variance, in standardised units: noiseless dynamics have no floor of
 their own, and a density without one grows for ever."""
-RESIDUAL_LOG_VARIANCE = (-4.0, 4.0)
-"""The same in units of what the average model leaves. That is mostly zero where states jump, such
-as cells of a grid: with a lower bound a few jumps are given all the weight."""
 POSTERIOR_LOG_VARIANCE = (-12.0, 4.0)
 """Bounds of an encoder's log-variance."""
 
@@ -111,7 +108,7 @@ def decode(
     chosen: Tensor,
     z: Tensor,
     varies: Tensor,
-    bounds: tuple[float, float] = LOG_VARIANCE,
+    bounds: tuple[float, float],
 ) -> Gaussian:
     """The change given standardised states; `varies[2d]`: 0 for a unit normal."""
     inputs = torch.cat((states, chosen, z, outer(chosen, z)), dim=-1)
@@ -166,7 +163,7 @@ class WindowNetwork(LatentNetwork):
 
     def predict(self, states: Tensor, chosen: Tensor, z: Tensor) -> Gaussian:
         """p(standardised Δs | s, a, z) from standardised states."""
-        return decode(self.decoder, states, chosen, z, self.get_buffer("varies"))
+        return decode(self.decoder, states, chosen, z, self.get_buffer("varies"), LOG_VARIANCE)
 
     def encode(self, observations: Tensor, actions: Tensor) -> Gaussian:
         """See LatentNetwork."""
@@ -209,7 +206,9 @@ class TransitionNetwork(LatentNetwork):
     state: scaling of the states, over [d]; change_scale[d]: unit of each column's change, 0 for a
     column that never changes, which is left out. Changes are read as what the average model leaves
     of them, in units of `rest[d]`, the size of what it leaves. steps: T, how many first steps
-    `encode` and `log_prob` read.
+    `encode` and `log_prob` read. least: lower bound of the decoder's log-variance in those units.
+    What is left is mostly zero where states jump, such as cells of a grid: with a low bound a few
+    jumps are given all the weight.
     """
 
     def __init__(
@@ -220,10 +219,12 @@ class TransitionNetwork(LatentNetwork):
         hidden: int,
         state: Standardiser,
         change_scale: NDArray[np.float32],
+        least: float,
         rng: torch.Generator,
     ) -> None:
         width = len(state.mean)
         super().__init__(steps, action_width, dim, width)
+        self.log_variance = (least, LOG_VARIANCE[1])
         self.keep("state", state)
         scale = torch.from_numpy(change_scale)
         self.register_buffer("varies", (scale > 0).float())
@@ -256,7 +257,7 @@ class TransitionNetwork(LatentNetwork):
     def predict(self, states: Tensor, chosen: Tensor, z: Tensor) -> Gaussian:
         """p(ρ | s, a, z) from standardised states."""
         varies = self.get_buffer("varies").repeat(2)
-        return decode(self.decoder, states, chosen, z, varies, RESIDUAL_LOG_VARIANCE)
+        return decode(self.decoder, states, chosen, z, varies, self.log_variance)
 
     def read(self, before: Tensor, actions: Tensor, after: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Standardised states, actions and ρ of raw transitions."""
@@ -300,7 +301,7 @@ class TransitionNetwork(LatentNetwork):
             change,
             action_width=self.action_width,
             latent_dim=self.dim,
-            log_var_range=RESIDUAL_LOG_VARIANCE,
+            log_var_range=self.log_variance,
             average=average,
         )
 

@@ -163,6 +163,7 @@ class TransitionLatentStage(UpdateStage):
             config.hidden,
             state,
             change_scale(before, change, predicted or before.shape[1]),
+            config.least_log_variance,
             rng,
         )
         self.posteriors = Posteriors(num_instances, config.dim, config.initial_spread, rng)

@@ -74,6 +74,9 @@ class LatentConfig(Settings, section="latent"):
     """Learning rate of the instances' posteriors, as a multiple of the networks'."""
     through: NotNegative = 1.0
     """Weight of the decoder's loss with z from the encoder (transitions objective)."""
+    least_log_variance: Annotated[float, Range(least=-10, most=0)] = -4.0
+    """Minimum log-variance of the decoder, in units of what the average model leaves (transitions
+    objective); lower for smooth, noiseless dynamics, not where states jump."""
     changes: bool = False
     """Whether the VAE reads each step as (s, a, s′ − s), including the final state, and decodes the
     changes given the actions; otherwise it reads and decodes pairs (s, a) (segment objective)."""
