@@ -70,3 +70,23 @@ def prepare_rewards(
     if config.reward_form == "instance":
         rewards = scale_by_instance(rewards, instance)
     return reward_form(config)(rewards, terminations)
+
+
+def one_form(
+    rewards: NDArray[Any],
+    terminations: NDArray[Any],
+    instance: NDArray[Any],
+    config: ControlConfig,
+) -> tuple[Rewards, Rewards]:
+    """`rewards[N]` in one form for all instances, and the factors `[I]` to control's own form.
+
+    Control may scale the rewards of each instance, which a model of rewards is not shown. Neither
+    is shifted.
+    """
+    form = replace(config, goal_shift=None)
+    own, common = (
+        prepare_rewards(rewards, terminations, instance, each)
+        for each in (form, common_form(rewards, form))
+    )
+    size, plain = (np.bincount(instance, weights=np.abs(values)) for values in (own, common))
+    return common, np.where(plain > 0, size / np.maximum(plain, 1e-300), 1.0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -11,6 +13,7 @@ from sept_offline.agent import Agent
 from sept_offline.data.records import Steps
 from sept_offline.dynamics.columns import LOG_NOISE, Columns, Reader
 from sept_offline.dynamics.outcome import OutcomeModel
+from sept_offline.family import Hidden
 from sept_offline.seeding import integer, torch_generator
 from sept_offline.stacking import Stack
 from sept_offline.threads import one_thread
@@ -153,14 +156,17 @@ def roll_out(
     instance: Integers,
     horizon: Integers,
     seed: int,
+    hidden: Sequence[Hidden] | None = None,
 ) -> Doubles:
     """The return of `agent` in one episode from each of `starts[n, m]`, of `horizon[n]` steps, [n].
 
     The agent observes what the world predicts, or the whole stacked row if it is for such rows.
-    instance `[n]`: whose dynamics each episode has. The same seed gives every agent the same noise.
+    instance `[n]`: whose dynamics each episode has; hidden: one entry per episode for an agent
+    that needs it. The same seed gives every agent the same noise.
     """
     count = len(starts)
-    episodes = agent.begin_batch([integer(seed, "episode", row) for row in range(count)])
+    seeds = [integer(seed, "episode", row) for row in range(count)]
+    episodes = agent.begin_batch(seeds, hidden)
     rng = torch_generator(seed, "noise")
     w = stage.posteriors.mean.detach()[torch.from_numpy(instance.astype(np.int64))]
     states = torch.from_numpy(np.array(starts, dtype=np.float32))

@@ -289,18 +289,17 @@ class TransitionLatentStage(UpdateStage):
 
 def draw_latents(
     evidence: Tensor, contexts: Contexts, rng: torch.Generator
-) -> tuple[Tensor, Tensor, Tensor]:
+) -> tuple[Gaussian, Tensor, Tensor]:
     """Latents of contexts of 0 steps or more, equally many of each instance; `evidence[N, 2k]`.
 
-    Returns the latents `[S, k]`, their instances `[S]` and the contexts' first steps `[S]`.
+    Returns q(z | context), two `[S, k]`, their instances `[S]` and the contexts' first steps `[S]`.
     """
     sums = evidence.double().cumsum(0)
     sums = torch.cat((torch.zeros_like(sums[:1]), sums))
     present = contexts.steps.present
     instance = present.repeat(max(CONTEXTS // len(present), LEAST_CONTEXTS))
     start, length = contexts.draw(instance, rng)
-    latent, _ = posterior((sums[start + length] - sums[start]).float())
-    return latent, instance, start
+    return posterior((sums[start + length] - sums[start]).float()), instance, start
 
 
 def _encode_some(model: LatentModel, segments: Segments, most: int) -> tuple[Floats, Integers]:
@@ -313,11 +312,11 @@ def _encode_some(model: LatentModel, segments: Segments, most: int) -> tuple[Flo
 
 def context_latents(
     model: LatentModel, steps: Steps, longest: int, seed: int
-) -> tuple[Floats, Integers, Integers]:
+) -> tuple[Floats, Floats, Integers, Integers]:
     """Latents of contexts of 0 to `longest` steps, equally many of each instance.
 
-    Returns the latents `[S, k]`, their instances `[S]`, and the number of each context's first step
-    `[S]`.
+    Returns the latents `[S, k]`, their variances `[S, k]`, their instances `[S]`, and the number of
+    each context's first step `[S]`.
     """
     network = model.network
     if not isinstance(network, TransitionNetwork):
@@ -329,9 +328,9 @@ def context_latents(
             after = torch.from_numpy(steps.observations[steps.row[rows] + 1])
             actions = torch.from_numpy(model.space.encode(steps.actions[rows]))
             parts.append(network.evidence_of(before, actions, after))
-        latent, instance, first = draw_latents(
+        (latent, log_variance), instance, first = draw_latents(
             torch.cat(parts),
             Contexts(steps.instance, steps.time, longest),
             torch_generator(seed, "contexts"),
         )
-    return latent.numpy(), instance.numpy(), first.numpy()
+    return latent.numpy(), log_variance.exp().numpy(), instance.numpy(), first.numpy()

@@ -144,7 +144,7 @@ class ContextStage(UpdateStage):
             everything = torch.arange(len(self.states))
             parts = [_evidence(self.embed(rows)) for rows in torch.split(everything, BLOCK)]
             rng = torch_generator(self._seed, "contexts")
-            latent, instance, _ = draw_latents(torch.cat(parts), self.draws, rng)
+            (latent, _), instance, _ = draw_latents(torch.cat(parts), self.draws, rng)
         return latent.numpy(), instance.numpy()
 
     def encoder(self) -> TransitionEncoder:

@@ -5,7 +5,9 @@ Its ablations TotalVar and MaxEnt differ in the reward of the probe.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,9 +15,11 @@ from numpy.typing import NDArray
 from sept_offline.agent import NoContext, Novelty, RefinedContext, SegmentContext
 from sept_offline.agent.encoders import TransitionEncoder
 from sept_offline.agent.networks import Standardiser
+from sept_offline.control import Replay
 from sept_offline.data import Dataset, Segments
 from sept_offline.errors import TrainingError
 from sept_offline.latent import LatentModel, context_latents
+from sept_offline.methods.counterfactual import CounterfactualReplay, learn_to_imagine, reached
 from sept_offline.methods.hold_out import FEW_INSTANCES, held_out_episodes
 from sept_offline.methods.knowledge import Knowledge, learn_in_turn, learn_jointly, refines
 from sept_offline.methods.method import (
@@ -60,16 +64,24 @@ def probe_infer_control(name: str, data: Dataset, config: FitConfig, seed: int) 
     else:
         seen = read_segments(known, segments)
     scaler = Standardiser.fit(seen.latent, unit=1.0)
+    moves = config.control.counterfactual > 0 and refine
     few = len(np.unique(segments.instance)) < FEW_INSTANCES
     if few and config.latent.objective == "transitions":
-        scaler = among_instances(scaler, known.latent)
+        scaler = among_instances(scaler, known.latent, beyond=moves)
+    contexts = scaler(seen.latent)
+    replay: Callable[..., Replay] = Replay
+    if moves:
+        imagination = yield from learn_to_imagine(data, known.latent, scaler, config, seed)
+        contexts = np.concatenate([contexts, 1 - seen.variance], axis=1)
+        replay = partial(CounterfactualReplay, imagination=imagination)
     control = yield from control_stage(
         data,
         config.control,
         seed,
-        contexts=scaler(seen.latent),
+        contexts=contexts,
         context_instance=seen.instance,
         context_weights=seen.weights,
+        replay=replay,
     )
     fallback = yield from fallback_stage(data, config, seed)
     context = context_of(
@@ -82,15 +94,16 @@ def probe_infer_control(name: str, data: Dataset, config: FitConfig, seed: int) 
     return agent_of(name, data, context, control, fallback, record)
 
 
-def among_instances(scaler: Standardiser, model: LatentModel) -> Standardiser:
+def among_instances(scaler: Standardiser, model: LatentModel, *, beyond: bool) -> Standardiser:
     """The same scaler, which keeps latents within the range of the known instances.
 
-    From a few instances control learns nothing about latents beyond them: there it acts as for the
-    outermost instance, in each column. The range contains the prior's mean, 0, with which an
-    episode starts.
+    From a few instances control learns nothing about latents beyond them, but for those that steps
+    are moved to (`beyond`): there it acts as for the outermost instance, in each column. The range
+    contains the prior's mean, 0, with which an episode starts.
     """
-    prior = np.zeros_like(model.instance_mean[:1])
-    return scaler.within(np.concatenate([model.instance_mean, prior]))
+    mean = model.instance_mean
+    outermost = reached(mean) if beyond else mean
+    return scaler.within(np.concatenate([outermost, np.zeros_like(mean[:1])]))
 
 
 def context_of(
@@ -114,17 +127,20 @@ def context_of(
 class Seen:
     """The latents that control is trained with.
 
-    latent `[S, k]`, instance `[S]`, weights `[S]`: how often each is drawn within its instance.
+    latent, variance `[S, k]`, instance `[S]`, weights `[S]`: how often each is drawn within its
+    instance.
     """
 
     latent: NDArray[np.float32]
+    variance: NDArray[np.float32]
     instance: NDArray[np.int64]
     weights: NDArray[np.float64]
 
 
 def read_segments(known: Knowledge, segments: Segments) -> Seen:
     """Contexts of the first T_p steps, weighted by the probe."""
-    return Seen(known.latent.encode(segments)[0], segments.instance, known.weights)
+    mean, log_variance = known.latent.encode(segments)
+    return Seen(mean, np.exp(log_variance), segments.instance, known.weights)
 
 
 def read_contexts(
@@ -132,7 +148,7 @@ def read_contexts(
 ) -> Seen:
     """Contexts of any length; those at the start of an episode are weighted by the probe."""
     steps = data.steps()
-    latent, instance, first = context_latents(
+    latent, variance, instance, first = context_latents(
         known.latent, steps, longest, integer(seed, "contexts")
     )
     # of each episode, its weight among those of its instance, 1 on average
@@ -141,7 +157,7 @@ def read_contexts(
     likely = known.weights / np.maximum(mean[segments.instance], 1e-300)
     order = np.argsort(segments.episode)
     place = order[np.searchsorted(segments.episode[order], steps.episode[first])]
-    return Seen(latent, instance, np.where(steps.time[first] == 0, likely[place], 1.0))
+    return Seen(latent, variance, instance, np.where(steps.time[first] == 0, likely[place], 1.0))
 
 
 def _recipe(name: str, reward: Reward | None = None) -> Recipe:

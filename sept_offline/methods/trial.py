@@ -3,7 +3,7 @@ dynamics."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,16 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from sept_offline.agent import Agent, RefinedContext, SegmentContext
+from sept_offline.agent import Agent, HiddenContext, RefinedContext, SegmentContext
 from sept_offline.agent.encoders import SegmentEncoder, TransitionEncoder
-from sept_offline.control import EARLY, prepare_rewards
-from sept_offline.control.rewards import common_form
+from sept_offline.control import EARLY
+from sept_offline.control.rewards import one_form
 from sept_offline.data import Dataset
-from sept_offline.data.records import Steps
 from sept_offline.dynamics.columns import Columns
 from sept_offline.dynamics.outcome import NEARLY_EQUAL, OutcomeStage
 from sept_offline.dynamics.world import WorldStage, roll_out
 from sept_offline.errors import ConfigError, DataError, TrainingError
+from sept_offline.family import Hidden
 from sept_offline.latent.separation import Separation, measure_separation
 from sept_offline.methods.baselines import AVG, HISTORY
 from sept_offline.methods.fidelity import replay_error
@@ -106,6 +106,7 @@ def _beside_avg(
         above_logs=place.difference(mine, None),
         probe_gains=probe_gains,
         seeds_differ=float((before - mine).mean()),
+        knowing_gains=_knowing_gains(place, agent, mine, data, config),
         **_above(place, mine, others),
     )
     if "avg" in others:
@@ -151,6 +152,7 @@ def _without_some(
         held_out=record["by"],
         above_logs=place.difference(mine, None),
         seeds_differ=float((second - mine).mean()),
+        knowing_gains=_knowing_gains(place, agent, mine, data, config),
         **_above(place, second, others),
         **_above(place, mine, others, "agent_above"),
     )
@@ -211,6 +213,29 @@ def _probe_gains(place: Place, *agents: Agent) -> Interval | None:
     return gains[0]
 
 
+def _knowing_gains(
+    place: Place, agent: Agent, mine: Doubles, data: Dataset, config: FitConfig
+) -> Interval | None:
+    """The return of the same control if it is told each instance's latent, less `mine[n]`.
+
+    The latent of an instance is the mean of those that the agent infers in its logged episodes.
+    None for an agent that infers none.
+    """
+    context = agent.context
+    if not isinstance(context, RefinedContext):
+        return None
+    encoder = context.encoder.reading(later_steps(data, config))
+    segments = data.segments(encoder.steps)
+    latent, _ = encoder.encode(segments.observations, data.action_space.encode(segments.actions))
+    names = tuple(f"z{column}" for column in range(latent.shape[1]))
+    known: dict[int, Hidden] = {}
+    for code in np.unique(place.instance):
+        mean = latent[segments.instance == code].mean(axis=0)
+        known[int(code)] = dict(zip(names, map(float, mean), strict=True))
+    told = replace(agent, context=HiddenContext(names, context.latent_scaler))
+    return place.difference(place.returns(told, [known[int(i)] for i in place.instance]), mine)
+
+
 def chooses_probe(method: Method, config: FitConfig) -> bool:
     """Whether it is left to the trial if a probe acts first."""
     return method.probe_optional and config.probe.use == "auto"
@@ -248,12 +273,13 @@ def renamed(stages: Generator[Stage, None, Agent], prefix: str) -> Generator[Sta
 class Place:
     """Learned dynamics to try agents in, and what was logged there.
 
-    roll: an agent to the returns of its rollouts, which have the instances instance `[n]`; logged
+    roll: an agent, and what its episodes are told, to the returns of its rollouts, which have the
+    instances instance `[n]`; logged
     `[E]`: returns of the episodes logged in the instances logged_instance `[E]`, in the unit that
     all returns here have, a standard deviation of logged returns.
     """
 
-    roll: Callable[[Agent], Doubles]
+    roll: Callable[[Agent, Sequence[Hidden] | None], Doubles]
     instance: Integers
     logged: Doubles
     logged_instance: Integers
@@ -264,9 +290,9 @@ class Place:
     """Whether the instances stand for others, because the fit that is tried has not seen them."""
     rng: Callable[[], np.random.Generator]
 
-    def returns(self, agent: Agent) -> Doubles:
+    def returns(self, agent: Agent, hidden: Sequence[Hidden] | None = None) -> Doubles:
         """The agent's return in each rollout, `[n]`."""
-        return self.roll(agent) / self.unit
+        return self.roll(agent, hidden) / self.unit
 
     def difference(
         self, first: Doubles, second: Doubles | None, *, across: bool = False
@@ -290,7 +316,7 @@ def _tried_in(
 ) -> Generator[Stage, None, Place]:
     """Learn the dynamics of all instances, and choose where rollouts begin."""
     steps = data.steps()
-    rewards, factor = _rewards(steps, config)
+    rewards, factor = one_form(steps.rewards, steps.terminations, steps.instance, config.control)
     returns = np.bincount(np.cumsum(steps.time == 0) - 1, weights=rewards * factor[steps.instance])
     unit = float(returns.std())
     if not unit > NEARLY_EQUAL * np.abs(returns).max():
@@ -332,11 +358,11 @@ def _tried_in(
     # As long as the logged episode, if a limit cut that: returns are compared with its own.
     horizon = np.where(terminated, length.max(), length)[chosen][rows]
 
-    def roll(agent: Agent) -> Doubles:
-        earned = roll_out(
-            world, outcome.outcome, agent, first[rows], owner[rows], horizon, integer(seed, "roll")
-        )
-        return earned * factor[owner[rows]]
+    def roll(agent: Agent, hidden: Sequence[Hidden] | None) -> Doubles:
+        starts, whose = first[rows], owner[rows]
+        noise = integer(seed, "roll")
+        earned = roll_out(world, outcome.outcome, agent, starts, whose, horizon, noise, hidden)
+        return earned * factor[whose]
 
     return Place(
         roll,
@@ -348,20 +374,6 @@ def _tried_in(
         unseen is not data,
         lambda: generator(seed, "bootstrap"),
     )
-
-
-def _rewards(steps: Steps, config: FitConfig) -> tuple[Doubles, Doubles]:
-    """Rewards `[N]` to learn, in one form for all instances, and the factor `[I]` to control's own.
-
-    Control may scale the rewards of each instance, which a model of rewards is not shown.
-    """
-    form = replace(config.control, goal_shift=None)
-    own, common = (
-        prepare_rewards(steps.rewards, steps.terminations, steps.instance, each)
-        for each in (form, common_form(steps.rewards, form))
-    )
-    size, plain = (np.bincount(steps.instance, weights=np.abs(values)) for values in (own, common))
-    return common, np.where(plain > 0, size / np.maximum(plain, 1e-300), 1.0)
 
 
 def _spread(owner: Integers, rng: np.random.Generator) -> Integers:

@@ -24,6 +24,8 @@ UNFAITHFUL = 0.3
 deviations of the logged returns, decide nothing."""
 UNINFORMED = 0.95
 """An agent as uncertain as this after the first steps knows hardly more than before them."""
+MOST_OF_IT = 0.8
+"""An agent that covers less of the way from `avg` to one that knows the instance says so."""
 APART = 1.0
 """A fit that earns this many standard deviations of the logged returns less than a shorter one does
 not agree with it."""
@@ -99,6 +101,9 @@ class Evidence:
     """Return of the agent itself, which has seen those instances, less that of `avg` there."""
     agent_above_history: Interval | None = None
     """The same of `history`."""
+    knowing_gains: Interval | None = None
+    """Return of the agent if it knew the latent of the instance from the first step, less its own,
+    there and in those units."""
     above_logs: Interval | None = None
     """Return of the agent less what was logged, there and in those units."""
     seeds_differ: float | None = None
@@ -176,6 +181,7 @@ def reach(evidence: Evidence, conservative: str = "discrete_cql") -> Verdict:
     if evidence.faithful:
         _judge_against_methods(evidence, bad, doubts, good)
         _judge_probe(evidence, good)
+        _judge_knowledge(evidence, good)
         _judge_against_logs(evidence, conservative, doubts, good)
     else:
         doubts.append(
@@ -309,6 +315,20 @@ def _judge_probe(evidence: Evidence, good: list[str]) -> None:
     if gains is not None:
         does = "probes first" if probe_pays(gains) else "acts without a probe"
         good.append(f"The agent {does}: probing changes its return by {gains}.")
+
+
+def _judge_knowledge(evidence: Evidence, good: list[str]) -> None:
+    """Say how much is lost until the instance is known: a limit, no reason for doubt."""
+    gain, lost = evidence.above_avg, evidence.knowing_gains
+    if gain is None or lost is None or not lost.low > 0 or not gain.mean > 0:
+        return
+    share = gain.mean / (gain.mean + lost.mean)
+    if share < MOST_OF_IT:
+        good.append(
+            "Not knowing the instance costs much: the agent covers "
+            f"{share:.0%} of the way from avg to one that knows the latent from the first step, "
+            f"which earns {lost} more. Steps reveal little: try --stack 4 or observe more."
+        )
 
 
 def _judge_against_logs(

@@ -189,6 +189,9 @@ class ControlConfig(Settings, section="control"):
     """Whether C is the mean logged return if `goal_shift` is None: values then start near the
     logged returns. It changes no preferred action; `rebrac` and `td3_plus_bc` weigh imitation by
     the size of the values, which it does change."""
+    counterfactual: Share = 0.0
+    """Share of a minibatch's steps that are moved to other instances, between and beyond the logged
+    ones, by the latent's decoder (`sept` with the transitions objective)."""
     bounded: bool = True
     """Whether targets are clipped to the range that the logged rewards allow."""
 
