@@ -106,7 +106,7 @@ def _beside_avg(
         above_logs=place.difference(mine, None),
         probe_gains=probe_gains,
         seeds_differ=float((before - mine).mean()),
-        knowing_gains=_knowing_gains(place, agent, mine, data, config),
+        knowing_gains=knowing_gains(place, agent, mine, data, config),
         **_above(place, mine, others),
     )
     if "avg" in others:
@@ -152,7 +152,7 @@ def _without_some(
         held_out=record["by"],
         above_logs=place.difference(mine, None),
         seeds_differ=float((second - mine).mean()),
-        knowing_gains=_knowing_gains(place, agent, mine, data, config),
+        knowing_gains=knowing_gains(place, agent, mine, data, config),
         **_above(place, second, others),
         **_above(place, mine, others, "agent_above"),
     )
@@ -213,7 +213,7 @@ def _probe_gains(place: Place, *agents: Agent) -> Interval | None:
     return gains[0]
 
 
-def _knowing_gains(
+def knowing_gains(
     place: Place, agent: Agent, mine: Doubles, data: Dataset, config: FitConfig
 ) -> Interval | None:
     """The return of the same control if it is told each instance's latent, less `mine[n]`.

@@ -119,6 +119,7 @@ CHANCE = Interval(0.5, 0.4, 0.6)
         ({"above_avg": Interval(np.nan, np.nan, np.nan)}, "doubtful", "not shown to earn"),
         ({"seeds_differ": 1.5}, "doubtful", "fits differ"),
         ({"uncertainty": 0.98}, "doubtful", "its uncertainty is 0.98"),
+        ({"knowing_gains": Interval(0.5, 0.3, 0.7)}, "usable", "covers 50% of the way from avg"),
         # agents are not compared in dynamics that do not reproduce the logs
         (
             {"dynamics_off": 0.8, "agent_above_avg": Interval(-0.9, -1.0, -0.8)},
@@ -133,6 +134,13 @@ def test_the_rule(change: dict[str, Any], word: Word, said: str) -> None:
     assert found.verdict == word
     # what speaks against a better word comes first
     assert said in (found.reasons[0] if word != "usable" else " ".join(found.reasons))
+
+
+@pytest.mark.parametrize("gains", [Interval(0.1, 0.05, 0.2), Interval(0.5, -0.1, 1.1), None])
+def test_little_or_uncertain_loss_is_not_mentioned(gains: Interval | None) -> None:
+    assert not any(
+        "Not knowing" in one for one in reach(replace(GOOD, knowing_gains=gains)).reasons
+    )
 
 
 def test_the_best_of_those_that_earn_more_acts_instead() -> None:
@@ -315,3 +323,16 @@ def test_regions_hold_for_instances_that_the_second_fit_has_not_seen(tmp_path: P
     unseen = record["evidence"]["unseen_radii"]
     assert len(unseen) == len(record["separation"]["radii"]) == 3
     assert all(np.greater_equal(record["separation"]["radii"], unseen))
+
+
+def test_what_is_lost_until_the_instance_is_known(
+    tmp_path: Path, training_seed: int, margin: Margins
+) -> None:
+    """Each of two guesses is paid: knowing the mode is worth as much again as learning it."""
+    logs = log_two_step(tmp_path / "logs.h5", telling=True)
+    longer = {"verdict": True, "probe": {"use": "never"}, "control": {"updates": 1500}}
+    config = merge(SMALL_TWO_STEP, longer)
+    record = so.fit(logs, "sept", config, training_seed).record
+    unit = 0.5**0.5  # of two guesses, each right half of the time
+    margin("knowing gains", unit * record["evidence"]["knowing_gains"]["mean"], above=0.3)
+    assert any("Not knowing the instance" in one for one in record["reasons"])
