@@ -277,7 +277,7 @@ def _novelty(segment: Segment, mean: Tensor, log_var: Tensor, novelty: Novelty) 
         divergence = -(entropy + density.mean(1))
     elbo = likelihood - divergence
     # the tolerance is subtracted from the constants, which saves an operator
-    held_out = graph.double(novelty.held_out - ROUNDING)
-    share = held_out.op("LessOrEqual", elbo.unsqueeze(1)).cast(F64).mean(1)
+    elbos = graph.double(novelty.elbos - ROUNDING)
+    share = elbos.op("LessOrEqual", elbo.unsqueeze(1)).cast(F64).mean(1)
     graph.output("novelty", share, "n")
     graph.output("flagged", share.op("Less", novelty.flagged_below), "n")
