@@ -275,7 +275,7 @@ def import_(
       sept-offline import wards/*.csv -o wards.h5 --instance ward --episode stay --time hour
         --observations pulse,pressure --action drug --reward score --terminated discharged
     """
-    from sept_offline.data.importing import import_logs, mapping_from
+    from sept_offline.tools.importing import import_logs, mapping_from
 
     rules: dict[str, str] = {}
     for rule in fill:

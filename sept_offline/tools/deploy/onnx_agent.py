@@ -13,7 +13,6 @@ from sept_offline.actions import Box, Finite
 from sept_offline.agent.agent import read_space
 from sept_offline.agent.contexts.base import hidden_row
 from sept_offline.agent.records import count, field
-from sept_offline.deploy.graph import library
 from sept_offline.errors import AgentError
 from sept_offline.family import Hidden
 from sept_offline.limits import (
@@ -25,6 +24,7 @@ from sept_offline.limits import (
 )
 from sept_offline.seeding import generator
 from sept_offline.stacking import Stack
+from sept_offline.tools.deploy.graph import library
 
 Array = NDArray[Any]
 GRAPH_BYTES = 1 << 30

@@ -18,12 +18,12 @@ import pyarrow.parquet as pq
 
 from sept_offline.data.filesystems import HDF5_SUFFIXES
 from sept_offline.data.hdf5 import names_of, open_hdf5
-from sept_offline.data.importing.mapping import ImportMapping
-from sept_offline.data.importing.reading import Reading, is_list, rows_of
-from sept_offline.data.importing.rows import Mistaken, Rows
 from sept_offline.errors import DataError
 from sept_offline.files import real_path
 from sept_offline.limits import check_regular
+from sept_offline.tools.importing.mapping import ImportMapping
+from sept_offline.tools.importing.reading import Reading, is_list, rows_of
+from sept_offline.tools.importing.rows import Mistaken, Rows
 
 CSV = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".csv.bz2", ".csv.zst")
 PARQUET = (".parquet", ".pq")

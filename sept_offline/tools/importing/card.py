@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from sept_offline.data.importing.measures import LARGEST
 from sept_offline.data.summary import LOW_COVERAGE, never_taken, shorter
+from sept_offline.tools.importing.measures import LARGEST
 
 DESCRIPTIONS = {
     "unordered rows": "rows were out of order: all were sorted",
