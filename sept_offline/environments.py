@@ -13,7 +13,7 @@ from gymnasium.wrappers import TimeLimit
 from numpy.typing import NDArray
 
 from sept_offline.actions import ActionSpace, Box, Finite
-from sept_offline.errors import ConfigError, FamilyError, SeptError, SimulatorError
+from sept_offline.errors import ConfigError, FamilyError, SeptError, SimulatorError, one_line
 from sept_offline.family import Family, Hidden
 
 Environment = gymnasium.Env[Any, Any]
@@ -256,7 +256,7 @@ def called(
     except (SeptError, MemoryError):
         raise
     except Exception as error:
-        words = " ".join(str(error).split())
+        words = one_line(error)
         raise kind(f"{where} raised {type(error).__name__}: {words}".rstrip(": ")) from error
 
 

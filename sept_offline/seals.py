@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sept_offline.errors import DataError, SeptError
+from sept_offline.errors import DataError, SeptError, one_line
 from sept_offline.files import write_bytes
 from sept_offline.limits import check_claim, read_whole
 from sept_offline.stage import StageState
@@ -78,7 +78,7 @@ def parse_json(content: bytes | str, where: object, error: type[SeptError]) -> A
     except RecursionError as problem:
         raise error(f"{where} is damaged: it is nested too deeply.") from problem
     except ValueError as problem:
-        words = " ".join(str(problem).split())
+        words = one_line(problem)
         raise error(f"{where} is damaged: it is not valid JSON ({words}).") from problem
 
 
@@ -197,7 +197,7 @@ def _read_tensors(path: Path, error: type[SeptError]) -> tuple[bytes, str]:
 
 
 def _damaged(path: Path, problem: object, error: type[SeptError]) -> SeptError:
-    words = " ".join(str(problem).split())
+    words = one_line(problem)
     return error(f"The snapshot {path} is damaged ({words}); restore it, or delete it.")
 
 
@@ -246,7 +246,7 @@ def read_table(path: Path, error: type[SeptError]) -> pa.Table:
     except SeptError:
         raise
     except (pa.ArrowException, OSError, ValueError) as problem:
-        words = " ".join(str(problem).split())
+        words = one_line(problem)
         raise error(f"{path} is damaged: it cannot be read as Parquet ({words:.200}).") from problem
 
 

@@ -15,7 +15,7 @@ from sept_offline.actions import ActionSpace
 from sept_offline.collect.behaviour import Uniform
 from sept_offline.collect.rollout import Start, run_shard
 from sept_offline.environments import open_environment, spaces
-from sept_offline.errors import FamilyError
+from sept_offline.errors import FamilyError, one_line
 from sept_offline.family import SPLITS, Family, Hidden, load_family
 from sept_offline.seeding import generator
 
@@ -163,7 +163,7 @@ def _check_gymnasium(family: Family, instance: str, hidden: Hidden) -> None:
         raise
     except Exception as error:
         raise FamilyError(
-            f"{where}: Gymnasium's environment checker says: {' '.join(str(error).split())}"
+            f"{where}: Gymnasium's environment checker says: {one_line(error)}"
         ) from error
     finally:
         env.close()  # type: ignore[no-untyped-call]

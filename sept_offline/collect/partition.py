@@ -25,7 +25,7 @@ from sept_offline.data.parquet_source import ParquetSource
 from sept_offline.data.records import HiddenTable
 from sept_offline.data.source import canonical_json
 from sept_offline.data.writer import publish, publish_parts
-from sept_offline.errors import DataError
+from sept_offline.errors import DataError, one_line
 from sept_offline.files import TEMPORARY, Lock, Workspace, writing
 
 LOCK = "_lock"
@@ -238,10 +238,9 @@ def parse_plan(text: str | bytes, where: object) -> dict[str, Any]:
         if not isinstance(plan, dict):
             raise ValueError(f"expected an object, found {type(plan).__name__}")
     except (ValueError, RecursionError) as error:
-        words = " ".join(str(error).split())
         raise DataError(
-            f"The plan of the collection at {where} is damaged ({words:.200}); add --restart to "
-            "discard the collection."
+            f"The plan of the collection at {where} is damaged ({one_line(error):.200}); add "
+            "--restart to discard the collection."
         ) from error
     return plan
 

@@ -27,10 +27,9 @@ from sept_offline.data.source import (
     Source,
     blocks,
     damaged,
-    one_line,
     parse_header,
 )
-from sept_offline.errors import DataError
+from sept_offline.errors import DataError, one_line
 from sept_offline.limits import check_claim, check_regular
 
 CHUNK_BYTES = 1 << 15
@@ -269,8 +268,9 @@ def open_hdf5(path: Path, content: bytes | None = None, **options: Any) -> h5py.
     try:
         return h5py.File(path if content is None else io.BytesIO(content), "r", **options)
     except (OSError, RuntimeError, ValueError) as error:
-        words = one_line(error)
-        raise DataError(f"{path} is not an HDF5 file, or it is damaged: {words:.200}.") from error
+        raise DataError(
+            f"{path} is not an HDF5 file, or it is damaged: {one_line(error):.200}."
+        ) from error
 
 
 def names_of(file: h5py.File) -> list[str]:

@@ -24,7 +24,7 @@ from sept_offline.data.records import (
     Metadata,
     Problem,
 )
-from sept_offline.errors import ConfigError, DataError
+from sept_offline.errors import ConfigError, DataError, one_line
 from sept_offline.limits import MOST_ACTIONS
 from sept_offline.seals import parse_json
 from sept_offline.stacking import Stack
@@ -211,11 +211,6 @@ def _names(names: list[str] | None) -> tuple[str, ...] | None:
 def canonical_json(value: Any) -> str:
     """JSON with one spelling for each value."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
-
-
-def one_line(error: BaseException | str) -> str:
-    """What an error says, without line breaks."""
-    return " ".join(str(error).split())
 
 
 class Source(ABC):

@@ -15,7 +15,7 @@ from typing import Any
 
 from sept_offline.engines.local import WORKER, environment
 from sept_offline.engines.outcome import Attempt, Outcome, Result, Task, attempt
-from sept_offline.errors import EngineError
+from sept_offline.errors import EngineError, one_line
 
 PENDING = 1000
 """Tasks submitted to Ray at once: enough for an autoscaler, few enough to wait on quickly."""
@@ -87,7 +87,7 @@ def cluster(workers: int) -> Iterator[None]:
             )
     except (ConnectionError, RuntimeError, ValueError) as error:
         where = f"the Ray cluster at {address}" if address else "a local Ray cluster"
-        raise EngineError(f"Cannot reach {where}: {' '.join(str(error).split())}") from error
+        raise EngineError(f"Cannot reach {where}: {one_line(error)}") from error
     try:
         yield
     finally:
@@ -124,7 +124,7 @@ def run_ray(
                     tried = ray.get(ready[0])
                 except RayTaskError as error:
                     # Errors of the function are caught: this task or its result is not picklable.
-                    words = " ".join(str(getattr(error, "cause", error)).split())
+                    words = one_line(getattr(error, "cause", error))
                     tried = Attempt(None, words, final=False)
                 except RayError as error:
                     words = f"{type(error).__name__}: {str(error).strip().splitlines()[0]}"

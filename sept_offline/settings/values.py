@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
-from sept_offline.errors import ConfigError
+from sept_offline.errors import ConfigError, one_line
 from sept_offline.family import suggest
 from sept_offline.limits import read_whole
 
@@ -218,7 +218,7 @@ def read_toml(path: Path) -> dict[str, Any]:
     except RecursionError as error:
         raise ConfigError(f"{path} is not valid TOML: it is nested too deeply.") from error
     except ValueError as error:  # of TOML, of UTF-8, or of a number of thousands of digits
-        raise ConfigError(f"{path} is not valid TOML: {' '.join(str(error).split())}.") from error
+        raise ConfigError(f"{path} is not valid TOML: {one_line(error)}.") from error
 
 
 def to_plain(record: Any) -> Any:

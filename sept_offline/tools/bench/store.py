@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sept_offline.errors import DataError
+from sept_offline.errors import DataError, one_line
 from sept_offline.files import refuse_foreign, refuse_links, remove_ours
 from sept_offline.limits import read_whole
 from sept_offline.seals import PARQUET_KEY, write_table
@@ -341,7 +341,7 @@ def _check_columns(path: Path, table: pa.Table, name: str) -> None:
 
 
 def _damaged(path: Path, problem: object) -> DataError:
-    words = " ".join(str(problem).split())
     return DataError(
-        f"{path} is damaged ({words:.200}); delete it, and the same command makes it again."
+        f"{path} is damaged ({one_line(problem):.200}); delete it, and the same command makes "
+        "it again."
     )

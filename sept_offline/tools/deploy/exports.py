@@ -26,7 +26,7 @@ from sept_offline.agent.contexts import FORWARD, Context
 from sept_offline.agent.contexts.latent import LatentContext
 from sept_offline.agent.exported import MANIFEST, WEIGHTS, ExportedAgent, read_weights
 from sept_offline.data import Dataset, opened
-from sept_offline.errors import AgentError, ConfigError
+from sept_offline.errors import AgentError, ConfigError, one_line
 from sept_offline.files import foreign, replacing
 from sept_offline.limits import LONGEST_SEGMENT, VARIABLE, read_whole
 from sept_offline.seals import read_json, read_sealed, sealed_json
@@ -165,7 +165,7 @@ def load_export(folder: str | Path) -> Any:
     except (AgentError, ConfigError):
         raise
     except Exception as problem:  # onnxruntime has its own class for each failure
-        words = " ".join(str(problem).split())
+        words = one_line(problem)
         if "Available memory of" in words:
             raise AgentError(
                 f"{place} needs more memory than the limit for the graphs of an export; if you "
