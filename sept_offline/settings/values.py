@@ -169,14 +169,6 @@ def _rules(record: type[Settings]) -> list[tuple[str, Rule]]:
     return rules
 
 
-def check_range(config: Any, names: Iterable[str], **bounds: float) -> None:
-    """Raise a ConfigError that names the first of these fields that is out of the bounds."""
-    for name in names:
-        value = getattr(config, name)
-        if value is not None:
-            Range(**bounds)(value, name)
-
-
 def merge(*layers: Mapping[str, Any]) -> dict[str, Any]:
     """Merge nested mappings; later ones take precedence key by key."""
     merged: dict[str, Any] = {}
