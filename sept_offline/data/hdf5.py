@@ -10,7 +10,6 @@ import itertools
 import json
 import math
 import os
-from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from sept_offline.data.source import (
     DTYPES,
     Header,
     MemorySource,
+    RowCounter,
     Source,
     blocks,
     damaged,
@@ -176,7 +176,7 @@ def write_hdf5(
     source: Source,
     header: Header,
     hidden: HiddenTable | None,
-    progress: Callable[[str, int], None] | None = None,
+    progress: RowCounter | None = None,
     *,
     chunk_bytes: int = CHUNK_BYTES,
     compression: str | None = "gzip",

@@ -11,7 +11,7 @@ import base64
 import hashlib
 import json
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from sept_offline.data.source import (
     DTYPES,
     Header,
     MemorySource,
+    RowCounter,
     Source,
     canonical_json,
     damaged,
@@ -59,7 +60,7 @@ def write_parquet(
     source: Source,
     header: Header,
     hidden: HiddenTable | None,
-    progress: Callable[[str, int], None] | None = None,
+    progress: RowCounter | None = None,
     *,
     group_rows: int = GROUP_ROWS,
     compression: str = COMPRESSION,

@@ -10,16 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sept_offline.data.records import INDEX_FIELDS, Bool, EpisodeIndex, Int64, Problem
-from sept_offline.data.source import BLOCK_ROWS, Header, Source
+from sept_offline.data.source import BLOCK_ROWS, Header, RowCounter, Source
 from sept_offline.errors import DataError
 
 MOST_STEPS = 1 << 40
 NUMBER = "episodes/number"
 EMPTY = Problem("empty", "episodes", 1, "the dataset holds no episode")
 UNKNOWN = "the behaviour's probabilities are unknown"
-
-Progress = Callable[[str, int], None]
-"""Called with a column and how many of its rows have been read."""
 
 
 def check_structure(source: Source) -> None:
@@ -259,7 +256,7 @@ def _final_problems(final: Bool, episode: Int64, starts: Int64, rows: Int64) -> 
     )
 
 
-def value_problems(source: Source, progress: Progress | None = None) -> list[Problem]:
+def value_problems(source: Source, progress: RowCounter | None = None) -> list[Problem]:
     """Bad values of each kind, counted in one pass over the columns, block by block."""
     check = _ValueCheck(source, progress)
     # Without a usable column the index alone says how many steps there are.
@@ -271,7 +268,7 @@ def value_problems(source: Source, progress: Progress | None = None) -> list[Pro
 class _ValueCheck:
     """Counts each kind of bad value in the columns whose rows can be paired with steps."""
 
-    def __init__(self, source: Source, progress: Progress | None) -> None:
+    def __init__(self, source: Source, progress: RowCounter | None) -> None:
         self._source, self._progress = source, progress
         self._space = source.header.action_space
         expected = source.header.columns_of(source.index)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -28,6 +28,9 @@ from sept_offline.errors import ConfigError, DataError, one_line
 from sept_offline.limits import MOST_ACTIONS
 from sept_offline.seals import parse_json
 from sept_offline.stacking import Stack
+
+RowCounter = Callable[[str, int], None]
+"""Called with the name of a column and how many more of its rows have been read or written."""
 
 BLOCK_ROWS = 1 << 17
 """Rows in memory during a streaming pass: a few megabytes per column, for files of any size."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -18,7 +18,7 @@ from sept_offline.data.exchange import from_minari
 from sept_offline.data.filesystems import kind_of
 from sept_offline.data.hdf5 import Hdf5Source
 from sept_offline.data.records import EpisodeIndex, Int64, Metadata
-from sept_offline.data.source import Header, Source, blocks
+from sept_offline.data.source import Header, RowCounter, Source, blocks
 from sept_offline.data.spool import SortedSpool
 from sept_offline.data.validation import json_ready
 from sept_offline.data.writer import publish, written_by
@@ -96,7 +96,7 @@ def import_logs(
     return _finished(out, card, content)
 
 
-def _written(spool: SortedSpool, progress: Progress) -> Callable[[str, int], None]:
+def _written(spool: SortedSpool, progress: Progress) -> RowCounter:
     """Moves the rest of the progress bar while columns are written."""
     every = sum(shape[0] for _, shape in spool.columns.values())
     written = 0
