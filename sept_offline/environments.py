@@ -69,15 +69,15 @@ class NamedEnvironment(gymnasium.Wrapper[Any, Any, Any, Any]):
         return step
 
     def _check_observation(self, where: str, observation: Any) -> None:
-        found, space = _array(observation), self.observation_space
-        if found.ndim != 1 or found.dtype.kind not in "biufO":
+        values, space = _array(observation), self.observation_space
+        if values.ndim != 1 or values.dtype.kind not in "biufO":
             raise FamilyError(
                 f"{where} returned the observation {observation!r:.80}; it must be a 1-D numeric "
                 "array."
             )
-        if isinstance(space, gym.Box) and found.shape != space.shape:
+        if isinstance(space, gym.Box) and values.shape != space.shape:
             raise FamilyError(
-                f"{where} returned an observation of {len(found)} numbers, but observation_space "
+                f"{where} returned an observation of {len(values)} numbers, but observation_space "
                 f"has the shape {space.shape}; return as many at every step."
             )
 

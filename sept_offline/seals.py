@@ -277,7 +277,7 @@ def _footer(raw: Any) -> tuple[int, bytes]:
 
 def _seal_place(start: int, footer: bytes) -> int | None:
     """The position in the file of the checksum in its footer, which is at `start`."""
-    places = [start + found.start(1) for found in _IN_PARQUET.finditer(footer)]
+    places = [start + match.start(1) for match in _IN_PARQUET.finditer(footer)]
     return places[-1] if places else None
 
 

@@ -245,11 +245,11 @@ def parse_plan(text: str | bytes, where: object) -> dict[str, Any]:
     return plan
 
 
-def check_plan(found: Mapping[str, Any], wanted: Mapping[str, Any], where: object) -> None:
+def check_plan(stored: Mapping[str, Any], wanted: Mapping[str, Any], where: object) -> None:
     """Refuse to continue what another plan began."""
-    if plan_digest(found) == plan_digest(wanted):
+    if plan_digest(stored) == plan_digest(wanted):
         return
-    different = [key for key in wanted if key not in found or found[key] != wanted[key]]
+    different = [key for key in wanted if key not in stored or stored[key] != wanted[key]]
     words = [PLAIN.get(key, f"another {key}") for key in different]
     raise DataError(
         f"{where} was started with {', '.join(words) or PLAIN['shard']}; resume with the "

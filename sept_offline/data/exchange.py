@@ -368,21 +368,21 @@ def from_minari(dataset: str | minari.MinariDataset, path: str | Path | None = N
     return load_dataset(target)
 
 
-def _action_space(found: Any) -> ActionSpace:
+def _action_space(source: Any) -> ActionSpace:
     """The action space of a Minari dataset, or a DataError."""
     import gymnasium
 
-    actions = found.action_space
+    actions = source.action_space
     if isinstance(actions, gymnasium.spaces.Discrete):
         return Finite.of(int(actions.n))
     if not isinstance(actions, gymnasium.spaces.Box) or len(actions.shape) != 1:
         raise DataError(
-            f"The actions of {found.id} are {actions}, expected Discrete(n), or a Box of vectors."
+            f"The actions of {source.id} are {actions}, expected Discrete(n), or a Box of vectors."
         )
     try:
         return Box.of(actions.low, actions.high)
     except ConfigError as error:
-        raise DataError(f"The actions of {found.id} are {actions}: {error}") from error
+        raise DataError(f"The actions of {source.id} are {actions}: {error}") from error
 
 
 def _logged_name(space: ActionSpace) -> str:

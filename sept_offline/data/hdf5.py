@@ -128,11 +128,11 @@ class Hdf5Source(Source):
         self._file.close()
 
 
-def _text(found: h5py.Dataset) -> bytes:
+def _text(array: h5py.Dataset) -> bytes:
     """The text of a dataset that holds one piece of it."""
-    if found.dtype.kind != "S":
-        raise TypeError(f"{found.name} holds {found.dtype}, expected text")
-    return bytes(found[()])
+    if array.dtype.kind != "S":
+        raise TypeError(f"{array.name} holds {array.dtype}, expected text")
+    return bytes(array[()])
 
 
 def _slabs(rows: Int64, chunk: int) -> list[tuple[int, int]]:
@@ -335,27 +335,27 @@ def _link(group: Any, name: str) -> Any:
         return None
 
 
-def _check(found: h5py.Dataset, name: str, path: Path, rank: int | None) -> None:
-    if found.is_virtual or found.external:
+def _check(array: h5py.Dataset, name: str, path: Path, rank: int | None) -> None:
+    if array.is_virtual or array.external:
         raise DataError(
             f"{path} stores the values of {name!r} in other files, which are not opened; store "
             "them in the file itself."
         )
-    if found.shape is None or found.dtype.kind not in "biufSO" or h5py.check_ref_dtype(found.dtype):
-        raise DataError(f"{path} holds {found.dtype} in {name!r}, expected numbers or text.")
-    if rank is not None and found.ndim != rank:
-        raise DataError(f"{name!r} of {path} has {found.ndim} dimensions, expected {rank}.")
-    created = found.id.get_create_plist()
+    if array.shape is None or array.dtype.kind not in "biufSO" or h5py.check_ref_dtype(array.dtype):
+        raise DataError(f"{path} holds {array.dtype} in {name!r}, expected numbers or text.")
+    if rank is not None and array.ndim != rank:
+        raise DataError(f"{name!r} of {path} has {array.ndim} dimensions, expected {rank}.")
+    created = array.id.get_create_plist()
     for position in range(created.get_nfilters()):
         code = int(created.get_filter(position)[0])
         if code not in FILTERS:
             raise DataError(f"{name!r} of {path} needs the filter {code}, which is not available.")
 
 
-def array_bytes(found: h5py.Dataset) -> int:
+def array_bytes(array: h5py.Dataset) -> int:
     """The memory of an array, as the file declares it; a chunk is always decompressed whole."""
-    chunk = math.prod(found.chunks) if found.chunks else 0
-    return int(found.dtype.itemsize * max(math.prod(found.shape), chunk))
+    chunk = math.prod(array.chunks) if array.chunks else 0
+    return int(array.dtype.itemsize * max(math.prod(array.shape), chunk))
 
 
 class PatientFile(io.RawIOBase):

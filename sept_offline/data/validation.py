@@ -118,8 +118,8 @@ def _report(path: str | Place, source: Source, problems: list[Problem]) -> Valid
 
 def _hash_problems(source: Source, hidden: HiddenTable | None) -> Iterator[Problem]:
     stored = source.header.content_hash
-    if stored is not None and (found := content_hash(source, hidden)) != stored:
-        message = f"the content hashes to {found[:12]}…, the header says {stored[:12]}…"
+    if stored is not None and (actual := content_hash(source, hidden)) != stored:
+        message = f"the content hashes to {actual[:12]}…, the header says {stored[:12]}…"
         yield Problem("content hash", "header", 1, message)
 
 

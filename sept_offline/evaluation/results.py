@@ -186,8 +186,8 @@ class Results:
         """Write a whole `.parquet` or `.json` file or nothing."""
         target = behind_links(Path(path))
         if target.suffix == ".json":
-            json.dumps(found := self.to_json(), allow_nan=False)
-            write_text(target, sealed_json(found))
+            json.dumps(body := self.to_json(), allow_nan=False)
+            write_text(target, sealed_json(body))
         elif target.suffix == ".parquet":
             header = {METADATA: json.dumps(self._header()).encode()}
             write_table(target, self.episodes_table().replace_schema_metadata(header))

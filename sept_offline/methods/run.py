@@ -109,8 +109,8 @@ def _is_held_out(held: dict[str, Any]) -> bool:
         isinstance(share, int | float)
         and isinstance(ranges, list)
         and all(
-            isinstance(one, list) and len(one) == 2 and all(isinstance(end, int) for end in one)
-            for one in ranges
+            isinstance(pair, list) and len(pair) == 2 and all(isinstance(end, int) for end in pair)
+            for pair in ranges
         )
     )
 

@@ -228,17 +228,17 @@ def grouped(rows: Iterable[Row], *columns: str) -> dict[tuple[Any, ...], list[Ro
     return groups
 
 
-def differences(found: Mapping[str, Any], wanted: Mapping[str, Any], where: str = "") -> list[str]:
+def differences(stored: Mapping[str, Any], wanted: Mapping[str, Any], where: str = "") -> list[str]:
     """Dotted names whose values differ; a name that only one of them has does not count.
 
     A cell stays valid when a later version of the library adds a setting.
     """
     names: list[str] = []
-    for key in [key for key in found if key in wanted]:
+    for key in [key for key in stored if key in wanted]:
         path = f"{where}.{key}" if where else key
-        if isinstance(found[key], Mapping) and isinstance(wanted[key], Mapping):
-            names += differences(found[key], wanted[key], path)
-        elif found[key] != wanted[key]:
+        if isinstance(stored[key], Mapping) and isinstance(wanted[key], Mapping):
+            names += differences(stored[key], wanted[key], path)
+        elif stored[key] != wanted[key]:
             names.append(path)
     return names
 

@@ -194,7 +194,7 @@ def _rule(mapping: dict[str, Any], name: str) -> str:
     """The rule by which a column, an element of it or its next observation was filled."""
     column = name.rpartition("[")[0] or name
     after, before = (mapping.get(role, []) for role in ("next_observations", "observations"))
-    partners = [before[after.index(found)] for found in (name, column) if found in after]
+    partners = [before[after.index(each)] for each in (name, column) if each in after]
     rules = mapping.get("fill", {})
     keys = (name, column, *partners, "observations")
     return next((rules[key] for key in keys if key in rules), "")

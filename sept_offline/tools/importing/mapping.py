@@ -130,11 +130,11 @@ class ImportMapping(Settings):
             why = next((name for name in names if getattr(self, name)), MANY)
             discrete = ("bins", "actions", "probability", "probabilities")
             pairs += [(name, why) for name in discrete]
-        for one, other in pairs:
-            if getattr(self, one) and getattr(self, other, True):
-                hint = " (a box has a density)" if self.box and "probab" in one else ""
+        for option, other in pairs:
+            if getattr(self, option) and getattr(self, other, True):
+                hint = " (a box has a density)" if self.box and "probab" in option else ""
                 raise ValueError(
-                    f"{_option(one)} and {_option(other)} are mutually exclusive{hint}."
+                    f"{_option(option)} and {_option(other)} are mutually exclusive{hint}."
                 )
 
     @property
@@ -280,12 +280,12 @@ _WHY = {
 }
 
 
-def refuse_meaningless(kind: str, mapping: ImportMapping, own: Mapping[str, Any]) -> None:
-    """Raise a DataError for options that do not apply; `own`: the names that a file has."""
+def refuse_meaningless(kind: str, mapping: ImportMapping, known: Mapping[str, Any]) -> None:
+    """Raise a DataError for options that do not apply; `known`: the names that a file has."""
     named = [
         f"--{role.replace('_', '-')}"
         for role in mapping.named()
-        if role in _MEANINGLESS[kind] and getattr(mapping, role) != own.get(role)
+        if role in _MEANINGLESS[kind] and getattr(mapping, role) != known.get(role)
     ]
     if named:
         raise DataError(
