@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 
 import sept_offline as so
-from sept_offline.deploy.verification import Recording, recorded
 from sept_offline.threads import one_thread
+from sept_offline.tools.deploy.verification import Recording, recorded
 
 FORMS = ("onnx", "numpy")
 BRIEF = {

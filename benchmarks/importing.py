@@ -32,7 +32,7 @@ def peak():
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
 import pyarrow.csv
-from sept_offline.data.importing import ImportMapping, import_logs
+from sept_offline.tools.importing import ImportMapping, import_logs
 loaded, start, used = peak(), time.perf_counter(), time.process_time()
 {work}
 print(json.dumps({{"wall": time.perf_counter() - start, "cpu": time.process_time() - used,

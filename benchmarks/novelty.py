@@ -20,10 +20,10 @@ EPISODES = 1000
 UNTRAINED = {"verdict": False, "control": {"updates": 10}}
 
 
-def flagged(agent: Agent, env: Any, turn: int = 0) -> float:
-    """The share of `EPISODES` fresh probes that are flagged; `turn` renames actions in a ring."""
+def flagged(agent: Agent, env: Any, turn: int = 0, episodes: int = EPISODES) -> float:
+    """The share of fresh probes that are flagged; `turn` renames actions in a ring."""
     flags = []
-    for number in range(EPISODES):
+    for number in range(episodes):
         observation, _ = env.reset(seed=10_000 + number)
         episode = agent.begin(seed=10_000 + number)
         for _ in range(agent.probe_steps):

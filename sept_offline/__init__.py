@@ -15,15 +15,16 @@ _MODULES = {
     "actions": "Box",
     "agent": "Agent load_agent save_agent",
     "collect": "check_family collect_dataset",
-    "data": "Dataset DatasetWriter Episode ImportMapping Segments convert from_minari import_logs "
-    "inspect load_dataset merge validate",
-    "deploy": "export load_export",
+    "data": "Dataset DatasetWriter Episode Segments convert from_minari inspect load_dataset merge "
+    "validate",
     "errors": "SeptError",
     "evaluation": "Results evaluate load_results",
     "family": "Family load_family",
     "methods": "fit fitter",
     "settings": "DemarcateConfig FitConfig OpeConfig",
     "tools.demarcate": "Demarcation demarcate_dataset",
+    "tools.deploy": "export load_export",
+    "tools.importing": "ImportMapping import_logs",
     "tools.ope": "Judgement judge",
     "tools.report": "write_report",
 }
@@ -41,17 +42,13 @@ if TYPE_CHECKING:
     from sept_offline.data import Dataset as Dataset
     from sept_offline.data import DatasetWriter as DatasetWriter
     from sept_offline.data import Episode as Episode
-    from sept_offline.data import ImportMapping as ImportMapping
     from sept_offline.data import Segments as Segments
     from sept_offline.data import convert as convert
     from sept_offline.data import from_minari as from_minari
-    from sept_offline.data import import_logs as import_logs
     from sept_offline.data import inspect as inspect
     from sept_offline.data import load_dataset as load_dataset
     from sept_offline.data import merge as merge
     from sept_offline.data import validate as validate
-    from sept_offline.deploy import export as export
-    from sept_offline.deploy import load_export as load_export
     from sept_offline.errors import SeptError as SeptError
     from sept_offline.evaluation import Results as Results
     from sept_offline.evaluation import evaluate as evaluate
@@ -65,6 +62,10 @@ if TYPE_CHECKING:
     from sept_offline.settings import OpeConfig as OpeConfig
     from sept_offline.tools.demarcate import Demarcation as Demarcation
     from sept_offline.tools.demarcate import demarcate_dataset as demarcate_dataset
+    from sept_offline.tools.deploy import export as export
+    from sept_offline.tools.deploy import load_export as load_export
+    from sept_offline.tools.importing import ImportMapping as ImportMapping
+    from sept_offline.tools.importing import import_logs as import_logs
     from sept_offline.tools.ope import Judgement as Judgement
     from sept_offline.tools.ope import judge as judge
     from sept_offline.tools.report import write_report as write_report

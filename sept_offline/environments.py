@@ -13,7 +13,7 @@ from gymnasium.wrappers import TimeLimit
 from numpy.typing import NDArray
 
 from sept_offline.actions import ActionSpace, Box, Finite
-from sept_offline.errors import ConfigError, FamilyError, SeptError, SimulatorError
+from sept_offline.errors import ConfigError, FamilyError, SeptError, SimulatorError, one_line
 from sept_offline.family import Family, Hidden
 
 Environment = gymnasium.Env[Any, Any]
@@ -69,15 +69,15 @@ class NamedEnvironment(gymnasium.Wrapper[Any, Any, Any, Any]):
         return step
 
     def _check_observation(self, where: str, observation: Any) -> None:
-        found, space = _array(observation), self.observation_space
-        if found.ndim != 1 or found.dtype.kind not in "biufO":
+        values, space = _array(observation), self.observation_space
+        if values.ndim != 1 or values.dtype.kind not in "biufO":
             raise FamilyError(
                 f"{where} returned the observation {observation!r:.80}; it must be a 1-D numeric "
                 "array."
             )
-        if isinstance(space, gym.Box) and found.shape != space.shape:
+        if isinstance(space, gym.Box) and values.shape != space.shape:
             raise FamilyError(
-                f"{where} returned an observation of {len(found)} numbers, but observation_space "
+                f"{where} returned an observation of {len(values)} numbers, but observation_space "
                 f"has the shape {space.shape}; return as many at every step."
             )
 
@@ -256,7 +256,7 @@ def called(
     except (SeptError, MemoryError):
         raise
     except Exception as error:
-        words = " ".join(str(error).split())
+        words = one_line(error)
         raise kind(f"{where} raised {type(error).__name__}: {words}".rstrip(": ")) from error
 
 

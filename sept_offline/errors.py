@@ -49,3 +49,8 @@ class TrainingError(SeptError):
 
 class EngineError(SeptError):
     """A piece of work could not be run: its worker died, or there is nothing to run it on."""
+
+
+def one_line(problem: object) -> str:
+    """What an error says, or any text, without line breaks."""
+    return " ".join(str(problem).split())

@@ -201,15 +201,17 @@ def registered_family(name: str) -> Family:
     return record
 
 
-def _check_record(spec: object, found: object) -> None:
-    if not isinstance(found, Family):
-        raise FamilyError(f"{spec!r} is a {type(found).__name__}, not a sept_offline.Family.")
-    if not isinstance(found.splits, Mapping):
-        raise FamilyError(f"Family {found.name!r}: splits must be a dict of lists of hidden dicts.")
+def _check_record(spec: object, record: object) -> None:
+    if not isinstance(record, Family):
+        raise FamilyError(f"{spec!r} is a {type(record).__name__}, not a sept_offline.Family.")
+    if not isinstance(record.splits, Mapping):
+        raise FamilyError(
+            f"Family {record.name!r}: splits must be a dict of lists of hidden dicts."
+        )
     for name in ("train_steps", "test_steps", "probe_steps", "latent_dim"):
-        value = getattr(found, name)
+        value = getattr(record, name)
         if not isinstance(value, int) or value < 1:
             raise FamilyError(
-                f"Family {found.name!r}: {name} is {value!r}; expected a whole number of at "
+                f"Family {record.name!r}: {name} is {value!r}; expected a whole number of at "
                 "least 1."
             )

@@ -14,7 +14,7 @@ from typing import Self
 
 from filelock import FileLock, Timeout
 
-from sept_offline.errors import DataError, SeptError
+from sept_offline.errors import DataError, SeptError, one_line
 
 TEMPORARY = re.compile(r"\.(?P<name>.+)\.\d+\.tmp")
 """Names of the files that `write_atomically` leaves next to a file when it is killed."""
@@ -82,7 +82,7 @@ def writing(path: Path | str) -> Iterator[None]:
     try:
         yield
     except OSError as problem:
-        words = " ".join((problem.strerror or str(problem)).split())
+        words = one_line(problem.strerror or problem)
         raise DataError(f"Cannot write {path}: {words}.") from problem
 
 

@@ -8,6 +8,7 @@ before this open with one warning for each folder.
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import re
 import warnings
@@ -15,7 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sept_offline.errors import DataError, SeptError
+from sept_offline.errors import DataError, SeptError, one_line
 from sept_offline.files import write_bytes
 from sept_offline.limits import check_claim, read_whole
 from sept_offline.stage import StageState
@@ -25,8 +26,10 @@ if TYPE_CHECKING:
 
 CHECKSUM = "checksum"
 ZEROS = b"0" * 64
-PARQUET_KEY = b"sept_offline.file_sha256"
 SEAL = "sha256:"
+PARQUET_KEY = b"sept_offline.file_sha256"
+UNSEALED = {PARQUET_KEY: SEAL.encode() + ZEROS}
+"""Entry of a Parquet file's metadata that `seal_parquet` completes."""
 _IN_TENSORS = re.compile(rb'"values":"sha256:([0-9a-f]{64}) ')
 """One key for both: safetensors writes several in an order that changes from run to run."""
 _IN_PARQUET = re.compile(re.escape(PARQUET_KEY) + rb"[^s]{1,6}sha256:([0-9a-f]{64})", re.DOTALL)
@@ -78,7 +81,7 @@ def parse_json(content: bytes | str, where: object, error: type[SeptError]) -> A
     except RecursionError as problem:
         raise error(f"{where} is damaged: it is nested too deeply.") from problem
     except ValueError as problem:
-        words = " ".join(str(problem).split())
+        words = one_line(problem)
         raise error(f"{where} is damaged: it is not valid JSON ({words}).") from problem
 
 
@@ -197,7 +200,7 @@ def _read_tensors(path: Path, error: type[SeptError]) -> tuple[bytes, str]:
 
 
 def _damaged(path: Path, problem: object, error: type[SeptError]) -> SeptError:
-    words = " ".join(str(problem).split())
+    words = one_line(problem)
     return error(f"The snapshot {path} is damaged ({words}); restore it, or delete it.")
 
 
@@ -206,24 +209,14 @@ def _damaged(path: Path, problem: object, error: type[SeptError]) -> SeptError:
 
 def write_table(path: Path, table: pa.Table, compression: str = "snappy") -> None:
     """Write a whole Parquet file with its checksum, or nothing."""
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
-    sink = pa.BufferOutputStream()
+    sink = io.BytesIO()
     with pq.ParquetWriter(sink, table.schema, compression=compression) as writer:
         writer.write_table(table)
-        writer.add_key_value_metadata({PARQUET_KEY: b"sha256:" + ZEROS})
-    content = sink.getvalue().to_pybytes()
-    start, end = seal_place(content)
-    write_bytes(path, content[:start] + _sha256(content) + content[end:])
-
-
-def seal_place(footer: bytes) -> tuple[int, int]:
-    """The position of the checksum in the bytes of a Parquet file or of its footer."""
-    places = [found.span(1) for found in _IN_PARQUET.finditer(footer)]
-    if not places:
-        raise DataError("The Parquet file has no field for its checksum.")
-    return places[-1]
+        writer.add_key_value_metadata(UNSEALED)
+    seal_parquet(sink)
+    write_bytes(path, sink.getvalue())
 
 
 def read_table(path: Path, error: type[SeptError]) -> pa.Table:
@@ -232,31 +225,73 @@ def read_table(path: Path, error: type[SeptError]) -> pa.Table:
     import pyarrow.parquet as pq
 
     content = read_whole(path, error)
-    footer = int.from_bytes(content[-8:-4], "little")
-    tail = max(0, len(content) - footer - 8)
-    sealed = PARQUET_KEY in content[tail:]
-    if sealed and not _matches_seal(content, tail):
-        raise error(f"{path} does not match its own checksum: it is damaged or was edited.")
     try:
+        intact = is_intact(io.BytesIO(content))
+        if intact is False:
+            raise error(f"{path} does not match its own checksum: it is damaged or was edited.")
         file = pq.ParquetFile(pa.BufferReader(content))
-        if not sealed:
+        if intact is None:
             _check_rows(path, file.metadata, len(content), error)
             warn_unsealed(path)
         return file.read(use_threads=False)
     except SeptError:
         raise
     except (pa.ArrowException, OSError, ValueError) as problem:
-        words = " ".join(str(problem).split())
+        words = one_line(problem)
         raise error(f"{path} is damaged: it cannot be read as Parquet ({words:.200}).") from problem
 
 
-def _matches_seal(content: bytes, tail: int) -> bool:
-    """Whether the bytes of a Parquet file have the checksum in their footer, which is at `tail`."""
-    try:
-        start, end = (tail + place for place in seal_place(content[tail:]))
-    except DataError:
+def seal_parquet(raw: Any) -> None:
+    """Put the checksum into a Parquet file that is open to read and write and has `UNSEALED`."""
+    place = _seal_place(*_footer(raw))
+    if place is None:
+        raise DataError("The Parquet file has no field for its checksum.")
+    checksum = _checksum_around(raw, place)
+    raw.seek(place)
+    raw.write(checksum)
+
+
+def is_intact(raw: Any) -> bool | None:
+    """Whether the bytes of an open Parquet file match its checksum; None if it has none."""
+    start, footer = _footer(raw)
+    if PARQUET_KEY not in footer:
+        return None
+    place = _seal_place(start, footer)
+    if place is None:
         return False
-    return content[start:end] == _sha256(content[:start], ZEROS, content[end:])
+    raw.seek(place)
+    return bytes(raw.read(len(ZEROS))) == _checksum_around(raw, place)
+
+
+def _footer(raw: Any) -> tuple[int, bytes]:
+    """Where the footer of a Parquet file starts, and its bytes up to the end of the file."""
+    size = raw.seek(0, io.SEEK_END)
+    raw.seek(max(0, size - 8))
+    end = bytes(raw.read())
+    start = size - 8 - int.from_bytes(end[:4], "little")
+    if end[4:] != b"PAR1" or start < 0:
+        raise ValueError("it does not end as a Parquet file")
+    raw.seek(start)
+    return start, bytes(raw.read())
+
+
+def _seal_place(start: int, footer: bytes) -> int | None:
+    """The position in the file of the checksum in its footer, which is at `start`."""
+    places = [start + match.start(1) for match in _IN_PARQUET.finditer(footer)]
+    return places[-1] if places else None
+
+
+def _checksum_around(raw: Any, place: int) -> bytes:
+    """The checksum of an open file, with zeros in its own place."""
+    digest = hashlib.sha256()
+    raw.seek(0)
+    while (left := place - raw.tell()) > 0:
+        digest.update(raw.read(min(1 << 20, left)))
+    digest.update(ZEROS)
+    raw.seek(place + len(ZEROS))
+    while piece := raw.read(1 << 20):
+        digest.update(piece)
+    return digest.hexdigest().encode()
 
 
 def _check_rows(path: Path, metadata: Any, stored: int, error: type[SeptError]) -> None:

@@ -53,7 +53,7 @@ FIRST = (
     "collect/test_plans",
     "dynamics/test_model",
     "safety/test_fuzz",
-    "data/importing/test_command",
+    "importing/test_command",
     "data/test_writing",
     "engines/test_local",
     "safety/test_failed_writes",

@@ -51,7 +51,7 @@ LOADED = (
     "sept_offline.cli.main",
     "sept_offline.collect",
     "sept_offline.tools.demarcate.latents",
-    "sept_offline.deploy.graphs",
+    "sept_offline.tools.deploy.graphs",
     "sept_offline.methods",
     "sept_offline.tools.ope",
     "sept_offline.tools.report.report",

@@ -38,7 +38,6 @@ ORDER = [
     "collect",
     "methods",
     "evaluation",
-    "deploy",
     "tools",
     "cli",
 ]

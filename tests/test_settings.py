@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, make_dataclass
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Annotated, Any, Literal
 
 import pytest
@@ -19,7 +18,6 @@ from sept_offline.settings import (
     Range,
     Settings,
     build,
-    check_range,
     merge,
     parse_settings,
     read_toml,
@@ -92,10 +90,6 @@ def test_a_setting_out_of_range_is_named(
             with pytest.raises(ConfigError) as refused:
                 record(outside)
             assert str(refused.value) == expected
-    check_range(SimpleNamespace(rate=inside), ["rate"], **bounds)
-    with pytest.raises(ConfigError) as refused:
-        check_range(SimpleNamespace(rate=outside), ["rate"], **bounds)
-    assert str(refused.value) == words.removeprefix("x.")
 
 
 def test_every_record_is_checked_when_it_is_made() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import gymnasium
@@ -11,6 +12,8 @@ import numpy as np
 from gymnasium.utils import seeding
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
+
+from sept_offline.family import Family
 
 Array = NDArray[np.float64]
 Hidden = Mapping[str, float]
@@ -171,3 +174,15 @@ class ProcessVectorEnv(gymnasium.vector.VectorEnv[NDArray[np.float32], NDArray[n
         truncated = self._columns.elapsed >= self._limit
         self._ended = terminated | truncated
         return self._columns.observe(), rewards, terminated, truncated, {}
+
+
+def process_family(name: str, process: Process, **more: Any) -> Family:
+    """A family whose environments run `process`, alone or as a batch; `more` as in `Family`."""
+    return Family(
+        name=name,
+        make=partial(ProcessEnv, process),
+        make_vec=partial(ProcessVectorEnv, process),
+        observation_names=process.observation_names,
+        action_names=process.action_names,
+        **more,
+    )

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.families.batch import Array, Hidden, Process, ProcessEnv, ProcessVectorEnv
-from sept_offline.family import Family
+from benchmarks.families.batch import Array, Process, process_family
 
 LONGEST = 4
 """Steps that the heat may take to arrive."""
@@ -53,20 +51,14 @@ PROCESS = Process(
 )
 
 
-def make_vec(hiddens: Sequence[Hidden], max_episode_steps: int) -> ProcessVectorEnv:
-    """A batch."""
-    return ProcessVectorEnv(PROCESS, hiddens, max_episode_steps)
-
-
 def tanks(gains: Sequence[float], delays: Sequence[int]) -> list[dict[str, float]]:
     """Every gain with every delay."""
     return [{"gain": gain, "delay": float(delay)} for gain in gains for delay in delays]
 
 
-family = Family(
-    name="delayed",
-    make=partial(ProcessEnv, PROCESS),
-    make_vec=make_vec,
+family = process_family(
+    "delayed",
+    PROCESS,
     splits={
         "train": tanks((0.25, 0.35, 0.5, 0.7), (1, 2, 4)),
         "validation": tanks((0.3, 0.6), (1, 4)),
@@ -76,6 +68,4 @@ family = Family(
     test_steps=60,
     probe_steps=10,
     latent_dim=2,
-    observation_names=PROCESS.observation_names,
-    action_names=PROCESS.action_names,
 )

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
-
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.families.batch import Array, Hidden, Process, ProcessEnv, ProcessVectorEnv
-from sept_offline.family import Family
+from benchmarks.families.batch import Array, Process, process_family
 
 PUSH, DRAG, NOISE = 0.1, 0.1, 0.03
 
@@ -40,15 +36,9 @@ PROCESS = Process(
 )
 
 
-def make_vec(hiddens: Sequence[Hidden], max_episode_steps: int) -> ProcessVectorEnv:
-    """A batch."""
-    return ProcessVectorEnv(PROCESS, hiddens, max_episode_steps)
-
-
-family = Family(
-    name="indifferent",
-    make=partial(ProcessEnv, PROCESS),
-    make_vec=make_vec,
+family = process_family(
+    "indifferent",
+    PROCESS,
     splits={
         "train": [{"colour": colour / 8} for colour in range(8)],
         "validation": [{"colour": 0.3}, {"colour": 0.7}],
@@ -58,6 +48,4 @@ family = Family(
     test_steps=40,
     probe_steps=4,
     latent_dim=2,
-    observation_names=PROCESS.observation_names,
-    action_names=PROCESS.action_names,
 )

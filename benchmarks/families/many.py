@@ -5,15 +5,12 @@ Hidden are the drag and the angle by which every push is turned.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.families.batch import Array, Hidden, Process, ProcessEnv, ProcessVectorEnv
-from sept_offline.family import Family
+from benchmarks.families.batch import Array, Process, process_family
 
 PUSH, NOISE = 0.15, 0.01
 ACROSS = np.array([0.0, 1.0, 0.0, -1.0, 0.0])
@@ -56,11 +53,6 @@ PROCESS = Process(
 )
 
 
-def make_vec(hiddens: Sequence[Hidden], max_episode_steps: int) -> ProcessVectorEnv:
-    """A batch."""
-    return ProcessVectorEnv(PROCESS, hiddens, max_episode_steps)
-
-
 def drawn(count: int, seed: int) -> list[dict[str, float]]:
     """So many instances, drawn once and for all."""
     rng = np.random.default_rng(seed)
@@ -70,16 +62,13 @@ def drawn(count: int, seed: int) -> list[dict[str, float]]:
     ]
 
 
-family = Family(
-    name="many",
-    make=partial(ProcessEnv, PROCESS),
-    make_vec=make_vec,
+family = process_family(
+    "many",
+    PROCESS,
     splits={"train": drawn(200, 0), "validation": drawn(20, 1), "test": drawn(20, 2)},
     train_steps=40,
     test_steps=40,
     probe_steps=4,
     latent_dim=3,
-    observation_names=PROCESS.observation_names,
-    action_names=PROCESS.action_names,
     recipe=Path(__file__).with_name("many.toml"),
 )

@@ -5,14 +5,10 @@ Hidden are the sign and the strength of the torque.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
-
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.families.batch import Array, Hidden, Process, ProcessEnv, ProcessVectorEnv
-from sept_offline.family import Family
+from benchmarks.families.batch import Array, Process, process_family
 
 GRAVITY, TIME, PARTS = 10.0, 0.1, 4
 """A step lasts `TIME` seconds, integrated in this many parts; mass and length are 1."""
@@ -62,20 +58,14 @@ PROCESS = Process(
 )
 
 
-def make_vec(hiddens: Sequence[Hidden], max_episode_steps: int) -> ProcessVectorEnv:
-    """A batch."""
-    return ProcessVectorEnv(PROCESS, hiddens, max_episode_steps)
-
-
 def motors(*strengths: float) -> list[dict[str, float]]:
     """Motors of these strengths, each the right and the wrong way round."""
     return [{"sign": sign, "strength": value} for value in strengths for sign in (1.0, -1.0)]
 
 
-family = Family(
-    name="reversed_torque",
-    make=partial(ProcessEnv, PROCESS),
-    make_vec=make_vec,
+family = process_family(
+    "reversed_torque",
+    PROCESS,
     splits={
         "train": motors(0.7, 0.9, 1.1, 1.3),
         "validation": motors(0.8, 1.2),
@@ -85,6 +75,4 @@ family = Family(
     test_steps=100,
     probe_steps=3,
     latent_dim=2,
-    observation_names=PROCESS.observation_names,
-    action_names=PROCESS.action_names,
 )

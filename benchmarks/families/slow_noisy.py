@@ -6,14 +6,10 @@ deviation of the noise, after 40 treated steps by three.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
-
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.families.batch import Array, Hidden, Process, ProcessEnv, ProcessVectorEnv
-from sept_offline.family import Family
+from benchmarks.families.batch import Array, Process, process_family
 
 STEP, NOISE = 0.06, 0.25
 SCALE = 0.1
@@ -45,20 +41,14 @@ PROCESS = Process(
 )
 
 
-def make_vec(hiddens: Sequence[Hidden], max_episode_steps: int) -> ProcessVectorEnv:
-    """A batch."""
-    return ProcessVectorEnv(PROCESS, hiddens, max_episode_steps)
-
-
 def effects(*values: float) -> list[dict[str, float]]:
     """An instance for each effect and for its opposite."""
     return [{"effect": sign * value} for value in values for sign in (1.0, -1.0)]
 
 
-family = Family(
-    name="slow_noisy",
-    make=partial(ProcessEnv, PROCESS),
-    make_vec=make_vec,
+family = process_family(
+    "slow_noisy",
+    PROCESS,
     splits={
         "train": effects(0.6, 0.8, 1.0, 1.2),
         "validation": effects(0.7, 1.1),
@@ -68,6 +58,4 @@ family = Family(
     test_steps=100,
     probe_steps=24,
     latent_dim=1,
-    observation_names=PROCESS.observation_names,
-    action_names=PROCESS.action_names,
 )

@@ -159,7 +159,7 @@ def results(agent: Any) -> Any:
 
 
 def _exports(folder: Path) -> None:
-    from sept_offline.deploy import export
+    from sept_offline.tools.deploy import export
 
     agent = so.load_agent(folder / "run")
     export(agent, folder / "numpy", "numpy", observations=20)
@@ -176,7 +176,7 @@ def _agents(folder: Path) -> None:
     """Agents with random weights; one that refines and stacks is exported, too."""
     from sept_offline.agent import AdaptedContext, save_agent
     from sept_offline.agent.rewards import RewardForm
-    from sept_offline.deploy import export
+    from sept_offline.tools.deploy import export
     from tests.agent.builders import make_agent
 
     for name in AGENTS:

@@ -156,7 +156,7 @@ def exported(name: str) -> Reader:
     """`load_export`, and what it does; for NumPy the runtime of its own too."""
 
     def read(folder: Path) -> str:
-        from sept_offline.deploy import load_export, runtime
+        from sept_offline.tools.deploy import load_export, runtime
 
         found = load_export(folder / name)
         columns = len(found.manifest["observation_names"])
@@ -200,7 +200,7 @@ def imported(name: str) -> Reader:
     """`import` of logs that other programs wrote."""
 
     def read(folder: Path) -> str:
-        from sept_offline.data.importing import import_logs, mapping_from
+        from sept_offline.tools.importing import import_logs, mapping_from
 
         table = name.startswith("steps")
         mapping = mapping_from({}, folder / "mapping.toml" if table else None)

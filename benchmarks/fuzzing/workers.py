@@ -24,8 +24,8 @@ def load_everything() -> None:
     """Before the fork, so that no worker counts what the libraries take."""
     import torch
 
-    import sept_offline.deploy
     import sept_offline.methods
+    import sept_offline.tools.deploy
     import sept_offline.tools.report  # noqa: F401
 
     torch.set_num_threads(1)

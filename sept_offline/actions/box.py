@@ -170,8 +170,8 @@ class Box(ActionSpace):
         """
         if self.width <= len(HALVES):
             half = HALVES[self.width - 1]
-            one = sorted((step / half for step in range(-half, half + 1)), key=abs)
-            levels = np.array(list(itertools.product(one, repeat=self.width)))
+            steps = sorted((step / half for step in range(-half, half + 1)), key=abs)
+            levels = np.array(list(itertools.product(steps, repeat=self.width)))
         else:
             each = np.eye(self.width)
             ones = np.ones((1, self.width))

@@ -195,7 +195,7 @@ class Novelty(Record):
 
     stored = (
         Part("decoder", TransitionDecoder.from_arrays),
-        Weights("held_out", partial(take, ndim=1, dtype=np.float64)),
+        Weights("elbos", partial(take, ndim=1, dtype=np.float64), key="held_out"),
         Value("flagged_below", number),
         Weights("prior", InstancePrior.from_arrays, flag="prior", says=("normal", "instances")),
     )
@@ -203,15 +203,15 @@ class Novelty(Record):
     def __init__(
         self,
         decoder: TransitionDecoder,
-        held_out: NDArray[Any],
+        elbos: NDArray[Any],
         flagged_below: float = FLAGGED_BELOW,
         prior: InstancePrior | None = None,
     ) -> None:
         self.decoder, self.flagged_below, self.prior = decoder, flagged_below, prior
-        self.held_out = np.sort(np.asarray(held_out, dtype=np.float64))
-        if self.held_out.ndim != 1 or not len(self.held_out):
+        self.elbos = np.sort(np.asarray(elbos, dtype=np.float64))
+        if self.elbos.ndim != 1 or not len(self.elbos):
             raise AgentError("Novelty needs the ELBO of at least one held-out segment.")
-        if not np.isfinite(self.held_out).all():
+        if not np.isfinite(self.elbos).all():
             raise AgentError("The ELBOs of the held-out segments are not all finite.")
         if prior is not None:
             shape = (len(prior.mean), decoder.latent_dim)
@@ -224,6 +224,6 @@ class Novelty(Record):
     ) -> NDArray[np.float64]:
         """The share `[n]` of held-out segments that are at most as likely; near 0 means new."""
         elbo = posterior_elbo(self.decoder, observations, taken, mean, log_var, self.prior)
-        below = np.searchsorted(self.held_out, elbo + ROUNDING, side="right")
-        share: NDArray[np.float64] = below / len(self.held_out)
+        below = np.searchsorted(self.elbos, elbo + ROUNDING, side="right")
+        share: NDArray[np.float64] = below / len(self.elbos)
         return share

@@ -275,7 +275,7 @@ def import_(
       sept-offline import wards/*.csv -o wards.h5 --instance ward --episode stay --time hour
         --observations pulse,pressure --action drug --reward score --terminated discharged
     """
-    from sept_offline.data.importing import import_logs, mapping_from
+    from sept_offline.tools.importing import import_logs, mapping_from
 
     rules: dict[str, str] = {}
     for rule in fill:
@@ -384,10 +384,10 @@ def demarcate(
         raise click.exceptions.Exit(2)
 
 
-def _print_demarcation(dataset: str, found: Demarcation) -> None:
+def _print_demarcation(dataset: str, proposal: Demarcation) -> None:
     from sept_offline.tools.demarcate.demarcation import FATE
 
-    record = found.record
+    record = proposal.record
     print_table(
         f"{dataset} · {record['episodes']:,} episodes",
         ["proposed instance", "episodes"],
@@ -401,13 +401,13 @@ def _print_demarcation(dataset: str, found: Demarcation) -> None:
         + ("" if separation is None else f"; separation {separation:.3f} nats per step")
     )
     click.echo(f"unsure episodes: {record['unsure']:,}, {FATE[record['settings']['unsure']]}")
-    if found.supported:
+    if proposal.supported:
         click.echo("The logs support these instances, but they are proposals, not ground truth.")
     else:
         click.echo("The logs do not support instance labels:")
-        for reason in found.reasons:
+        for reason in proposal.reasons:
             click.echo(f"  {reason}")
-    if found.path is not None:
-        click.echo(f"Wrote {found.path}; see {found.card_path}")
-    elif not found.supported:
+    if proposal.path is not None:
+        click.echo(f"Wrote {proposal.path}; see {proposal.card_path}")
+    elif not proposal.supported:
         click.echo("Nothing was written; --force writes the labels anyway.")

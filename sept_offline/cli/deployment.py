@@ -54,7 +54,7 @@ def export(
     check_run(run)
     if verify is not None:
         check_dataset(verify)
-    from sept_offline.deploy import export as write
+    from sept_offline.tools.deploy import export as write
 
     form = "numpy" if as_numpy else "onnx"
     with working(f"writing {out} and comparing its actions", quiet):
@@ -99,7 +99,7 @@ def act(run: Path, seed: int) -> None:
     """
     check_run(run)
     from sept_offline.agent import load_agent
-    from sept_offline.deploy import Lines
+    from sept_offline.tools.deploy import Lines
 
     lines = Lines(load_agent(run), seed)
     for answer in lines.serve(sys.stdin.buffer):

@@ -15,7 +15,7 @@ from sept_offline.actions import ActionSpace
 from sept_offline.collect.behaviour import Uniform
 from sept_offline.collect.rollout import Start, run_shard
 from sept_offline.environments import open_environment, spaces
-from sept_offline.errors import FamilyError
+from sept_offline.errors import FamilyError, one_line
 from sept_offline.family import SPLITS, Family, Hidden, load_family
 from sept_offline.seeding import generator
 
@@ -163,7 +163,7 @@ def _check_gymnasium(family: Family, instance: str, hidden: Hidden) -> None:
         raise
     except Exception as error:
         raise FamilyError(
-            f"{where}: Gymnasium's environment checker says: {' '.join(str(error).split())}"
+            f"{where}: Gymnasium's environment checker says: {one_line(error)}"
         ) from error
     finally:
         env.close()  # type: ignore[no-untyped-call]
@@ -285,7 +285,7 @@ def _check_columns(
     family: Family, instances: Sequence[Instance], seed: int, played: list[NDArray[Any]]
 ) -> None:
     """No observed column may show a hidden parameter; warn if one identifies the instance."""
-    training = _few([one for one in instances if one[0].startswith("train-")])
+    training = _few([entry for entry in instances if entry[0].startswith("train-")])
     constant: list[NDArray[Any]] = []
     values: list[NDArray[Any]] = []
     for instance in training:
@@ -301,7 +301,7 @@ def _check_columns(
     for column in np.flatnonzero(np.all(constant, axis=0) & (table != table[0]).any(axis=0)):
         name = _column(family, int(column))
         for parameter in training[0][1]:
-            hidden = np.array([one[1][parameter] for one in training], dtype=np.float64)
+            hidden = np.array([values[parameter] for _, values in training], dtype=np.float64)
             if np.allclose(table[:, column], hidden, rtol=1e-6, atol=0):
                 raise FamilyError(
                     f"Family {family.name!r}: {name} of the observation equals the hidden "

@@ -117,8 +117,8 @@ def _manifest(collection: Collection, parts: list[WrittenPart]) -> Manifest:
     return join_parts(
         collection.header,
         parts,
-        instance=np.array([one.instance for one in planned], dtype=np.int64),
-        behaviour=np.array([names.index(one.behaviour) for one in planned], dtype=np.int64),
+        instance=np.array([episode.instance for episode in planned], dtype=np.int64),
+        behaviour=np.array([names.index(episode.behaviour) for episode in planned], dtype=np.int64),
         seed=np.array(collection.reset_seeds(), dtype=np.int64),
     )
 
@@ -161,7 +161,7 @@ def _run(
     under_way: dict[int, tuple[float, int]] = {}
 
     def update() -> None:
-        episodes = complete + sum(one for one, _ in under_way.values())
+        episodes = complete + sum(done for done, _ in under_way.values())
         progress.update(episodes, steps=steps + sum(more for _, more in under_way.values()))
 
     def heard(job: Job, done: tuple[float, int]) -> None:

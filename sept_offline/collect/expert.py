@@ -135,7 +135,7 @@ class ExpertStage:
         ids = family.instance_ids("train")
         self.copies = max(1, config.environments // len(instances))
         self.hiddens: Sequence[Hidden] = [h for h in instances for _ in range(self.copies)]
-        self.ids = [one for one in ids for _ in range(self.copies)]
+        self.ids = [name for name in ids for _ in range(self.copies)]
         self.hidden = hidden_rows(self.hiddens, family.hidden_names)
         self.places = np.arange(len(self.hiddens)) % self.copies / max(1, self.copies - 1)
         observation_dim, self.space = spaces(family)
@@ -274,7 +274,7 @@ class ExpertStage:
         if known:
             count = round(self.config.end_share * len(places))
             chosen = rng.integers(len(known), size=count)
-            places[:count] = [known[one][rng.integers(len(known[one]))] for one in chosen]
+            places[:count] = [known[place][rng.integers(len(known[place]))] for place in chosen]
         rows = torch.from_numpy(places)
         drawn = {field: getattr(self.memory, field)[rows] for field in MEMORY}
         # at weight 0 nothing depends on them, but d3rlpy's ReBRAC wants some

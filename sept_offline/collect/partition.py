@@ -25,7 +25,7 @@ from sept_offline.data.parquet_source import ParquetSource
 from sept_offline.data.records import HiddenTable
 from sept_offline.data.source import canonical_json
 from sept_offline.data.writer import publish, publish_parts
-from sept_offline.errors import DataError
+from sept_offline.errors import DataError, one_line
 from sept_offline.files import TEMPORARY, Lock, Workspace, writing
 
 LOCK = "_lock"
@@ -238,19 +238,18 @@ def parse_plan(text: str | bytes, where: object) -> dict[str, Any]:
         if not isinstance(plan, dict):
             raise ValueError(f"expected an object, found {type(plan).__name__}")
     except (ValueError, RecursionError) as error:
-        words = " ".join(str(error).split())
         raise DataError(
-            f"The plan of the collection at {where} is damaged ({words:.200}); add --restart to "
-            "discard the collection."
+            f"The plan of the collection at {where} is damaged ({one_line(error):.200}); add "
+            "--restart to discard the collection."
         ) from error
     return plan
 
 
-def check_plan(found: Mapping[str, Any], wanted: Mapping[str, Any], where: object) -> None:
+def check_plan(stored: Mapping[str, Any], wanted: Mapping[str, Any], where: object) -> None:
     """Refuse to continue what another plan began."""
-    if plan_digest(found) == plan_digest(wanted):
+    if plan_digest(stored) == plan_digest(wanted):
         return
-    different = [key for key in wanted if key not in found or found[key] != wanted[key]]
+    different = [key for key in wanted if key not in stored or stored[key] != wanted[key]]
     words = [PLAIN.get(key, f"another {key}") for key in different]
     raise DataError(
         f"{where} was started with {', '.join(words) or PLAIN['shard']}; resume with the "

@@ -2,7 +2,6 @@
 
 from sept_offline.data.dataset import Dataset, Episodes, load_dataset, opened
 from sept_offline.data.exchange import convert, from_minari, merge
-from sept_offline.data.importing import Imported, ImportMapping, import_logs
 from sept_offline.data.records import (
     Episode,
     EpisodeIndex,
@@ -23,8 +22,6 @@ __all__ = [
     "EpisodeIndex",
     "Episodes",
     "HiddenTable",
-    "ImportMapping",
-    "Imported",
     "InstanceSummary",
     "Metadata",
     "Problem",
@@ -34,7 +31,6 @@ __all__ = [
     "ValidationReport",
     "convert",
     "from_minari",
-    "import_logs",
     "inspect",
     "load_dataset",
     "merge",

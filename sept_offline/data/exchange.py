@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ from sept_offline.data.dataset import Dataset, load_dataset, open_source
 from sept_offline.data.filesystems import Place, kind_of, locate
 from sept_offline.data.problems import check_structure
 from sept_offline.data.records import HiddenTable
-from sept_offline.data.source import Source, content_hash
+from sept_offline.data.source import RowCounter, Source, content_hash
 from sept_offline.data.writer import DatasetWriter, publish
 from sept_offline.errors import ConfigError, DataError
 from sept_offline.files import Workspace, real_path
@@ -29,9 +29,7 @@ EVERY = 500
 """Episodes between two updates of the progress."""
 
 
-def convert(
-    source: str | Place, target: str | Path, progress: Callable[[str, int], None] | None = None
-) -> str:
+def convert(source: str | Place, target: str | Path, progress: RowCounter | None = None) -> str:
     """Write the dataset at `source` to `target` (.h5 or .parquet); return its content hash.
 
     A source whose content does not match its hash is an error: a copy would look valid.
@@ -370,21 +368,21 @@ def from_minari(dataset: str | minari.MinariDataset, path: str | Path | None = N
     return load_dataset(target)
 
 
-def _action_space(found: Any) -> ActionSpace:
+def _action_space(source: Any) -> ActionSpace:
     """The action space of a Minari dataset, or a DataError."""
     import gymnasium
 
-    actions = found.action_space
+    actions = source.action_space
     if isinstance(actions, gymnasium.spaces.Discrete):
         return Finite.of(int(actions.n))
     if not isinstance(actions, gymnasium.spaces.Box) or len(actions.shape) != 1:
         raise DataError(
-            f"The actions of {found.id} are {actions}, expected Discrete(n), or a Box of vectors."
+            f"The actions of {source.id} are {actions}, expected Discrete(n), or a Box of vectors."
         )
     try:
         return Box.of(actions.low, actions.high)
     except ConfigError as error:
-        raise DataError(f"The actions of {found.id} are {actions}: {error}") from error
+        raise DataError(f"The actions of {source.id} are {actions}: {error}") from error
 
 
 def _logged_name(space: ActionSpace) -> str:

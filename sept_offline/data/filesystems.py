@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from sept_offline.errors import DataError
+from sept_offline.errors import DataError, one_line
 from sept_offline.files import write_atomically
 from sept_offline.limits import check_regular, limit_bytes, read_whole
 
@@ -89,9 +89,8 @@ def _reaching(place: Place) -> Iterator[None]:
     try:
         yield
     except (pa.ArrowException, OSError, ValueError) as error:
-        words = " ".join(str(error).split())
         raise DataError(
-            f"Cannot reach {place}: {words}; check the address and the credentials."
+            f"Cannot reach {place}: {one_line(error)}; check the address and the credentials."
         ) from error
 
 

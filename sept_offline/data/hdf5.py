@@ -10,7 +10,6 @@ import itertools
 import json
 import math
 import os
-from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -24,13 +23,13 @@ from sept_offline.data.source import (
     DTYPES,
     Header,
     MemorySource,
+    RowCounter,
     Source,
     blocks,
     damaged,
-    one_line,
     parse_header,
 )
-from sept_offline.errors import DataError
+from sept_offline.errors import DataError, one_line
 from sept_offline.limits import check_claim, check_regular
 
 CHUNK_BYTES = 1 << 15
@@ -129,11 +128,11 @@ class Hdf5Source(Source):
         self._file.close()
 
 
-def _text(found: h5py.Dataset) -> bytes:
+def _text(array: h5py.Dataset) -> bytes:
     """The text of a dataset that holds one piece of it."""
-    if found.dtype.kind != "S":
-        raise TypeError(f"{found.name} holds {found.dtype}, expected text")
-    return bytes(found[()])
+    if array.dtype.kind != "S":
+        raise TypeError(f"{array.name} holds {array.dtype}, expected text")
+    return bytes(array[()])
 
 
 def _slabs(rows: Int64, chunk: int) -> list[tuple[int, int]]:
@@ -177,7 +176,7 @@ def write_hdf5(
     source: Source,
     header: Header,
     hidden: HiddenTable | None,
-    progress: Callable[[str, int], None] | None = None,
+    progress: RowCounter | None = None,
     *,
     chunk_bytes: int = CHUNK_BYTES,
     compression: str | None = "gzip",
@@ -269,8 +268,9 @@ def open_hdf5(path: Path, content: bytes | None = None, **options: Any) -> h5py.
     try:
         return h5py.File(path if content is None else io.BytesIO(content), "r", **options)
     except (OSError, RuntimeError, ValueError) as error:
-        words = one_line(error)
-        raise DataError(f"{path} is not an HDF5 file, or it is damaged: {words:.200}.") from error
+        raise DataError(
+            f"{path} is not an HDF5 file, or it is damaged: {one_line(error):.200}."
+        ) from error
 
 
 def names_of(file: h5py.File) -> list[str]:
@@ -335,27 +335,27 @@ def _link(group: Any, name: str) -> Any:
         return None
 
 
-def _check(found: h5py.Dataset, name: str, path: Path, rank: int | None) -> None:
-    if found.is_virtual or found.external:
+def _check(array: h5py.Dataset, name: str, path: Path, rank: int | None) -> None:
+    if array.is_virtual or array.external:
         raise DataError(
             f"{path} stores the values of {name!r} in other files, which are not opened; store "
             "them in the file itself."
         )
-    if found.shape is None or found.dtype.kind not in "biufSO" or h5py.check_ref_dtype(found.dtype):
-        raise DataError(f"{path} holds {found.dtype} in {name!r}, expected numbers or text.")
-    if rank is not None and found.ndim != rank:
-        raise DataError(f"{name!r} of {path} has {found.ndim} dimensions, expected {rank}.")
-    created = found.id.get_create_plist()
+    if array.shape is None or array.dtype.kind not in "biufSO" or h5py.check_ref_dtype(array.dtype):
+        raise DataError(f"{path} holds {array.dtype} in {name!r}, expected numbers or text.")
+    if rank is not None and array.ndim != rank:
+        raise DataError(f"{name!r} of {path} has {array.ndim} dimensions, expected {rank}.")
+    created = array.id.get_create_plist()
     for position in range(created.get_nfilters()):
         code = int(created.get_filter(position)[0])
         if code not in FILTERS:
             raise DataError(f"{name!r} of {path} needs the filter {code}, which is not available.")
 
 
-def array_bytes(found: h5py.Dataset) -> int:
+def array_bytes(array: h5py.Dataset) -> int:
     """The memory of an array, as the file declares it; a chunk is always decompressed whole."""
-    chunk = math.prod(found.chunks) if found.chunks else 0
-    return int(found.dtype.itemsize * max(math.prod(found.shape), chunk))
+    chunk = math.prod(array.chunks) if array.chunks else 0
+    return int(array.dtype.itemsize * max(math.prod(array.shape), chunk))
 
 
 class PatientFile(io.RawIOBase):

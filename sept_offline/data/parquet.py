@@ -11,7 +11,7 @@ import base64
 import hashlib
 import json
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from sept_offline.data.source import (
     DTYPES,
     Header,
     MemorySource,
+    RowCounter,
     Source,
     canonical_json,
     damaged,
@@ -35,14 +36,11 @@ from sept_offline.data.source import (
 )
 from sept_offline.errors import DataError
 from sept_offline.limits import RATIO, VARIABLE, limit_bytes
-from sept_offline.seals import warn_unsealed
+from sept_offline.seals import UNSEALED, is_intact, seal_parquet, warn_unsealed
 
 HEADER_KEY = b"sept_offline.header"
 INDEX_KEY = b"sept_offline.index"
 HIDDEN_KEY = b"sept_offline.privileged"
-DIGEST_KEY = b"sept_offline.file_sha256"
-NO_DIGEST = b"sha256:" + b"0" * 64
-"""Placeholder of the digest while it is computed."""
 GROUP_ROWS = 1 << 14
 """Measured in benchmarks/dataset.py; docs/dataset.md says why."""
 COMPRESSION = "zstd"
@@ -62,7 +60,7 @@ def write_parquet(
     source: Source,
     header: Header,
     hidden: HiddenTable | None,
-    progress: Callable[[str, int], None] | None = None,
+    progress: RowCounter | None = None,
     *,
     group_rows: int = GROUP_ROWS,
     compression: str = COMPRESSION,
@@ -98,10 +96,9 @@ def write_parquet(
         rows = source.columns["observations"][1][0]
         # A reader believes the index only while the rows end where they ended here.
         index = {"rows": rows, "data_bytes": sink.tell(), "columns": pack_index(source.index)}
-        writer.add_key_value_metadata(
-            {INDEX_KEY: canonical_json(index).encode(), DIGEST_KEY: NO_DIGEST}
-        )
-    _write_digest(path)
+        writer.add_key_value_metadata({INDEX_KEY: canonical_json(index).encode(), **UNSEALED})
+    with path.open("r+b") as raw:
+        seal_parquet(raw)
 
 
 def _leaf(field: pa.Field) -> str:
@@ -223,63 +220,13 @@ def group_sizes(metadata: pq.FileMetaData) -> tuple[int, ...]:
 
 
 def parquet_bytes_intact(path: Place, name: str | None = None) -> bool | None:
-    """Whether every byte of a file is the one that was written; None if it carries no digest.
+    """Whether every byte of a file is the one that was written; None if it carries no checksum.
 
     `name`: the file's on the filesystem of `path`, where it is not `path` itself.
     """
-    system, own = filesystem(path)
-    with system.open_input_file(name or own) as raw:
-        return digest_fits(raw)
-
-
-def digest_fits(raw: Any) -> bool | None:
-    """Whether the bytes of an open file fit the digest it carries; None if it carries none."""
-    metadata = pq.read_metadata(raw)
-    stored: bytes | None = (metadata.metadata or {}).get(DIGEST_KEY)
-    if stored is None or len(stored) != len(NO_DIGEST):
-        # A flipped bit may hide it: Arrow passes over what it does not know in a footer.
-        return False if DIGEST_KEY in _footer(raw) else None
-    position = _digest_position(raw, raw.size(), metadata, stored)
-    return stored == _file_digest(raw, position)
-
-
-def _footer(raw: Any) -> bytes:
-    """The footer of a Parquet file, as long as the file's end says."""
-    size = int(raw.size())
-    raw.seek(size - 8)
-    length = int.from_bytes(raw.read(4), "little")
-    raw.seek(max(0, size - 8 - length))
-    return bytes(raw.read())
-
-
-def _digest_position(raw: Any, size: int, metadata: pq.FileMetaData, value: bytes) -> int:
-    """The position of the digest: its last occurrence in the footer."""
-    start = size - int(metadata.serialized_size) - 8
-    raw.seek(start)
-    return start + int(raw.read().rfind(value))
-
-
-def _file_digest(raw: Any, position: int) -> bytes:
-    """The digest of an open file, with zeros in its own place."""
-    digest = hashlib.sha256()
-    raw.seek(0)
-    while (left := position - raw.tell()) > 0:
-        digest.update(raw.read(min(1 << 20, left)))
-    raw.seek(position + len(NO_DIGEST))
-    digest.update(NO_DIGEST)
-    while piece := raw.read(1 << 20):
-        digest.update(piece)
-    return b"sha256:" + digest.hexdigest().encode()
-
-
-def _write_digest(path: Path) -> None:
-    """Put the digest of the file's bytes into the footer."""
-    metadata = pq.read_metadata(path)
-    with path.open("r+b") as raw:
-        position = _digest_position(raw, path.stat().st_size, metadata, NO_DIGEST)
-        digest = _file_digest(raw, position)
-        raw.seek(position)
-        raw.write(digest)
+    system, whole = filesystem(path)
+    with system.open_input_file(name or whole) as raw:
+        return is_intact(raw)
 
 
 @dataclass(frozen=True)

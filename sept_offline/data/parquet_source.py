@@ -21,7 +21,6 @@ from sept_offline.data.parquet import (
     INDEX_KEY,
     UNREADABLE,
     Manifest,
-    digest_fits,
     group_sizes,
     parse_hidden,
     read_privileged,
@@ -40,6 +39,7 @@ from sept_offline.data.source import (
 )
 from sept_offline.errors import DataError
 from sept_offline.limits import check_claim
+from sept_offline.seals import is_intact
 
 OPEN_FILES = 16
 
@@ -170,7 +170,7 @@ class ParquetSource(Source):
             if self._check and (self._manifest is not None or len(self._fragments) == 1):
                 with self._filesystem.open_input_file(name) as raw:
                     content = pa.BufferReader(raw.read())
-                intact = digest_fits(content)
+                intact = is_intact(content)
                 if intact is False or (intact is None and self._manifest is not None):
                     raise unlike_checksum(self.path)
                 content.seek(0)

@@ -10,16 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sept_offline.data.records import INDEX_FIELDS, Bool, EpisodeIndex, Int64, Problem
-from sept_offline.data.source import BLOCK_ROWS, Header, Source
+from sept_offline.data.source import BLOCK_ROWS, Header, RowCounter, Source
 from sept_offline.errors import DataError
 
 MOST_STEPS = 1 << 40
 NUMBER = "episodes/number"
 EMPTY = Problem("empty", "episodes", 1, "the dataset holds no episode")
 UNKNOWN = "the behaviour's probabilities are unknown"
-
-Progress = Callable[[str, int], None]
-"""Called with a column and how many of its rows have been read."""
 
 
 def check_structure(source: Source) -> None:
@@ -191,14 +188,14 @@ def order_rows(scan: RowScan, header: Header | None, *, ordered: bool) -> RowOrd
     return RowOrder(order, index, names[0], names[1], defects)
 
 
-def disagreements(stored: EpisodeIndex, found: EpisodeIndex) -> list[Problem]:
+def disagreements(stored: EpisodeIndex, scanned: EpisodeIndex) -> list[Problem]:
     """Differences between the stored index and the rows."""
-    if len(stored) != len(found):
-        message = f"the stored index has {len(stored)} episodes and the rows make {len(found)}"
-        return [Problem("index", "episodes", abs(len(stored) - len(found)), message)]
+    if len(stored) != len(scanned):
+        message = f"the stored index has {len(stored)} episodes and the rows make {len(scanned)}"
+        return [Problem("index", "episodes", abs(len(stored) - len(scanned)), message)]
     problems = []
     for name in INDEX_FIELDS:
-        bad = getattr(stored, name) != getattr(found, name)
+        bad = getattr(stored, name) != getattr(scanned, name)
         if bad.any():
             where = f"episodes/{name}, episode {int(np.argmax(bad))}"
             message = f"the stored index says another {name} than the rows"
@@ -259,24 +256,24 @@ def _final_problems(final: Bool, episode: Int64, starts: Int64, rows: Int64) -> 
     )
 
 
-def value_problems(source: Source, progress: Progress | None = None) -> list[Problem]:
+def value_problems(source: Source, progress: RowCounter | None = None) -> list[Problem]:
     """Bad values of each kind, counted in one pass over the columns, block by block."""
     check = _ValueCheck(source, progress)
     # Without a usable column the index alone says how many steps there are.
     if check.usable:
         check.run()
-    return [Problem(kind, *entry) for (kind, _), entry in check.found.items()]
+    return [Problem(kind, *entry) for (kind, _), entry in check.problems.items()]
 
 
 class _ValueCheck:
     """Counts each kind of bad value in the columns whose rows can be paired with steps."""
 
-    def __init__(self, source: Source, progress: Progress | None) -> None:
+    def __init__(self, source: Source, progress: RowCounter | None) -> None:
         self._source, self._progress = source, progress
         self._space = source.header.action_space
         expected = source.header.columns_of(source.index)
         self.usable = {name for name, kind in source.columns.items() if kind == expected[name]}
-        self.found: dict[tuple[str, str], tuple[str, int, str]] = {}
+        self.problems: dict[tuple[str, str], tuple[str, int, str]] = {}
         """Place of the first, count and message, by kind and column."""
 
     def run(self) -> None:
@@ -319,8 +316,8 @@ class _ValueCheck:
             self._add(kind, name, self._place(name, first), int(bad.sum()), message)
 
     def _add(self, kind: str, name: str, where: str, count: int, message: str) -> None:
-        where, before, message = self.found.get((kind, name), (where, 0, message))
-        self.found[kind, name] = (where, before + count, message)
+        where, before, message = self.problems.get((kind, name), (where, 0, message))
+        self.problems[kind, name] = (where, before + count, message)
 
     def _place(self, name: str, row: int) -> str:
         index, instances = self._source.index, self._source.header.instances

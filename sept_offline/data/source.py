@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -24,10 +24,13 @@ from sept_offline.data.records import (
     Metadata,
     Problem,
 )
-from sept_offline.errors import ConfigError, DataError
+from sept_offline.errors import ConfigError, DataError, one_line
 from sept_offline.limits import MOST_ACTIONS
 from sept_offline.seals import parse_json
 from sept_offline.stacking import Stack
+
+RowCounter = Callable[[str, int], None]
+"""Called with the name of a column and how many more of its rows have been read or written."""
 
 BLOCK_ROWS = 1 << 17
 """Rows in memory during a streaming pass: a few megabytes per column, for files of any size."""
@@ -211,11 +214,6 @@ def _names(names: list[str] | None) -> tuple[str, ...] | None:
 def canonical_json(value: Any) -> str:
     """JSON with one spelling for each value."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
-
-
-def one_line(error: BaseException | str) -> str:
-    """What an error says, without line breaks."""
-    return " ".join(str(error).split())
 
 
 class Source(ABC):

@@ -416,7 +416,7 @@ def instance_columns(data: Dataset, segments: Segments) -> list[int]:
         segments.observations.reshape(-1, data.observation_dim),
         np.repeat(segments.instance, segments.observations.shape[1]),
     )
-    if not starts.constant().any() or (not segments.skipped and not starts.found().any()):
+    if not starts.constant().any() or (not segments.skipped and not starts.identifying().any()):
         return []
     values = _Values(len(data.instances), data.observation_dim)
     length = data.episode_index.length
@@ -427,7 +427,7 @@ def instance_columns(data: Dataset, segments: Segments) -> list[int]:
         values.add(view.steps().observations, rows)
         if not values.constant().any():
             return []
-    return [int(column) for column in np.flatnonzero(values.found())]
+    return [int(column) for column in np.flatnonzero(values.identifying())]
 
 
 class _Values:
@@ -446,7 +446,7 @@ class _Values:
         """[d], whether no instance seen so far shows two values; unseen ones show none."""
         return np.asarray((self.least >= self.greatest).all(axis=0))
 
-    def found(self) -> Bool:
+    def identifying(self) -> Bool:
         """[d], whether the column is constant and two instances differ in it."""
         seen = np.isfinite(self.least).all(axis=1)
         if not seen.any():

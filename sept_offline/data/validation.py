@@ -14,9 +14,9 @@ from numpy.typing import ArrayLike, NDArray
 from sept_offline.actions import ActionSpace
 from sept_offline.data.dataset import Dataset, bytes_intact, load_in_memory, open_source
 from sept_offline.data.filesystems import Place, check_place
-from sept_offline.data.problems import Progress, structural_problems, value_problems
+from sept_offline.data.problems import structural_problems, value_problems
 from sept_offline.data.records import HiddenTable, Problem
-from sept_offline.data.source import Source, canonical_json, content_hash
+from sept_offline.data.source import RowCounter, Source, canonical_json, content_hash
 from sept_offline.errors import DataError
 
 WARNINGS = ("missing propensities", "partial propensities", "short episode", "single episode")
@@ -70,7 +70,7 @@ class ValidationReport:
 def validate(
     path: str | Place,
     probe_steps: int | None = None,
-    progress: Progress | None = None,
+    progress: RowCounter | None = None,
 ) -> ValidationReport:
     """Check every byte and every step of a dataset; returns a report of all problems.
 
@@ -118,8 +118,8 @@ def _report(path: str | Place, source: Source, problems: list[Problem]) -> Valid
 
 def _hash_problems(source: Source, hidden: HiddenTable | None) -> Iterator[Problem]:
     stored = source.header.content_hash
-    if stored is not None and (found := content_hash(source, hidden)) != stored:
-        message = f"the content hashes to {found[:12]}…, the header says {stored[:12]}…"
+    if stored is not None and (actual := content_hash(source, hidden)) != stored:
+        message = f"the content hashes to {actual[:12]}…, the header says {stored[:12]}…"
         yield Problem("content hash", "header", 1, message)
 
 

@@ -16,7 +16,7 @@ from sept_offline.data.hdf5 import write_hdf5
 from sept_offline.data.parquet import Manifest, write_manifest, write_parquet
 from sept_offline.data.parquet_source import ParquetSource
 from sept_offline.data.records import Episode, EpisodeIndex, HiddenTable, Int64, Metadata
-from sept_offline.data.source import DTYPES, Header, Source, content_hash
+from sept_offline.data.source import DTYPES, Header, RowCounter, Source, content_hash
 from sept_offline.data.spool import SortedSpool, Spool
 from sept_offline.data.validation import check_episode, hidden_table, json_ready, whole
 from sept_offline.errors import ConfigError, DataError
@@ -212,7 +212,7 @@ class DatasetWriter:
         """
         self.append(**({name: getattr(episode, name) for name in COPIED} | changes))
 
-    def close(self, progress: Callable[[str, int], None] | None = None) -> None:
+    def close(self, progress: RowCounter | None = None) -> None:
         """Write the file and put it in place; a second call does nothing."""
         if self._error is not None:
             raise self._error
@@ -303,7 +303,7 @@ def publish(
     work: Workspace,
     source: Source,
     hidden: HiddenTable | None,
-    progress: Callable[[str, int], None] | None = None,
+    progress: RowCounter | None = None,
 ) -> str:
     """Write `source` next to the workspace's path, move it there, and return its content hash."""
     digest = content_hash(source, hidden)

@@ -14,7 +14,7 @@ from sept_offline.data.records import Steps
 from sept_offline.dynamics.columns import LOG_NOISE, Columns, Reader
 from sept_offline.dynamics.outcome import OutcomeModel
 from sept_offline.family import Hidden
-from sept_offline.seeding import integer, torch_generator
+from sept_offline.seeding import generator, integer, torch_generator
 from sept_offline.stacking import Stack
 from sept_offline.threads import one_thread
 from sept_offline.training.gaussians import Posteriors, kl_standard, log_normal, sample
@@ -27,6 +27,12 @@ DIM = 8
 """Numbers that describe an instance: more than a latent has, so that little is missed."""
 RATES = (2e-3, 1e-4)
 BATCH = 512
+WINDOW = 4
+"""Steps for which logged actions are repeated: more would measure chaos, not the model."""
+WINDOWS = 4000
+"""Windows that are repeated, spread evenly over the instances."""
+FEWEST = 20
+"""Windows of an instance, at least."""
 
 
 class World(nn.Module):
@@ -221,3 +227,38 @@ def replay(
             active &= ended.numpy() == 0
             states = after
     return earned
+
+
+def replay_error(
+    world: WorldStage,
+    outcome: OutcomeModel,
+    steps: Steps,
+    length: Integers,
+    rewards: Doubles,
+    factor: Doubles,
+    seed: int,
+) -> float:
+    """How far learned dynamics are off in what logged actions earn, per episode of an instance.
+
+    length `[E]`: of the episodes; rewards `[N]`: as the outcome has learned them; factor `[I]`:
+    from these to the unit of the error. Root mean square over instances, less what chance adds.
+    """
+    rng = generator(seed, "windows")
+    left = np.repeat(length, length) - steps.time
+    present = np.unique(steps.instance)
+    each = max(FEWEST, WINDOWS // len(present))
+    first = np.concatenate(
+        [rng.choice(np.flatnonzero(steps.instance == code), each) for code in present]
+    )
+    long = np.minimum(WINDOW, left[first])
+    total = np.concatenate([[0.0], np.cumsum(rewards)])
+    logged = total[first + long] - total[first]
+    earned = replay(world, outcome, steps, first, long, integer(seed, "replay"))
+    # row by row the windows of one instance
+    gap, long = (earned - logged).reshape(-1, each), long.reshape(-1, each)
+    owner = steps.instance[steps.time == 0]
+    episode = np.array([length[owner == code].mean() for code in present]) / long.mean(axis=1)
+    episode *= factor[present]
+    bias = episode * gap.mean(axis=1)
+    chance = episode**2 * gap.var(axis=1, ddof=1) / each
+    return float(np.sqrt(max(np.mean(bias**2 - chance), 0.0)))

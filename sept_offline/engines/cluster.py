@@ -1,4 +1,4 @@
-"""Independent tasks on a Ray cluster: Ray places them, and runs them elsewhere if one dies."""
+"""Independent tasks on a Ray cluster; one whose worker dies is run again elsewhere."""
 
 from __future__ import annotations
 
@@ -8,22 +8,19 @@ import importlib.util
 import logging
 import os
 import sys
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from sept_offline.engines.local import WORKER, environment
 from sept_offline.engines.outcome import Attempt, Outcome, Result, Task, attempt
-from sept_offline.errors import EngineError
+from sept_offline.errors import EngineError, one_line
 
 PENDING = 1000
 """Tasks submitted to Ray at once: enough for an autoscaler, few enough to wait on quickly."""
 OBJECT_STORE = 256 << 20
 """Size of a local cluster's object store in bytes; small, because tasks write data to files."""
-
-
-class Again(Exception):
-    """Raised inside Ray so that it runs the task once more; carries the attempt that failed."""
 
 
 def check_ray() -> None:
@@ -90,7 +87,7 @@ def cluster(workers: int) -> Iterator[None]:
             )
     except (ConnectionError, RuntimeError, ValueError) as error:
         where = f"the Ray cluster at {address}" if address else "a local Ray cluster"
-        raise EngineError(f"Cannot reach {where}: {' '.join(str(error).split())}") from error
+        raise EngineError(f"Cannot reach {where}: {one_line(error)}") from error
     try:
         yield
     finally:
@@ -108,47 +105,34 @@ def run_ray(
     from ray.exceptions import RayError, RayTaskError
 
     with cluster(workers):
-        remote = ray.remote(num_cpus=1, max_retries=retries, retry_exceptions=True)(_attempt)
+        # A task is submitted again here, not by Ray, which does not say how often it started one.
+        remote = ray.remote(num_cpus=1, max_retries=0)(attempt)
         # Once into the store, not once a task: it may close over a good deal.
         shared = ray.put(function)
-        queue = iter(range(len(tasks)))
+        waiting = deque(range(len(tasks)))
+        begun = [0] * len(tasks)
         running: dict[Any, int] = {}
         try:
-            while True:
-                while len(running) < PENDING and (number := next(queue, None)) is not None:
+            while waiting or running:
+                while waiting and len(running) < PENDING:
+                    number = waiting.popleft()
+                    begun[number] += 1
                     running[remote.remote(shared, tasks[number])] = number
-                if not running:
-                    return
                 ready, _ = ray.wait(list(running), num_returns=1)
                 number = running.pop(ready[0])
-                attempts = retries + 1
                 try:
-                    attempts, tried = ray.get(ready[0])
+                    tried = ray.get(ready[0])
                 except RayTaskError as error:
-                    cause = getattr(error, "cause", error)
-                    # Anything but Again broke before the task was begun: it could not be unpickled.
-                    words = " ".join(str(cause).split())
-                    tried = cause.args[0] if isinstance(cause, Again) else Attempt(None, words)
+                    # Errors of the function are caught: this task or its result is not picklable.
+                    words = one_line(getattr(error, "cause", error))
+                    tried = Attempt(None, words, final=False)
                 except RayError as error:
                     words = f"{type(error).__name__}: {str(error).strip().splitlines()[0]}"
-                    tried = Attempt(None, f"The worker died at this task ({words}).")
-                yield tried.outcome(tasks[number], attempts)
+                    tried = Attempt(None, f"The worker died at this task ({words}).", final=False)
+                if tried.final or begun[number] > retries:
+                    yield tried.outcome(tasks[number], begun[number])
+                else:
+                    waiting.append(number)
         finally:
             for reference in running:
                 ray.cancel(reference, force=True)
-
-
-def _attempt(function: Callable[[Any], Any], task: Any) -> tuple[int, Attempt]:
-    """On a worker: run the task and return the attempt's number and outcome."""
-    tried = attempt(function, task)
-    if not tried.final:
-        raise Again(tried)
-    return _tries(), tried
-
-
-def _tries() -> int:
-    """How often Ray has started the current task; its public API does not expose the count."""
-    from ray._private.worker import global_worker
-
-    core: Any = getattr(global_worker, "core_worker")  # noqa: B009 - set once Ray has connected
-    return int(core.get_current_task_attempt_number()) + 1

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from sept_offline.errors import EngineError, SeptError, SimulatorError
+from sept_offline.errors import EngineError, SeptError, SimulatorError, one_line
 from sept_offline.threads import one_thread
 
 Task = TypeVar("Task")
@@ -65,7 +65,7 @@ def describe(error: BaseException) -> str:
     """One line: a mistake of the user's in its own words, anything else with its place."""
     if isinstance(error, SeptError):
         return str(error)
-    words = " ".join(str(error).split())
+    words = one_line(error)
     text = f"{type(error).__name__}: {words}" if words else type(error).__name__
     frames = traceback.extract_tb(error.__traceback__)
     if not frames:

@@ -208,9 +208,11 @@ def _play(
         limit=limit,
         episodes=tuple(
             _result(
-                played, one, scores(family, known, start.hidden, played.rewards.tolist(), limit)
+                played,
+                evaluated,
+                scores(family, known, start.hidden, played.rewards.tolist(), limit),
             )
-            for played, one, start in zip(logged, results.episodes, starts, strict=True)
+            for played, evaluated, start in zip(logged, results.episodes, starts, strict=True)
         ),
     )
 

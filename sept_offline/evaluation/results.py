@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sept_offline.errors import DataError
+from sept_offline.errors import DataError, one_line
 from sept_offline.files import behind_links, write_text
 from sept_offline.seals import read_sealed, read_table, sealed_json, write_table
 
@@ -186,8 +186,8 @@ class Results:
         """Write a whole `.parquet` or `.json` file or nothing."""
         target = behind_links(Path(path))
         if target.suffix == ".json":
-            json.dumps(found := self.to_json(), allow_nan=False)
-            write_text(target, sealed_json(found))
+            json.dumps(body := self.to_json(), allow_nan=False)
+            write_text(target, sealed_json(body))
         elif target.suffix == ".parquet":
             header = {METADATA: json.dumps(self._header()).encode()}
             write_table(target, self.episodes_table().replace_schema_metadata(header))
@@ -254,9 +254,8 @@ def load_results(path: str | Path) -> Results:
         fields["needs"] = tuple(fields["needs"])
         return Results(**fields, episodes=tuple(_episode(row) for row in rows))
     except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as problem:
-        words = " ".join(str(problem).split())
         raise DataError(
-            f"{source} contains no results of `sept-offline evaluate` ({words:.200})."
+            f"{source} contains no results of `sept-offline evaluate` ({one_line(problem):.200})."
         ) from problem
 
 

@@ -49,9 +49,10 @@ SHORTER, LONGER = 2, 8
 """Other lengths to try if that one is better."""
 MODEL_UPDATES = 1200
 """Maximum updates of the model of the current observation; the others get a third."""
-HELD_OUT = 0.2
+TEST_SHARE = 0.2
+"""Share of the episodes on which the models of the next observation are tested."""
 FEWEST = 5
-"""Held-out episodes without which nothing is concluded."""
+"""Test episodes without which nothing is concluded."""
 LASTING = 0.1
 """Minimum by which a step's error must resemble a recent one more than one of another episode."""
 
@@ -180,18 +181,18 @@ def observing_plainly(agent: Agent, stack: Stack | None) -> Agent:
 
 
 def choose_stack(data: Dataset, config: FitConfig, seed: int) -> Generator[Stage, None, Choice]:
-    """Stack if the last steps clearly improve the prediction of held-out episodes."""
+    """Stack if the last steps clearly improve the prediction of test episodes."""
     seed = integer(seed, "stack")
     some = sample_episodes(data, seed)
-    held = held_out_episodes(some, HELD_OUT, seed)
-    if held.sum() < FEWEST:
+    tested = held_out_episodes(some, TEST_SHARE, seed)
+    if tested.sum() < FEWEST:
         return Choice(
             1, "There are too few episodes to test whether the last steps improve predictions."
         )
     # At most as long as the fit itself.
     long = max(1, min(MODEL_UPDATES, config.latent.updates, config.control.updates // 4))
     short = max(1, long // 3)
-    fitted = partial(fit_and_test, some, held, seed)
+    fitted = partial(fit_and_test, some, tested, seed)
 
     present = yield from fitted(1, long, "stack-1")
     if not present.open.any():

@@ -44,13 +44,13 @@ def choose_hold_out(
         record: dict[str, Any] = {"by": "instances", "instances": names}
     else:
         for code in present:
-            own = rng.permutation(np.flatnonzero(index.instance == code))
-            if len(own) < 2:
+            rows = rng.permutation(np.flatnonzero(index.instance == code))
+            if len(rows) < 2:
                 raise DataError(
                     f"{data.path}: instance {data.instances[code]!r} has only one episode, so "
                     "none can be held out; log more, or omit --hold-out."
                 )
-            held[own[: min(max(1, round(share * len(own))), len(own) - 1)]] = True
+            held[rows[: min(max(1, round(share * len(rows))), len(rows) - 1)]] = True
         record = {"by": "episodes"}
     numbers = np.sort(index.number[held])
     return held, record | {"share": share, "seed": seed, "episodes": to_ranges(numbers)}
@@ -60,12 +60,12 @@ def held_out_episodes(data: Dataset, share: float, seed: int) -> NDArray[np.bool
     """Episodes held out from the latent: a share of each instance's, none of a single one."""
     rng = generator(seed, "held out")
     instance = data.episode_index.instance
-    held = np.zeros(len(instance), dtype=bool)
+    unfitted = np.zeros(len(instance), dtype=bool)
     for code in np.unique(instance):
-        own = rng.permutation(np.flatnonzero(instance == code))
-        count = min(max(1, round(share * len(own))), len(own) - 1)
-        held[own[:count]] = True
-    return held
+        rows = rng.permutation(np.flatnonzero(instance == code))
+        count = min(max(1, round(share * len(rows))), len(rows) - 1)
+        unfitted[rows[:count]] = True
+    return unfitted
 
 
 def fitted_on(data: Dataset) -> dict[str, Any]:
@@ -85,9 +85,9 @@ def episode_digests(data: Dataset) -> NDArray[np.uint64]:
     digests = np.empty(len(starts), dtype=np.uint64)
     for number, (start, end) in enumerate(zip(starts, ends, strict=True)):
         first, last = steps.row[start], steps.row[end - 1] + 1
-        found = hashlib.blake2b(observations[first : last + 1].tobytes(), digest_size=8)
-        found.update(actions[start:end].tobytes())
-        digests[number] = int.from_bytes(found.digest(), "little")
+        digest = hashlib.blake2b(observations[first : last + 1].tobytes(), digest_size=8)
+        digest.update(actions[start:end].tobytes())
+        digests[number] = int.from_bytes(digest.digest(), "little")
     return digests
 
 

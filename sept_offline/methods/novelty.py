@@ -46,14 +46,14 @@ def novelty_of(
 def as_if_fresh(elbos: NDArray[np.float64], fresh: NDArray[np.bool_]) -> NDArray[np.float64]:
     """ELBOs `[N]`, with those of the fitted segments shifted to the distribution of fresh ones.
 
-    Few of the held-out segments resemble those of the probe. The others are used too, less likely
+    Few of the fresh segments resemble those of the probe. The others are used too, less likely
     and wider spread by what fitting has gained on average over all segments.
     """
-    held_out, others = elbos[fresh], elbos[~fresh]
+    unfitted, others = elbos[fresh], elbos[~fresh]
     if not len(others):
         return elbos
-    gain = max(others.mean() - held_out.mean(), 0.0)
-    wider = max(held_out.std() / others.std(), 1.0) if others.std() > 0 else 1.0
+    gain = max(others.mean() - unfitted.mean(), 0.0)
+    wider = max(unfitted.std() / others.std(), 1.0) if others.std() > 0 else 1.0
     moved = others.mean() - gain + wider * (others - others.mean())
     return np.where(fresh, elbos, moved[np.cumsum(~fresh) - 1])
 

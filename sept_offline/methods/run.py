@@ -17,7 +17,7 @@ from typing import Any
 
 from sept_offline.agent import Agent, load_agent, save_agent
 from sept_offline.agent.store import OURS as AGENT
-from sept_offline.errors import DataError, SeptError
+from sept_offline.errors import DataError, SeptError, one_line
 from sept_offline.files import (
     Lock,
     refuse_foreign,
@@ -109,8 +109,8 @@ def _is_held_out(held: dict[str, Any]) -> bool:
         isinstance(share, int | float)
         and isinstance(ranges, list)
         and all(
-            isinstance(one, list) and len(one) == 2 and all(isinstance(end, int) for end in one)
-            for one in ranges
+            isinstance(pair, list) and len(pair) == 2 and all(isinstance(end, int) for end in pair)
+            for pair in ranges
         )
     )
 
@@ -166,7 +166,7 @@ def chained(check: str, row: Iterable[str]) -> str:
 
 def _damaged(path: Path, why: str) -> DataError:
     return DataError(
-        f"{path} is damaged ({' '.join(why.split())}); restore it, or fit again with --restart."
+        f"{path} is damaged ({one_line(why)}); restore it, or fit again with --restart."
     )
 
 
@@ -316,10 +316,10 @@ class RunDirectory:
             try:
                 stage.restore(state)
             except (KeyError, ValueError, TypeError, RuntimeError, IndexError) as problem:
-                words = " ".join(str(problem).split())
                 raise DataError(
                     f"The checkpoint {path} does not belong to this run's stage {stage.name} "
-                    f"({type(problem).__name__}: {words:.200}); delete it, or add --restart."
+                    f"({type(problem).__name__}: {one_line(problem):.200}); delete it, or add "
+                    "--restart."
                 ) from problem
         if stage.done < stage.total or check is not None:
             self._forget(stage, check)

@@ -73,14 +73,17 @@ def separation_in_time(
     first: Separation,
     known: Knowledge,
     data: Dataset,
-    held: NDArray[np.bool_],
+    unfitted: NDArray[np.bool_],
     config: FitConfig,
     seed: int,
 ) -> Separation:
-    """The same with the separation that the latent reaches later, when it has been refined."""
+    """The same with the separation that the latent reaches later, when it has been refined.
+
+    unfitted `[E]`: the episodes that the latent was not fitted to.
+    """
     steps = later_steps(data, config)
     segments = data.segments(steps)
-    fresh = np.isin(segments.episode, data.episode_index.number[held])
+    fresh = np.isin(segments.episode, data.episode_index.number[unfitted])
     longer = replace(known, latent=known.latent.reading(steps), weights=balance(segments.instance))
     later = separation(longer, segments, fresh, seed)
     if later is None or later.apart < first.apart:

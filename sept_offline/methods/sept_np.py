@@ -83,9 +83,9 @@ class UnprobedReplay(Replay):
 
 
 def _stages(data: Dataset, config: FitConfig, seed: int) -> Stages:
-    held = held_out_episodes(data, config.held_out, seed)
+    unfitted = held_out_episodes(data, config.held_out, seed)
     segments = data.segments(config.probe_steps)
-    fresh = np.isin(segments.episode, data.episode_index.number[held])
+    fresh = np.isin(segments.episode, data.episode_index.number[unfitted])
     behaviour = logged_or_estimated(segments, data.action_space, integer(seed, "behaviour"))
     check_possible(behaviour.along(segments))
 
@@ -140,8 +140,8 @@ def learn_round(
         settings["segment_weights"] = weights[~fresh]
         stage = SegmentLatentStage(fitted, config.latent, number, **settings)
     else:
-        held = np.isin(data.episode_index.number, segments.episode[fresh])
-        steps = data.select(~held).steps()
+        unfitted = np.isin(data.episode_index.number, segments.episode[fresh])
+        steps = data.select(~unfitted).steps()
         settings |= {"held_out": segments.select(fresh), "predicted": data.present_dim}
         stage = TransitionLatentStage(steps, fitted, config.latent, number, **settings)
     stage.name = f"latent{suffix}"

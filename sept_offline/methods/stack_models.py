@@ -1,6 +1,6 @@
 """Models of the next observation, which show whether the current one lacks a part of the state.
 
-They read the current observation or several, and are tested on held-out episodes. If part of the
+They read the current observation or several, and are tested on other episodes. If part of the
 state is missing from the observation, the last steps predict the next observation better than the
 current one alone. They also do so for a model that has merely learned too little: in most systems
 the last change is half of the answer. Hence the model of the current observation learns three times
@@ -54,7 +54,7 @@ WIDE = 3.0
 
 @dataclass(frozen=True)
 class TestedModel:
-    """A model of the next observation, tested on held-out episodes.
+    """A model of the next observation, tested on other episodes.
 
     errors `[E, d]`: mean squared error of each episode, clipped, in variances of the change;
     unexplained `[d]`: share of what the change varies; 0 in a column that never changes.
@@ -99,11 +99,11 @@ def sample_episodes(data: Dataset, seed: int) -> Dataset:
 
 
 def fit_and_test(
-    data: Dataset, held: NDArray[np.bool_], seed: int, length: int, updates: int, name: str
+    data: Dataset, tested: NDArray[np.bool_], seed: int, length: int, updates: int, name: str
 ) -> Generator[Stage, None, TestedModel]:
-    """Fit a model of `length` observations without the `held[E]` episodes, and test it on them."""
+    """Fit a model of `length` observations to all but the `tested[E]` episodes, and test it."""
     view = data.stacked(length)
-    kept, steps = view.select(~held).steps(), view.select(held).steps()
+    kept, steps = view.select(~tested).steps(), view.select(tested).steps()
     stage = WorldStage(
         kept,
         Columns.fit(kept),

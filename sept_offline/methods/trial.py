@@ -18,12 +18,11 @@ from sept_offline.control.rewards import one_form
 from sept_offline.data import Dataset
 from sept_offline.dynamics.columns import Columns
 from sept_offline.dynamics.outcome import NEARLY_EQUAL, OutcomeStage
-from sept_offline.dynamics.world import WorldStage, roll_out
+from sept_offline.dynamics.world import WorldStage, replay_error, roll_out
 from sept_offline.errors import ConfigError, DataError, TrainingError
 from sept_offline.family import Hidden
 from sept_offline.latent.separation import Separation, measure_separation
 from sept_offline.methods.baselines import AVG, HISTORY
-from sept_offline.methods.fidelity import replay_error
 from sept_offline.methods.hold_out import FEW_INSTANCES, choose_hold_out, held_out_episodes
 from sept_offline.methods.knowledge import refines
 from sept_offline.methods.method import Method, check_data

@@ -24,7 +24,7 @@ from sept_offline.training.updates import descend
 STEPS = 300
 PATIENCE = 40
 HIDDEN = (64, 64)
-HELD_OUT = 0.2
+CHECK_SHARE = 0.2
 """Share of the episodes on which an estimate is checked."""
 LEAST = 0.01
 """No estimate says that an action was less likely (in a box: than this share of the uniform
@@ -37,7 +37,7 @@ class Behaviour:
 
     propensities: probabilities `[N, n, A]`, or the log-densities `[N, n]` of the actions taken in a
     box; estimated: whether those of the actions taken are a model's and not the log's own; nll,
-    ece: the model's held-out log-loss and calibration error (None where all are logged).
+    ece: the model's log-loss and calibration error on checked episodes (None where all are logged).
     """
 
     space: ActionSpace
@@ -100,28 +100,30 @@ def _around(guess: Doubles, actions: Integers, chance: Doubles) -> Doubles:
 def estimate_behaviour(segments: Segments, space: ActionSpace, seed: int) -> Behaviour:
     """Estimate μ by a model of state and time or, if that is not better, of time alone.
 
-    The model is stopped, and its temperature chosen, on held-out episodes. It is used only if it is
-    better there than what a behaviour that does not look at the state would do: the frequencies of
-    the actions at each time; in a box a density at each time, or the uniform one.
+    The model is stopped, and its temperature chosen, on the checked episodes. It is used only if it
+    is better there than what a behaviour that does not look at the state would do: the frequencies
+    of the actions at each time; in a box a density at each time, or the uniform one.
     """
     count = len(segments.actions)
     order = generator(seed, "behaviour", "holdout").permutation(count)
-    held = order[: max(1, round(HELD_OUT * count))]
-    kept = order[len(held) :] if len(held) < count else order
+    checked = order[: max(1, round(CHECK_SHARE * count))]
+    kept = order[len(checked) :] if len(checked) < count else order
     if isinstance(space, Box):
-        return _estimate_density(segments, space, kept, held, seed)
-    return _estimate_chances(segments, space, kept, held, seed)
+        return _estimate_density(segments, space, kept, checked, seed)
+    return _estimate_chances(segments, space, kept, checked, seed)
 
 
 def _estimate_chances(
-    segments: Segments, space: ActionSpace, kept: Integers, held: Integers, seed: int
+    segments: Segments, space: ActionSpace, kept: Integers, checked: Integers, seed: int
 ) -> Behaviour:
     (count, length), num_actions = segments.actions.shape[:2], space.width
     actions = torch.from_numpy(segments.actions.astype(np.int64))
     inputs = _inputs(segments.observations[:, :length], length)
     plain = _frequencies(segments.actions[kept], num_actions)
-    plain_nll = _loss(torch.from_numpy(np.log(plain)).expand(len(held), -1, -1), actions[held])
-    scores, nll = _classify(inputs, actions, kept, held, num_actions, seed)
+    plain_nll = _loss(
+        torch.from_numpy(np.log(plain)).expand(len(checked), -1, -1), actions[checked]
+    )
+    scores, nll = _classify(inputs, actions, kept, checked, num_actions, seed)
     if nll < plain_nll:
         chances = torch.softmax(scores, dim=-1).double().numpy()
     else:
@@ -129,12 +131,12 @@ def _estimate_chances(
         nll = plain_nll
     chances = np.maximum(chances, LEAST)
     chances /= chances.sum(axis=-1, keepdims=True)
-    ece = calibration_error(chances[held], segments.actions[held])
+    ece = calibration_error(chances[checked], segments.actions[checked])
     return Behaviour(space, chances, estimated=True, nll=nll, ece=ece)
 
 
 def _estimate_density(
-    segments: Segments, space: Box, kept: Integers, held: Integers, seed: int
+    segments: Segments, space: Box, kept: Integers, checked: Integers, seed: int
 ) -> Behaviour:
     count, length = segments.actions.shape[:2]
     inputs = _inputs(segments.observations[:, :length], length)
@@ -144,18 +146,18 @@ def _estimate_density(
     nll = -flat
     for seen in (inputs[..., -length:], inputs):
         candidate, candidate_places, loss = _fit_density(
-            seen, segments.actions, space, kept, held, seed
+            seen, segments.actions, space, kept, checked, seed
         )
         if loss < nll:
             density, places, nll = candidate, candidate_places, loss
     mixed = np.logaddexp(np.log1p(-LEAST) + density, np.log(LEAST) + flat)
-    return Behaviour(space, mixed, estimated=True, nll=nll, ece=_misplaced(places[held]))
+    return Behaviour(space, mixed, estimated=True, nll=nll, ece=_misplaced(places[checked]))
 
 
 def _fit_density(
-    inputs: Tensor, actions: NDArray[Any], space: Box, kept: Integers, held: Integers, seed: int
+    inputs: Tensor, actions: NDArray[Any], space: Box, kept: Integers, checked: Integers, seed: int
 ) -> tuple[Doubles, Doubles, float]:
-    """Log-densities [N, n], each component's place in its distribution [N, n, k], held-out loss."""
+    """Log-densities [N, n], each component's place in its distribution [N, n, k], check loss."""
     width = inputs.shape[-1]
     unscaled = Standardiser.identity(width)
     rng = torch_generator(seed, "behaviour", "initialise")
@@ -168,7 +170,7 @@ def _fit_density(
             descend(optimiser, -network.log_probability(inputs[kept], taken[kept]).mean())
             with torch.no_grad():
                 each = network.log_probability(inputs, taken)
-                loss = -float(each[held].mean())
+                loss = -float(each[checked].mean())
                 since += 1
                 if loss < best:
                     best, since = loss, 0
@@ -218,9 +220,9 @@ def _loss(log_chances: Tensor, actions: Tensor) -> float:
 
 
 def _classify(
-    inputs: Tensor, actions: Tensor, kept: Integers, held: Integers, num_actions: int, seed: int
+    inputs: Tensor, actions: Tensor, kept: Integers, checked: Integers, num_actions: int, seed: int
 ) -> tuple[Tensor, float]:
-    """Calibrated scores [N, n, A] and their held-out log-loss."""
+    """Calibrated scores [N, n, A] and their log-loss on the checked episodes."""
     network = perceptron(inputs.shape[-1], HIDDEN, num_actions)
     initialise(network, torch_generator(seed, "behaviour", "initialise"))
     optimiser = Adam(network.parameters(), 3e-3)
@@ -233,16 +235,16 @@ def _classify(
             descend(optimiser, loss)
             with torch.no_grad():
                 scores = network(inputs)
-                held_loss = _loss(torch.log_softmax(scores[held], dim=-1), actions[held])
+                check_loss = _loss(torch.log_softmax(scores[checked], dim=-1), actions[checked])
             since += 1
-            if held_loss < best:
-                best, best_scores, since = held_loss, scores, 0
+            if check_loss < best:
+                best, best_scores, since = check_loss, scores, 0
             if since >= PATIENCE:
                 break
         sharpest = best_scores
         for temperature in np.geomspace(0.5, 4.0, 31):
             cooled = sharpest / float(temperature)
-            held_loss = _loss(torch.log_softmax(cooled[held], dim=-1), actions[held])
-            if held_loss < best:
-                best, best_scores = held_loss, cooled
+            check_loss = _loss(torch.log_softmax(cooled[checked], dim=-1), actions[checked])
+            if check_loss < best:
+                best, best_scores = check_loss, cooled
     return best_scores, best

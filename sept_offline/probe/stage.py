@@ -224,8 +224,8 @@ class ProbeStage:
         self.name = "probe"
         self.config, self.done = config, 0
         self.behaviour = logged_or_estimated(segments, space, seed)
-        self.kept, held = split(segments.instance, config.holdout, seed)
-        self.held = torch.from_numpy(held)
+        self.kept, checked = split(segments.instance, config.holdout, seed)
+        self.checked = torch.from_numpy(checked)
         self.learner = ProbeLearner(segments, self.behaviour, config, seed, self.kept)
         self.rewards = torch.from_numpy(standardised(reward_per_segment, segments.instance))
         self.imitation = 0 if self.behaviour.uniform else IMITATION
@@ -275,7 +275,7 @@ class ProbeStage:
         """The probe if it does better on held-out segments, or else the behaviour's own start."""
         with one_thread():
             everything = torch.arange(len(self.rewards))
-            gain, error = self.improvement() if len(self.held) else (math.nan, math.nan)
+            gain, error = self.improvement() if len(self.checked) else (math.nan, math.nan)
             accepted = gain > self.config.margin * error
             with torch.no_grad():
                 ratio = self.learner.log_ratio(everything)
@@ -285,7 +285,7 @@ class ProbeStage:
             weights = normalised(ratio, shares).numpy()
         evidence = (
             f"held-out reward {gain:+.3f} ± {error:.3f} standard deviations against the behaviour"
-            if len(self.held)
+            if len(self.checked)
             else "a probe that no held-out episode can check"
         )
         return ProbeResult(
@@ -303,31 +303,31 @@ class ProbeStage:
 
     def improvement(self) -> tuple[float, float]:
         """Held-out E_π[R] − E_μ[R], and the standard error of this difference."""
-        rewards = self.rewards[self.held]
-        shares = torch.from_numpy(balance(self.learner.instance[self.held.numpy()]))
+        rewards = self.rewards[self.checked]
+        shares = torch.from_numpy(balance(self.learner.instance[self.checked.numpy()]))
         with torch.no_grad():
-            weights = normalised(self.learner.log_ratio(self.held), shares)
+            weights = normalised(self.learner.log_ratio(self.checked), shares)
         learned, logged = (weights * rewards).sum(), (shares * rewards).sum()
         influence = weights * (rewards - learned) - shares * (rewards - logged)
         return float(learned - logged), float(torch.sqrt((influence**2).sum()))
 
 
-def split(instance: Integers, holdout: float, seed: int) -> tuple[Integers, Integers]:
+def split(instance: Integers, share: float, seed: int) -> tuple[Integers, Integers]:
     """Training rows and check rows, split within each instance; with share 0, all are both.
 
     An instance with two rows or more has at least one of each; one with a single row has none to
     check.
     """
     everything = np.arange(len(instance))
-    if holdout == 0:
+    if share == 0:
         return everything, everything
     rng = generator(seed, "probe", "holdout")
-    held = []
+    checked = []
     for code in np.unique(instance):
         rows = rng.permutation(np.flatnonzero(instance == code))
-        held.append(rows[: min(max(1, round(holdout * len(rows))), len(rows) - 1)])
-    out = np.sort(np.concatenate(held)).astype(np.int64)
-    return np.setdiff1d(everything, out), out
+        checked.append(rows[: min(max(1, round(share * len(rows))), len(rows) - 1)])
+    check = np.sort(np.concatenate(checked)).astype(np.int64)
+    return np.setdiff1d(everything, check), check
 
 
 def standardised(values: Doubles, instance: Integers) -> Doubles:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
-from sept_offline.errors import ConfigError
+from sept_offline.errors import ConfigError, one_line
 from sept_offline.family import suggest
 from sept_offline.limits import read_whole
 
@@ -169,14 +169,6 @@ def _rules(record: type[Settings]) -> list[tuple[str, Rule]]:
     return rules
 
 
-def check_range(config: Any, names: Iterable[str], **bounds: float) -> None:
-    """Raise a ConfigError that names the first of these fields that is out of the bounds."""
-    for name in names:
-        value = getattr(config, name)
-        if value is not None:
-            Range(**bounds)(value, name)
-
-
 def merge(*layers: Mapping[str, Any]) -> dict[str, Any]:
     """Merge nested mappings; later ones take precedence key by key."""
     merged: dict[str, Any] = {}
@@ -218,7 +210,7 @@ def read_toml(path: Path) -> dict[str, Any]:
     except RecursionError as error:
         raise ConfigError(f"{path} is not valid TOML: it is nested too deeply.") from error
     except ValueError as error:  # of TOML, of UTF-8, or of a number of thousands of digits
-        raise ConfigError(f"{path} is not valid TOML: {' '.join(str(error).split())}.") from error
+        raise ConfigError(f"{path} is not valid TOML: {one_line(error)}.") from error
 
 
 def to_plain(record: Any) -> Any:

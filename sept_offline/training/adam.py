@@ -82,8 +82,8 @@ class Adam:
             for place in range(len(group.parameters)):
                 if f"{first + place}.step" in state:
                     names = Moments.__dataclass_fields__
-                    found = {name: state[f"{first + place}.{name}"].clone() for name in names}
-                    group.moments[place] = Moments(**found)
+                    moments = {name: state[f"{first + place}.{name}"].clone() for name in names}
+                    group.moments[place] = Moments(**moments)
 
     def _numbered(self) -> Iterable[tuple[int, Group]]:
         """Each group with the number of its first parameter."""

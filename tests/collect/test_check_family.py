@@ -64,8 +64,8 @@ class Telling(Slide):
         return *super().step(action)[:4], {"amount": self.amount}
 
 
-class TellingAtTheEnd(Slide):
-    """Its only info that leaks is that of the last step."""
+class StepCounting(Slide):
+    """Knows how many steps it has taken."""
 
     steps = 0
 
@@ -75,9 +75,16 @@ class TellingAtTheEnd(Slide):
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         self.steps += 1
+        return super().step(action)
+
+
+class TellingAtTheEnd(StepCounting):
+    """Its only info that leaks is that of the last step."""
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        observation, reward, *_ = super().step(action)
         ended = self.steps == 5
-        info = {"amount": self.amount} if ended else {}
-        return *super().step(action)[:2], ended, False, info
+        return observation, reward, ended, False, {"amount": self.amount} if ended else {}
 
 
 class Unpaid(Slide):
@@ -256,18 +263,8 @@ class Changing(Batch):
         return self.buffer, *others
 
 
-class Shrinking(TwoColumns):
+class Shrinking(StepCounting, TwoColumns):
     """Loses a column after the fourth step."""
-
-    steps = 0
-
-    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
-        self.steps = 0
-        return super().reset(seed=seed)
-
-    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        self.steps += 1
-        return super().step(action)
 
     def second(self) -> float:
         return 0.0

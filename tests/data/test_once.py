@@ -14,20 +14,12 @@ import pyarrow.parquet as pq
 import pytest
 
 import sept_offline as so
+from benchmarks.reading import SETTINGS
 from sept_offline.data import hdf5, parquet_source, read_dataset
 from sept_offline.data.hdf5 import write_hdf5
 from sept_offline.data.parquet import write_parquet
 from sept_offline.data.source import DTYPES
 from sept_offline.errors import DataError
-
-SETTINGS = {
-    "verdict": False,
-    "stack": 1,
-    "probe_steps": 2,
-    "latent": {"updates": 1},
-    "probe": {"steps": 1},
-    "control": {"updates": 1, "hidden": [4], "members": 1, "algorithm": "double_dqn"},
-}
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 
 import sept_offline as so
 from sept_offline.data import DatasetWriter
-from sept_offline.data.importing.measures import measure
+from sept_offline.tools.importing.measures import measure
 
 
 def write_actions(

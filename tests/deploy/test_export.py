@@ -32,11 +32,11 @@ from sept_offline.agent import (
 )
 from sept_offline.agent.networks import MLP, Constrained
 from sept_offline.agent.rewards import RewardForm
-from sept_offline.deploy import export, load_export
-from sept_offline.deploy.exports import SHIPPED
-from sept_offline.deploy.verification import made_up, recorded, verify
 from sept_offline.errors import AgentError, ConfigError, DataError, SeptError
 from sept_offline.seals import read_sealed, sealed_json
+from sept_offline.tools.deploy import export, load_export
+from sept_offline.tools.deploy.exports import SHIPPED
+from sept_offline.tools.deploy.verification import made_up, recorded, verify
 from tests.agent import builders
 
 METHODS = ["sept", "lstm", "changes", "avg", "oracle", "history", "sept-np", "dynasept"]
@@ -198,7 +198,7 @@ def test_an_export_that_acts_otherwise_is_not_written(
         verify(other, load_export(first.path), made_up(other, 200))
     before = (tmp_path / "out" / "manifest.json").read_bytes()
     # from here on another agent's parts are written under this agent's name
-    module = sys.modules["sept_offline.deploy.exports"]
+    module = sys.modules["sept_offline.tools.deploy.exports"]
     name = f"_{form}"
     write = getattr(module, name)
     monkeypatch.setattr(module, name, lambda _: write(other))
@@ -321,7 +321,7 @@ def test_the_runtime_is_the_library_itself_and_needs_numpy_alone(tmp_path: Path)
     agent = builders.make_agent("sept", fallback=True)
     export(agent, tmp_path / "out", "numpy", observations=50)
     library = Path(so.__file__).parent
-    sources = {"runtime.py": "deploy/runtime"} | SHIPPED
+    sources = {"runtime.py": "tools/deploy/runtime"} | SHIPPED
     others = set()
     for file, name in sources.items():
         source = (tmp_path / "out" / file).read_text(encoding="utf-8")

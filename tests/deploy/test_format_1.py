@@ -20,9 +20,9 @@ import sept_offline as so
 from sept_offline.agent import Agent
 from sept_offline.agent.encoders import FlatEncoder
 from sept_offline.agent.exported import load
-from sept_offline.deploy import export, load_export
-from sept_offline.deploy.verification import Recording, recorded
 from sept_offline.threads import one_thread
+from sept_offline.tools.deploy import export, load_export
+from sept_offline.tools.deploy.verification import Recording, recorded
 
 HERE = Path(__file__).parent
 SAMPLE = HERE.parents[1] / "datasets" / "sample.h5"

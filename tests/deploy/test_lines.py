@@ -15,8 +15,8 @@ import pytest
 import sept_offline as so
 from sept_offline.agent import AdaptedContext
 from sept_offline.agent.rewards import RewardForm
-from sept_offline.deploy import Lines, lines
 from sept_offline.seeding import integer
+from sept_offline.tools.deploy import Lines, lines
 from tests import processes
 from tests.agent import builders
 

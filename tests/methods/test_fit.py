@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import sept_offline as so
+from benchmarks.novelty import flagged
 from sept_offline.agent import Agent
 from sept_offline.agent.contexts import RefinedContext, SegmentContext
 from sept_offline.cli import main
@@ -58,23 +59,9 @@ def agent(starts: Dataset, training_seed: int) -> Agent:
     return so.fit(starts, "sept", settings, seed=training_seed)
 
 
-def flagged(agent: Agent, env: Any, episodes: int, seed: int, turn: int = 0) -> float:
-    """The share of fresh episodes whose probe is flagged; `turn` renames the actions in a ring."""
-    flags = []
-    for number in range(episodes):
-        observation, _ = env.reset(seed=seed + number)
-        episode = agent.begin(seed=seed + number)
-        for _ in range(agent.probe_steps):
-            action = episode.act(observation)
-            observation, *_ = env.step((action + turn) % agent.spaces.num_actions)
-        episode.act(observation)
-        flags.append(bool(episode.flagged))
-    return float(np.mean(flags))
-
-
 def fresh_navigation(agent: Agent, episodes: int, turn: int) -> float:
     shares = [
-        flagged(agent, navigation2d.make(hidden), episodes // 2, 10_000, turn)
+        flagged(agent, navigation2d.make(hidden), turn, episodes // 2)
         for hidden in navigation2d.instances()
     ]
     return float(np.mean(shares))
@@ -120,13 +107,13 @@ def test_a_strange_acrobot_is_flagged(tmp_path: Path, training_seed: int, margin
     settings = {"held_out": 0.3, "probe": {"use": "always"}, **untrained}
     agent = so.fit(data, "sept", settings, seed=training_seed)
     shares = [
-        flagged(agent, acrobot.make(hidden), 1000, 10_000) for hidden in acrobot.instances("train")
+        flagged(agent, acrobot.make(hidden), episodes=1000) for hidden in acrobot.instances("train")
     ]
     margin("flagged, known", float(np.mean(shares)), at_least=0.003, at_most=0.03)
     names = acrobot.instances("train")[0]
     for delta in (-0.8, 0.8):
         strange = acrobot.make(dict.fromkeys(names, delta))
-        margin(f"flagged, {delta}", flagged(agent, strange, 300, 10_000), at_least=0.9)
+        margin(f"flagged, {delta}", flagged(agent, strange, episodes=300), at_least=0.9)
 
 
 def test_a_latent_that_is_read_once_comes_from_the_first_steps_only(data: Dataset) -> None:

@@ -26,7 +26,7 @@ from sept_offline.seeding import torch_generator
 from sept_offline.settings import LatentConfig, ProbeConfig
 from tests.latent.tiny_box import SPACE, episodes
 from tests.margins import Margins
-from tests.probe.test_probe import estimate, same
+from tests.probe.test_probe import estimate, keeps_its_floor, resumed
 
 STEPS, SEGMENTS = episodes(per=150, length=2, seed=0)
 DOSE = SEGMENTS.actions[..., 0].sum(axis=1).astype(np.float64)
@@ -200,31 +200,18 @@ def test_unknown_densities_alone_are_estimated() -> None:
 
 
 def test_resuming_gives_the_same_bits() -> None:
-    unbroken, first, second = (
-        ProbeStage(SEGMENTS, DOSE, dataclasses.replace(CONFIG, steps=12), 0, space=SPACE)
-        for _ in range(3)
-    )
-    unbroken.advance(1000)
-    first.advance(5)
-    second.restore(first.state())
-    second.advance(1000)
-    assert same(unbroken.state(), second.state())
+    config = dataclasses.replace(CONFIG, steps=12)
+    unbroken, second = resumed(lambda: ProbeStage(SEGMENTS, DOSE, config, 0, space=SPACE), cut=5)
     one, other = (stage.result().policy.to_arrays("x") for stage in (unbroken, second))
     assert all(np.array_equal(one[name], other[name]) for name in one)
 
 
 def test_the_papers_loop_reads_a_box() -> None:
     config = ProbeConfig(batch=32, ess_floor=0.2)
-    unbroken, first, second = (
-        PaperLoopStage(SEGMENTS, LOOP, config, 0, space=SPACE, num_instances=4) for _ in range(3)
+    _, second = resumed(
+        lambda: PaperLoopStage(SEGMENTS, LOOP, config, 0, space=SPACE, num_instances=4), cut=3
     )
-    unbroken.advance(1000)
-    first.advance(3)
-    second.restore(first.state())
-    second.advance(1000)
-    assert same(unbroken.state(), second.state())
-    assert min(entry.ess_share for entry in second.history) >= 0.2 - 1e-6
-    assert float(second.weights().sum()) == pytest.approx(1)
+    keeps_its_floor(second)
 
 
 def test_actions_outside_the_box_are_refused() -> None:

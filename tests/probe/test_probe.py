@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from typing import get_args
+from collections.abc import Callable
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -72,6 +73,19 @@ def same(one: StageState, other: StageState) -> bool:
     return one.values == other.values and all(
         torch.equal(one.tensors[name], other.tensors[name]) for name in one.tensors
     )
+
+
+def resumed(make: Callable[[], Any], cut: int) -> tuple[Any, Any]:
+    """A stage that never stopped and one restored after `cut` updates; their bits are the same."""
+    unbroken, first, second = (make() for _ in range(3))
+    unbroken.advance(1000)
+    first.advance(cut)
+    snapshot = first.state()
+    first.advance(2)
+    second.restore(snapshot)
+    second.advance(1000)
+    assert same(unbroken.state(), second.state())
+    return unbroken, second
 
 
 def estimate(
@@ -189,14 +203,7 @@ def test_it_starts_from_a_behaviour_that_is_not_uniform(
 
 
 def test_resuming_gives_the_same_bits() -> None:
-    unbroken, first, second = (probe(dataclasses.replace(CONFIG, steps=12)) for _ in range(3))
-    unbroken.advance(1000)
-    first.advance(5)
-    snapshot = first.state()
-    first.advance(2)
-    second.restore(snapshot)
-    second.advance(1000)
-    assert same(unbroken.state(), second.state())
+    resumed(lambda: probe(dataclasses.replace(CONFIG, steps=12)), cut=5)
 
 
 @pytest.mark.parametrize("cut", [7, IMITATION + 5])
@@ -204,14 +211,8 @@ def test_resuming_keeps_the_start_that_was_learned(cut: int) -> None:
     """Where the behaviour is not uniform, and the probe's start is what is kept in the end."""
     _, logged = episodes(per=40, length=2, seed=0, policy=skewed)
     config = dataclasses.replace(CONFIG, steps=10)
-    unbroken, first, second = (
-        ProbeStage(logged, np.zeros(len(logged.actions)), config, 0, space=SPACE) for _ in range(3)
-    )
-    unbroken.advance(1000)
-    first.advance(cut)
-    second.restore(first.state())
-    second.advance(1000)
-    assert same(unbroken.state(), second.state())
+    rewards = np.zeros(len(logged.actions))
+    unbroken, second = resumed(lambda: ProbeStage(logged, rewards, config, 0, space=SPACE), cut)
     assert not second.result().accepted
     seen = logged.observations[:, 0]
     one, other = (chances(stage.result().policy, seen) for stage in (unbroken, second))
@@ -226,16 +227,15 @@ def test_the_seed_decides() -> None:
     assert not same(runs[0].state(), runs[2].state())
 
 
+def keeps_its_floor(loop: PaperLoopStage) -> None:
+    assert min(entry.ess_share for entry in loop.history) >= 0.2 - 1e-6
+    assert float(loop.weights().sum()) == pytest.approx(1)
+
+
 @pytest.mark.parametrize(("changes", "warmup"), [(False, 0), (True, 2)])
 def test_the_paper_loop_resumes_exactly_and_keeps_its_floor(changes: bool, warmup: int) -> None:
-    unbroken, first, second = (loop(changes=changes, warmup=warmup) for _ in range(3))
-    unbroken.advance(1000)
-    first.advance(3)
-    second.restore(first.state())
-    second.advance(1000)
-    assert same(unbroken.state(), second.state())
-    assert min(entry.ess_share for entry in second.history) >= 0.2 - 1e-6
-    assert float(second.weights().sum()) == pytest.approx(1)
+    unbroken, second = resumed(lambda: loop(changes=changes, warmup=warmup), cut=3)
+    keeps_its_floor(second)
     tracked = unbroken.tracking.state_dict()["decoder_head.0.weight"]
     assert not torch.equal(tracked, unbroken.network.state_dict()["decoder_head.0.weight"])
 

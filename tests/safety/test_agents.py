@@ -18,11 +18,11 @@ from benchmarks.fuzzing.corpus import log, save_modelled
 from sept_offline.agent import AdaptedContext, Agent, SegmentContext, load_agent, save_agent
 from sept_offline.agent.probes import TableProbe, UniformProbe
 from sept_offline.agent.rewards import RewardForm
-from sept_offline.deploy import export, load_export
-from sept_offline.deploy.onnx_agent import refuse_external
 from sept_offline.errors import AgentError, ConfigError, DataError, SeptError
 from sept_offline.seals import sealed_json
 from sept_offline.settings import FitConfig, LatentConfig
+from sept_offline.tools.deploy import export, load_export
+from sept_offline.tools.deploy.onnx_agent import refuse_external
 from tests.agent.builders import make_agent
 
 NAN = float("nan")

@@ -203,7 +203,7 @@ def test_every_file_of_an_export_is_checked(folder: Path, form: str) -> None:
     if form == "onnx":
         pytest.importorskip("onnxruntime")
         pytest.importorskip("onnx")
-    from sept_offline.deploy import export, load_export
+    from sept_offline.tools.deploy import export, load_export
 
     export(so.load_agent("run"), folder / "out", form, observations=5)
     manifest = folder / "out" / "manifest.json"
@@ -221,7 +221,7 @@ def test_every_file_of_an_export_is_checked(folder: Path, form: str) -> None:
 def test_a_graph_is_never_looked_for_outside_of_its_export(folder: Path, edit: Edit) -> None:
     pytest.importorskip("onnxruntime")
     pytest.importorskip("onnx")
-    from sept_offline.deploy import export, load_export
+    from sept_offline.tools.deploy import export, load_export
 
     export(so.load_agent("run"), folder / "out", "onnx", observations=5)
     shutil.copy(folder / "out" / "control.onnx", folder / "elsewhere.onnx")

@@ -109,7 +109,7 @@ def test_a_damaged_d4rl_file_is_one_sentence(folder: Path, command: Command) -> 
         changed[place] ^= 0xFF
         (folder / "d4rl.hdf5").write_bytes(bytes(changed))
         try:
-            from sept_offline.data.importing import import_logs, mapping_from
+            from sept_offline.tools.importing import import_logs, mapping_from
 
             import_logs(["d4rl.hdf5"], folder / "new.h5", mapping_from({}))
         except SeptError as error:
@@ -221,7 +221,7 @@ def test_an_edited_setting_is_noticed(folder: Path) -> None:
 
 
 def test_an_export_with_a_wrong_manifest_is_refused(folder: Path, edit: Edit) -> None:
-    from sept_offline.deploy import export, load_export
+    from sept_offline.tools.deploy import export, load_export
 
     export(so.load_agent("run"), folder / "out", "numpy", observations=5)
     for values in ({"context": "x"}, {"range": {}}, {"probe_steps": 10**9}, {"form": {}}):
@@ -235,7 +235,7 @@ def test_an_export_with_a_wrong_manifest_is_refused(folder: Path, edit: Edit) ->
 def test_an_export_names_neither_other_files_nor_contexts_of_elsewhere(
     folder: Path, edit: Edit
 ) -> None:
-    from sept_offline.deploy import export, load_export
+    from sept_offline.tools.deploy import export, load_export
 
     export(so.load_agent("run"), folder / "out", "numpy", observations=5)
     path = folder / "out" / "manifest.json"

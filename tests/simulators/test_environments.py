@@ -310,30 +310,28 @@ def test_hiv_takes_one_kind_of_start_only():
         env.reset(options={"raw_state": [1.0, 1.0, 1.0, 1.0, 1.0, -1.0]})
 
 
-@pytest.mark.parametrize("action", [-1, 4, 1.5, None, "0"])
-def test_bad_actions(action):
-    env = gymnasium.make("sept/Navigation2D-v0", disable_env_checker=True)
-    env.reset(seed=0)
-    with pytest.raises(ValueError):
-        env.step(action)
-    batch = gymnasium.make_vec("sept/Navigation2D-v0", num_envs=2)
-    batch.reset(seed=0)
-    with pytest.raises(ValueError):
-        batch.step(np.array([0, action]))
-
-
 @pytest.mark.parametrize(
-    "action", [0.0, [0.0, 0.0], [2.001], [-3.0], [float("nan")], [float("inf")], None, ["left"], []]
+    ("env_id", "valid", "action"),
+    [
+        *(("sept/Navigation2D-v0", 0, action) for action in (-1, 4, 1.5, None, "0")),
+        *(
+            ("sept/Pendulum-v0", [0.0], action)
+            for action in (
+                *(0.0, [0.0, 0.0], [2.001], [-3.0]),
+                *([float("nan")], [float("inf")], None, ["left"], []),
+            )
+        ),
+    ],
 )
-def test_bad_actions_of_a_box(action):
-    env = gymnasium.make("sept/Pendulum-v0", disable_env_checker=True)
+def test_bad_actions(env_id, valid, action):
+    env = gymnasium.make(env_id, disable_env_checker=True)
     env.reset(seed=0)
     with pytest.raises(ValueError):
         env.step(action)
-    batch = gymnasium.make_vec("sept/Pendulum-v0", num_envs=2)
+    batch = gymnasium.make_vec(env_id, num_envs=2)
     batch.reset(seed=0)
     with pytest.raises(ValueError):
-        batch.step([[0.0], action])
+        batch.step([valid, action])
 
 
 def test_an_ended_row_of_a_box_ignores_its_action():

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sept_offline.errors import DataError
+from sept_offline.errors import DataError, one_line
 from sept_offline.files import refuse_foreign, refuse_links, remove_ours
 from sept_offline.limits import read_whole
 from sept_offline.seals import PARQUET_KEY, write_table
@@ -228,17 +228,17 @@ def grouped(rows: Iterable[Row], *columns: str) -> dict[tuple[Any, ...], list[Ro
     return groups
 
 
-def differences(found: Mapping[str, Any], wanted: Mapping[str, Any], where: str = "") -> list[str]:
+def differences(stored: Mapping[str, Any], wanted: Mapping[str, Any], where: str = "") -> list[str]:
     """Dotted names whose values differ; a name that only one of them has does not count.
 
     A cell stays valid when a later version of the library adds a setting.
     """
     names: list[str] = []
-    for key in [key for key in found if key in wanted]:
+    for key in [key for key in stored if key in wanted]:
         path = f"{where}.{key}" if where else key
-        if isinstance(found[key], Mapping) and isinstance(wanted[key], Mapping):
-            names += differences(found[key], wanted[key], path)
-        elif found[key] != wanted[key]:
+        if isinstance(stored[key], Mapping) and isinstance(wanted[key], Mapping):
+            names += differences(stored[key], wanted[key], path)
+        elif stored[key] != wanted[key]:
             names.append(path)
     return names
 
@@ -341,7 +341,7 @@ def _check_columns(path: Path, table: pa.Table, name: str) -> None:
 
 
 def _damaged(path: Path, problem: object) -> DataError:
-    words = " ".join(str(problem).split())
     return DataError(
-        f"{path} is damaged ({words:.200}); delete it, and the same command makes it again."
+        f"{path} is damaged ({one_line(problem):.200}); delete it, and the same command makes "
+        "it again."
     )

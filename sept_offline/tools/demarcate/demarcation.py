@@ -140,18 +140,18 @@ def _check_target(target: Path, logs: Dataset) -> None:
         raise DataError(f"There is no folder {target.parent} to write {target.name} to.")
 
 
-def _reasons(found: Found, config: DemarcateConfig, smallest: int) -> tuple[str, ...]:
+def _reasons(groups: FoundGroups, config: DemarcateConfig, smallest: int) -> tuple[str, ...]:
     """Reasons against the labels, one or two sentences each."""
     reasons = []
-    if found.grouping.count == 1:
+    if groups.grouping.count == 1:
         reasons.append("All episodes look like one instance: no groups differ in their dynamics.")
-    if found.stability < config.stable:
+    if groups.stability < config.stable:
         reasons.append(
-            f"Independent halves of the episodes agree by {found.stability:.2f} (adjusted Rand), "
-            f"below {config.stable:g}: they find {found.counts[0]} and {found.counts[1]} groups. "
+            f"Independent halves of the episodes agree by {groups.stability:.2f} (adjusted Rand), "
+            f"below {config.stable:g}: they find {groups.counts[0]} and {groups.counts[1]} groups. "
             f"Groups of fewer than {smallest} episodes are ignored; --smallest lowers that."
         )
-    share = float(found.unsure.mean())
+    share = float(groups.unsure.mean())
     if share > config.most_unsure:
         reasons.append(
             f"{share:.0%} of the episodes fit no group, or two equally well; expected at most "
@@ -161,7 +161,7 @@ def _reasons(found: Found, config: DemarcateConfig, smallest: int) -> tuple[str,
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundGroups:
     """Groups of E episodes, and how far they are to be believed."""
 
     groups: Integers
@@ -176,7 +176,9 @@ class Found:
     """Groups found in each half alone"""
 
 
-def find_groups(data: Transitions, config: DemarcateConfig, seed: int, progress: Progress) -> Found:
+def find_groups(
+    data: Transitions, config: DemarcateConfig, seed: int, progress: Progress
+) -> FoundGroups:
     """Fit all episodes, then two random halves of them; each fit names the groups of all."""
     from sklearn.metrics import adjusted_rand_score
 
@@ -199,7 +201,7 @@ def find_groups(data: Transitions, config: DemarcateConfig, seed: int, progress:
                 whole = latents, grouping, unsure
     scores = [adjusted_rand_score(*pair) for pair in itertools.combinations(labels, 2)]
     latents, grouping, unsure = whole
-    return Found(
+    return FoundGroups(
         groups=_by_appearance(labels[0]),
         unsure=unsure,
         grouping=grouping,

@@ -20,6 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
+from sept_offline.errors import one_line
 from sept_offline.tools.doctor.requirements import NAME, Requirement, Requirements, checkout
 
 LONGEST = 200
@@ -62,7 +63,7 @@ def check(name: str, look: Callable[[], str], advice: str) -> Finding:
         return Finding(name, "absent", f"needs {absent}", f'pip install "{absent}"')
     # A broken library raises what it likes: OSError for a missing .so, SystemExit, anything.
     except (Exception, SystemExit) as error:
-        text = private(" ".join(f"{type(error).__name__}: {error}".split()))
+        text = private(one_line(f"{type(error).__name__}: {error}"))
         short = text if len(text) <= LONGEST else text[:LONGEST] + "…"
         return Finding(name, "broken", short, advice)
 

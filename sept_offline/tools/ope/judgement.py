@@ -373,7 +373,7 @@ def fitted_values(
 
 
 def estimate_all(
-    table: StepTable, values: Values, found: Overlap, config: OpeConfig, seed: int, weighted: bool
+    table: StepTable, values: Values, overlap: Overlap, config: OpeConfig, seed: int, weighted: bool
 ) -> dict[str, Estimate]:
     """Every estimator with its interval; those without weights if there are none."""
     rng = generator(seed, "bootstrap")
@@ -385,7 +385,7 @@ def estimate_all(
     # three fits give only a rough estimate of their spread: Student's t, not a normal
     wobble = np.concatenate([[0.0], error * rng.standard_t(3, config.replicates)])
     # Where hardly anybody followed the agent nothing corrects the values, and their error stays.
-    leaning = wobble * (found.ess < LITTLE)
+    leaning = wobble * (overlap.ess < LITTLE)
     answers = {
         "fqe": direct(whole, shares) + wobble,
         "dm": direct(v, shares) + wobble,
@@ -405,14 +405,14 @@ def estimate_all(
     for name, answer in answers.items():
         mean = float(answer[0])
         low, high = np.quantile(answer[1:], [tail, 1 - tail])
-        if name in ("fqe", "dm", "dr", "wdr") and found.ess < LITTLE:
+        if name in ("fqe", "dm", "dr", "wdr") and overlap.ess < LITTLE:
             low, high = mean + WIDENED * (np.array([low, high]) - mean)
         low, high = np.clip([low, high], *bounds)
-        if name in ("pdis", "wpdis") and found.covered_steps < horizon:
+        if name in ("pdis", "wpdis") and overlap.covered_steps < horizon:
             # Hardly anybody followed the agent to the end: any logged return may be its own.
             lowest, highest = table.bounds
             low, high = min(low, lowest), max(high, highest)
-        ess = plain if name in ("fqe", "dm") else found.ess
+        ess = plain if name in ("fqe", "dm") else overlap.ess
         result[name] = Estimate(mean, min(float(low), mean), max(float(high), mean), ess)
     return result
 

@@ -98,7 +98,7 @@ class Evidence:
     """Whether that interval is at most as wide as the range of logged returns."""
 
 
-def verdict(found: Overlap, evidence: Evidence) -> tuple[Verdict, list[str]]:
+def verdict(overlap: Overlap, evidence: Evidence) -> tuple[Verdict, list[str]]:
     """`trust`, `caution` or `uncovered`, and the reasons against a better one.
 
     uncovered: less than 90 % of the agent's choices are supported; or the effective sample size is
@@ -110,24 +110,24 @@ def verdict(found: Overlap, evidence: Evidence) -> tuple[Verdict, list[str]]:
     stay within the logged returns. caution: everything else.
     """
     reasons, bad = [], False
-    if found.support < FULLY_SUPPORTED:
-        bad |= found.support < SUPPORTED
+    if overlap.support < FULLY_SUPPORTED:
+        bad |= overlap.support < SUPPORTED
         reasons.append(
-            f"{1 - found.support:.1%} of the agent's actions have hardly any support in the logs"
+            f"{1 - overlap.support:.1%} of the agent's actions have hardly any support in the logs"
         )
-    if found.ess < ENOUGH:
+    if overlap.ess < ENOUGH:
         reasons.append(
-            f"the effective sample size is {found.ess:.1f} episodes"
+            f"the effective sample size is {overlap.ess:.1f} episodes"
             if evidence.weighted
             else "the agent's actions have no density, so importance sampling does not apply and "
             "the estimate rests on fitted Q evaluation alone"
         )
         sound = evidence.agree and evidence.within and evidence.travelled and evidence.narrow
-        bad |= found.ess < LITTLE and not sound
-        if found.ess < LITTLE and not evidence.narrow:
+        bad |= overlap.ess < LITTLE and not sound
+        if overlap.ess < LITTLE and not evidence.narrow:
             reasons.append("the interval of fitted Q evaluation is wider than all logged returns")
-    if found.largest_weight > DOMINANT and found.ess > 0:
-        reasons.append(f"one episode has {found.largest_weight:.0%} of the weight")
+    if overlap.largest_weight > DOMINANT and overlap.ess > 0:
+        reasons.append(f"one episode has {overlap.largest_weight:.0%} of the weight")
     if not evidence.agree:
         other = "doubly robust" if evidence.weighted else "cross-fitted"
         reasons.append(f"the {other} estimate and fitted Q evaluation disagree")
@@ -141,8 +141,8 @@ def verdict(found: Overlap, evidence: Evidence) -> tuple[Verdict, list[str]]:
         reasons.append("probabilities of actions that were not taken are estimates")
     if not evidence.crossed:
         reasons.append("the fitted Q corrects the single episode that it was fitted to")
-    if found.cut > CUT:
-        reasons.append(f"{found.cut:.1%} of the episodes were truncated before the horizon")
+    if overlap.cut > CUT:
+        reasons.append(f"{overlap.cut:.1%} of the episodes were truncated before the horizon")
     if evidence.in_sample:
         reasons.append("the agent was trained on the evaluation episodes")
     if bad:

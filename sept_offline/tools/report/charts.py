@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from sept_offline.settings import merge
 from sept_offline.tools.bench.figures.figure import (
     BLACK,
     Dots,
@@ -93,7 +94,7 @@ def layout(
         "hovermode": "closest",
         "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": MUTED, "activecolor": INK},
     }
-    return merged(shared, more or {})
+    return merge(shared, more or {})
 
 
 def plot(figure: Figure) -> Plot:
@@ -344,17 +345,6 @@ def boxes_plot(
     }
     more = {"xaxis": {"type": "category"}, "boxgap": 0.7 if len(names) < FEW else 0.3}
     return {"data": [trace], "layout": layout(across, up, more=more)}
-
-
-def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """`base` updated by `over`, key by key."""
-    result = dict(base)
-    for key, value in over.items():
-        old = result.get(key)
-        if isinstance(value, Mapping) and isinstance(old, Mapping):
-            value = merged(old, value)
-        result[key] = value
-    return result
 
 
 def _nested(names: Sequence[Any]) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sept_offline.errors import one_line
 from sept_offline.evaluation import Results
 from sept_offline.seeding import generator
 from sept_offline.tools.bench.figures.catalogue import catalogue
@@ -195,7 +196,7 @@ def _bench_tables(bench: BenchFolder) -> list[Block]:
     return [
         *(Note(text, "warning") for text in unlike(bench.rows.cells)),
         *(Table(table.title, table.columns, table.rows) for table in make_tables(bench.summary)),
-        Note(" ".join(NOTE.split())),
+        Note(one_line(NOTE)),
     ]
 
 

@@ -30,7 +30,7 @@ def logs(runs: Sequence[Run]) -> Section:
         elif _learned(run) not in seen:
             seen.add(_learned(run))
             if len(known) > 1:
-                names = ", ".join(one.name for one in runs if _learned(one) == _learned(run))
+                names = ", ".join(other.name for other in runs if _learned(other) == _learned(run))
                 blocks.append(Heading(f"{shown_path(str(run.data.path))} ({names})"))
             if held := _held_out(run):
                 without = count(sum(end - first for first, end in held))

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from sept_offline.actions import ActionSpace
 from sept_offline.agent import Agent
+from sept_offline.settings import merge
 from sept_offline.tools.bench.figures.figure import BLACK, INSTANCES, Array, Dash, Dots, Line
 from sept_offline.tools.bench.figures.plane import directions
 from sept_offline.tools.report.charts import (
@@ -27,7 +28,6 @@ from sept_offline.tools.report.charts import (
     layout,
     line_traces,
     lines_plot,
-    merged,
     numbers,
 )
 from sept_offline.tools.report.page import Block, Chart, Facts, Heading, Note, Section
@@ -241,7 +241,7 @@ def _with_right_axis(chart: Plot, line: Line, scale: dict[str, Any] | None = Non
             *({**trace, "showlegend": True} for trace in chart["data"]),
             *(trace | {"yaxis": "y2"} for trace in line_traces(line)),
         ],
-        "layout": merged(chart["layout"], more),
+        "layout": merge(chart["layout"], more),
     }
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sept_offline.errors import ConfigError
+from sept_offline.errors import ConfigError, one_line
 from sept_offline.files import write_atomically
 from sept_offline.limits import check_regular
 from sept_offline.tools.bench.figures.figure import Dots, Figure, Intervals, Line, Panel
@@ -84,9 +84,8 @@ def check_matplotlib() -> None:
     try:
         import matplotlib  # noqa: F401
     except ValueError as problem:
-        words = " ".join(str(problem).split())
         raise ConfigError(
-            f"Matplotlib cannot read {settings} in this folder: {words}."
+            f"Matplotlib cannot read {settings} in this folder: {one_line(problem)}."
         ) from problem
 
 

@@ -13,13 +13,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sept_offline.data.hdf5 import UNREADABLE, array_bytes, has, open_hdf5, stored_array
-from sept_offline.data.importing.mapping import ImportMapping, refuse_meaningless
-from sept_offline.data.importing.reading import EPISODE, Reading, rows_of
-from sept_offline.data.importing.rows import Rows
-from sept_offline.data.importing.tables import BATCH_ROWS
 from sept_offline.data.source import damaged
 from sept_offline.errors import DataError
 from sept_offline.limits import check_claim
+from sept_offline.tools.importing.mapping import ImportMapping, refuse_meaningless
+from sept_offline.tools.importing.reading import EPISODE, Reading, rows_of
+from sept_offline.tools.importing.rows import Rows
+from sept_offline.tools.importing.tables import BATCH_ROWS
 
 D4RL: dict[str, Any] = {
     "observations": ("observations",),

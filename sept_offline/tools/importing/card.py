@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from sept_offline.data.importing.measures import LARGEST
 from sept_offline.data.summary import LOW_COVERAGE, never_taken, shorter
+from sept_offline.tools.importing.measures import LARGEST
 
 DESCRIPTIONS = {
     "unordered rows": "rows were out of order: all were sorted",
@@ -194,7 +194,7 @@ def _rule(mapping: dict[str, Any], name: str) -> str:
     """The rule by which a column, an element of it or its next observation was filled."""
     column = name.rpartition("[")[0] or name
     after, before = (mapping.get(role, []) for role in ("next_observations", "observations"))
-    partners = [before[after.index(found)] for found in (name, column) if found in after]
+    partners = [before[after.index(each)] for each in (name, column) if each in after]
     rules = mapping.get("fill", {})
     keys = (name, column, *partners, "observations")
     return next((rules[key] for key in keys if key in rules), "")

@@ -13,11 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import sept_offline as so
-from sept_offline.data.importing import Imported, ImportMapping, import_logs, mapping_from
-from sept_offline.data.importing.card import markdown
-from sept_offline.data.importing.rows import Rows, grouped
-from sept_offline.data.importing.tables import file_words
 from sept_offline.errors import DataError
+from sept_offline.tools.importing import Imported, ImportMapping, import_logs, mapping_from
+from sept_offline.tools.importing.card import markdown
+from sept_offline.tools.importing.rows import Rows, grouped
+from sept_offline.tools.importing.tables import file_words
 
 HEAD = "instance,episode,time,x,action,reward,terminated"
 Run = Callable[..., Imported]

@@ -18,12 +18,12 @@ import pyarrow.parquet as pq
 
 from sept_offline.data.filesystems import HDF5_SUFFIXES
 from sept_offline.data.hdf5 import names_of, open_hdf5
-from sept_offline.data.importing.mapping import ImportMapping
-from sept_offline.data.importing.reading import Reading, is_list, rows_of
-from sept_offline.data.importing.rows import Mistaken, Rows
 from sept_offline.errors import DataError
 from sept_offline.files import real_path
 from sept_offline.limits import check_regular
+from sept_offline.tools.importing.mapping import ImportMapping
+from sept_offline.tools.importing.reading import Reading, is_list, rows_of
+from sept_offline.tools.importing.rows import Mistaken, Rows
 
 CSV = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".csv.bz2", ".csv.zst")
 PARQUET = (".parquet", ".pq")
@@ -53,9 +53,9 @@ def find_files(sources: Sequence[str | Path], out: Path) -> tuple[str, list[Path
         raise DataError("There is nothing to import; name files, a pattern or a directory.")
     kinds = {_kind(path): path for path in reversed(files)}
     if len(kinds) > 1:
-        (one, first), (other, second) = list(kinds.items())[:2]
+        (kind, first), (other, second) = list(kinds.items())[:2]
         raise DataError(
-            f"{first} is {one} and {second} is {other}; import files of one kind at a time."
+            f"{first} is {kind} and {second} is {other}; import files of one kind at a time."
         )
     once = {real_path(path): path for path in reversed(files)}
     return next(iter(kinds)), [once[place] for place in dict.fromkeys(real_path(p) for p in files)]
@@ -120,8 +120,8 @@ def _expanded(source: str) -> list[Path]:
         files = []
     if not files:
         raise DataError(f"There is nothing at {source}; check the path.")
-    for one in files:
-        check_regular(one, DataError)
+    for file in files:
+        check_regular(file, DataError)
     return files
 
 

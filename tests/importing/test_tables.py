@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sept_offline as so
-from sept_offline.data import importing
-from sept_offline.data.importing import ImportMapping, import_logs
-from tests.data.importing.tables import COLUMNS, stays, write_table
+from sept_offline.tools import importing
+from sept_offline.tools.importing import ImportMapping, import_logs
+from tests.importing.tables import COLUMNS, stays, write_table
 
 FINAL = ("row", "beside")
 

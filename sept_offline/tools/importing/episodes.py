@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sept_offline.data.importing.mapping import BOUNDS, PREVIOUS, Rules
-from sept_offline.data.importing.measures import Clock, Ranges
-from sept_offline.data.importing.reading import Reading
-from sept_offline.data.importing.rows import TERMINATED, TRUNCATED, Rows, order_of
 from sept_offline.data.records import Bool, Float32, Float64, Int64
 from sept_offline.data.source import DTYPES
 from sept_offline.data.spool import Spool
 from sept_offline.errors import DataError
+from sept_offline.tools.importing.mapping import BOUNDS, PREVIOUS, Rules
+from sept_offline.tools.importing.measures import Clock, Ranges
+from sept_offline.tools.importing.reading import Reading
+from sept_offline.tools.importing.rows import TERMINATED, TRUNCATED, Rows, order_of
 
 SAMPLE = 1 << 18
 """Values of a continuous action that its quantiles are taken from."""

@@ -13,8 +13,7 @@ from sept_offline.actions import Box, Finite
 from sept_offline.agent.agent import read_space
 from sept_offline.agent.contexts.base import hidden_row
 from sept_offline.agent.records import count, field
-from sept_offline.deploy.graph import library
-from sept_offline.errors import AgentError
+from sept_offline.errors import AgentError, one_line
 from sept_offline.family import Hidden
 from sept_offline.limits import (
     LONGEST_REFINED,
@@ -25,6 +24,7 @@ from sept_offline.limits import (
 )
 from sept_offline.seeding import generator
 from sept_offline.stacking import Stack
+from sept_offline.tools.deploy.graph import library
 
 Array = NDArray[Any]
 GRAPH_BYTES = 1 << 30
@@ -66,7 +66,7 @@ class OnnxAgent:
             except AgentError:
                 raise
             except Exception as problem:  # onnxruntime has its own class for each failure
-                words = " ".join(str(problem).split())
+                words = one_line(problem)
                 raise AgentError(f"{path} is not a valid ONNX graph ({words:.200}).") from problem
         self._takes = {
             name: set(graph["inputs"]) for name, graph in self.manifest["graphs"].items()

@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sept_offline.actions import SUM_TOLERANCE, ActionSpace, Box, Finite
-from sept_offline.data.importing.episodes import Assembly
-from sept_offline.data.importing.reading import NOTHING, Reading
-from sept_offline.data.importing.rows import Mistaken, natural
 from sept_offline.data.records import Float64, Int64
 from sept_offline.data.source import DTYPES
 from sept_offline.data.spool import Spool, in_blocks
 from sept_offline.errors import DataError
+from sept_offline.tools.importing.episodes import Assembly
+from sept_offline.tools.importing.reading import NOTHING, Reading
+from sept_offline.tools.importing.rows import Mistaken, natural
 
 ROUNDED = 0.01
 """Maximum deviation of a sum of probabilities from 1 that counts as rounding."""

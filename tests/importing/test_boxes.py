@@ -16,9 +16,9 @@ from click.testing import CliRunner
 import sept_offline as so
 from sept_offline.actions import Box
 from sept_offline.cli.main import cli
-from sept_offline.data.importing import Imported, ImportMapping, import_logs, mapping_from
 from sept_offline.errors import DataError, SeptError
-from tests.data.importing.tables import COLUMNS, Row, stays, write_table
+from sept_offline.tools.importing import Imported, ImportMapping, import_logs, mapping_from
+from tests.importing.tables import COLUMNS, Row, stays, write_table
 
 MAPPING = {**COLUMNS, "action": ("dose", "rate")}
 BOUNDS = {"action_low": (0.0, -1.0), "action_high": (5.0, 1.0)}

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 import sept_offline as so
 from sept_offline.cli.main import cli, main
-from tests.data.importing.tables import stays, write_table
+from tests.importing.tables import stays, write_table
 
 FLAGS = [
     *("--instance", "site", "--episode", "stay", "--time", "hour"),
@@ -26,7 +26,7 @@ FLAGS = [
 PEAK = """
 import sys
 from pathlib import Path
-from sept_offline.data.importing import ImportMapping, import_logs, rows, tables
+from sept_offline.tools.importing import ImportMapping, import_logs, rows, tables
 tables.BLOCK_BYTES, rows.GATHERED_ROWS, rows.BUCKET_BYTES = 1 << 17, 1 << 12, 1 << 21
 def peak():
     lines = Path("/proc/self/status").read_text().splitlines()

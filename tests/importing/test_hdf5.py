@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import sept_offline as so
-from sept_offline.data.importing import ImportMapping, hdf5, import_logs
 from sept_offline.errors import DataError
+from sept_offline.tools.importing import ImportMapping, hdf5, import_logs
 
 LENGTHS = (5, 3, 7, 1, 4)
 

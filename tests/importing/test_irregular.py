@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import sept_offline as so
-from sept_offline.data.importing import Imported, ImportMapping, import_logs
 from sept_offline.errors import DataError
-from tests.data.importing.tables import COLUMNS, Row, stay, stays, write_table
+from sept_offline.tools.importing import Imported, ImportMapping, import_logs
+from tests.importing.tables import COLUMNS, Row, stay, stays, write_table
 
 Change = Callable[[list[Row]], Any]
 

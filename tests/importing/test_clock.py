@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sept_offline.data.importing.measures import Beat, Clock
 from sept_offline.data.records import Float64
+from sept_offline.tools.importing.measures import Beat, Clock
 
 
 def beat(*parts: object) -> Beat | None:

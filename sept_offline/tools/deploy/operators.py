@@ -23,8 +23,8 @@ from sept_offline.agent.encoders import (
 )
 from sept_offline.agent.networks import MLP, Constrained, Ensemble, Standardiser
 from sept_offline.agent.novelty import LOG_TWO_PI, TransitionDecoder
-from sept_offline.deploy.graph import Graph, Tensor, concat
 from sept_offline.errors import AgentError
+from sept_offline.tools.deploy.graph import Graph, Tensor, concat
 
 F32, F64 = np.float32, np.float64
 LEAST = 1e-16

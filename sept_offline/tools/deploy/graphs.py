@@ -25,8 +25,9 @@ from sept_offline.agent import (
 from sept_offline.agent.contexts.latent import LatentContext
 from sept_offline.agent.novelty import LOG_TWO_PI, ROUNDING
 from sept_offline.agent.probes import LOG_DEVIATION, Probe
-from sept_offline.deploy.graph import Graph, Tensor, concat
-from sept_offline.deploy.operators import (
+from sept_offline.errors import AgentError
+from sept_offline.tools.deploy.graph import Graph, Tensor, concat
+from sept_offline.tools.deploy.operators import (
     Segment,
     encoded,
     evidence,
@@ -39,7 +40,6 @@ from sept_offline.deploy.operators import (
     standardised,
     taken_actions,
 )
-from sept_offline.errors import AgentError
 
 F32, F64, I64 = np.float32, np.float64, np.int64
 
@@ -277,7 +277,7 @@ def _novelty(segment: Segment, mean: Tensor, log_var: Tensor, novelty: Novelty) 
         divergence = -(entropy + density.mean(1))
     elbo = likelihood - divergence
     # the tolerance is subtracted from the constants, which saves an operator
-    held_out = graph.double(novelty.held_out - ROUNDING)
-    share = held_out.op("LessOrEqual", elbo.unsqueeze(1)).cast(F64).mean(1)
+    elbos = graph.double(novelty.elbos - ROUNDING)
+    share = elbos.op("LessOrEqual", elbo.unsqueeze(1)).cast(F64).mean(1)
     graph.output("novelty", share, "n")
     graph.output("flagged", share.op("Less", novelty.flagged_below), "n")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -17,15 +17,23 @@ from sept_offline.data.dataset import Dataset
 from sept_offline.data.exchange import from_minari
 from sept_offline.data.filesystems import kind_of
 from sept_offline.data.hdf5 import Hdf5Source
-from sept_offline.data.importing.actions import Actions, settle
-from sept_offline.data.importing.card import markdown, warnings
-from sept_offline.data.importing.episodes import Assembly
-from sept_offline.data.importing.hdf5 import buffer_rows, d4rl_rows, hdf5_mapping
-from sept_offline.data.importing.mapping import ImportMapping, refuse_meaningless
-from sept_offline.data.importing.measures import Ranges, measure
-from sept_offline.data.importing.reading import Look, Reading
-from sept_offline.data.importing.rows import Mistaken, Rows, bucketed, gathered, grouped, ranks
-from sept_offline.data.importing.tables import (
+from sept_offline.data.records import EpisodeIndex, Int64, Metadata
+from sept_offline.data.source import Header, RowCounter, Source, blocks
+from sept_offline.data.spool import SortedSpool
+from sept_offline.data.validation import json_ready
+from sept_offline.data.writer import publish, written_by
+from sept_offline.errors import DataError
+from sept_offline.files import Workspace, write_text
+from sept_offline.progress import Progress, Silent
+from sept_offline.tools.importing.actions import Actions, settle
+from sept_offline.tools.importing.card import markdown, warnings
+from sept_offline.tools.importing.episodes import Assembly
+from sept_offline.tools.importing.hdf5 import buffer_rows, d4rl_rows, hdf5_mapping
+from sept_offline.tools.importing.mapping import ImportMapping, refuse_meaningless
+from sept_offline.tools.importing.measures import Ranges, measure
+from sept_offline.tools.importing.reading import Look, Reading
+from sept_offline.tools.importing.rows import Mistaken, Rows, bucketed, gathered, grouped, ranks
+from sept_offline.tools.importing.tables import (
     MINARI,
     column_names,
     file_words,
@@ -33,14 +41,6 @@ from sept_offline.data.importing.tables import (
     holds_lists,
     table_rows,
 )
-from sept_offline.data.records import EpisodeIndex, Int64, Metadata
-from sept_offline.data.source import Header, Source, blocks
-from sept_offline.data.spool import SortedSpool
-from sept_offline.data.validation import json_ready
-from sept_offline.data.writer import publish, written_by
-from sept_offline.errors import DataError
-from sept_offline.files import Workspace, write_text
-from sept_offline.progress import Progress, Silent
 
 PACKED = 10
 """How many times its size a compressed file may hold."""
@@ -96,7 +96,7 @@ def import_logs(
     return _finished(out, card, content)
 
 
-def _written(spool: SortedSpool, progress: Progress) -> Callable[[str, int], None]:
+def _written(spool: SortedSpool, progress: Progress) -> RowCounter:
     """Moves the rest of the progress bar while columns are written."""
     every = sum(shape[0] for _, shape in spool.columns.values())
     written = 0

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from sept_offline.errors import ConfigError, DataError
 from sept_offline.family import suggest
-from sept_offline.settings import build, check_range, read_toml
+from sept_offline.settings import Count, Range, Settings, build, read_toml
 
 FILE = "@file"
 """Instead of a column: the file's stem, with the folders that make it unique."""
@@ -48,7 +48,7 @@ class Fills:
 
 
 @dataclass(frozen=True)
-class ImportMapping:
+class ImportMapping(Settings):
     """The role of each column in a table of steps, and rules for irregular logs."""
 
     instance: str | None = None
@@ -79,7 +79,7 @@ class ImportMapping:
     """Column of the logarithm of that density, instead of `density`."""
     actions: tuple[str, ...] = ()
     """All action labels, in order (default: those in the data)."""
-    bins: int | None = None
+    bins: Annotated[int, Range(least=2)] | None = None
     """Number of bins for a continuous action, at its quantiles."""
     continuous: bool = False
     """Whether a single action column is a number instead of a label."""
@@ -98,12 +98,11 @@ class ImportMapping:
     """Delimiter of CSV files."""
     quoted_newlines: bool = False
     """Whether quoted text in CSV files may contain line breaks; slower."""
-    probe_steps: int | None = None
+    probe_steps: Count | None = None
     """T_p, the probe length to store in the dataset."""
 
     def __post_init__(self) -> None:
-        if self.bins is not None and self.bins < 2:
-            raise ValueError(f"--bins must be at least 2, found {self.bins}.")
+        super().__post_init__()
         self._check_exclusive()
         if self.next_observations and len(self.next_observations) != len(self.observations):
             raise ValueError(
@@ -131,11 +130,11 @@ class ImportMapping:
             why = next((name for name in names if getattr(self, name)), MANY)
             discrete = ("bins", "actions", "probability", "probabilities")
             pairs += [(name, why) for name in discrete]
-        for one, other in pairs:
-            if getattr(self, one) and getattr(self, other, True):
-                hint = " (a box has a density)" if self.box and "probab" in one else ""
+        for option, other in pairs:
+            if getattr(self, option) and getattr(self, other, True):
+                hint = " (a box has a density)" if self.box and "probab" in option else ""
                 raise ValueError(
-                    f"{_option(one)} and {_option(other)} are mutually exclusive{hint}."
+                    f"{_option(option)} and {_option(other)} are mutually exclusive{hint}."
                 )
 
     @property
@@ -238,10 +237,7 @@ def mapping_from(values: Mapping[str, Any], file: Path | None = None) -> ImportM
             if value is None or value == ():
                 continue
             layered[name] = _parsed(name, value, layered.get(name, {}))
-    mapping = build(ImportMapping, layered)
-    check_range(mapping, ("probe_steps",), least=1)
-    check_range(mapping, ("bins",), least=2)
-    return mapping
+    return build(ImportMapping, layered)
 
 
 def _parsed(name: str, value: Any, before: Any) -> Any:
@@ -284,12 +280,12 @@ _WHY = {
 }
 
 
-def refuse_meaningless(kind: str, mapping: ImportMapping, own: Mapping[str, Any]) -> None:
-    """Raise a DataError for options that do not apply; `own`: the names that a file has."""
+def refuse_meaningless(kind: str, mapping: ImportMapping, known: Mapping[str, Any]) -> None:
+    """Raise a DataError for options that do not apply; `known`: the names that a file has."""
     named = [
         f"--{role.replace('_', '-')}"
         for role in mapping.named()
-        if role in _MEANINGLESS[kind] and getattr(mapping, role) != own.get(role)
+        if role in _MEANINGLESS[kind] and getattr(mapping, role) != known.get(role)
     ]
     if named:
         raise DataError(

@@ -10,8 +10,7 @@ import pytest
 from sept_offline.data.records import Steps
 from sept_offline.dynamics.columns import Columns
 from sept_offline.dynamics.outcome import OutcomeStage
-from sept_offline.dynamics.world import WorldStage
-from sept_offline.methods.fidelity import replay_error
+from sept_offline.dynamics.world import WorldStage, replay_error
 from sept_offline.methods.verdict import UNFAITHFUL
 from sept_offline.settings import DynamicsConfig
 from sept_offline.threads import one_thread

@@ -26,14 +26,14 @@ from sept_offline.agent.contexts import FORWARD, Context
 from sept_offline.agent.contexts.latent import LatentContext
 from sept_offline.agent.exported import MANIFEST, WEIGHTS, ExportedAgent, read_weights
 from sept_offline.data import Dataset, opened
-from sept_offline.deploy.verification import Verified, made_up, recorded, verify
-from sept_offline.errors import AgentError, ConfigError
+from sept_offline.errors import AgentError, ConfigError, one_line
 from sept_offline.files import foreign, replacing
 from sept_offline.limits import LONGEST_SEGMENT, VARIABLE, read_whole
 from sept_offline.seals import read_json, read_sealed, sealed_json
+from sept_offline.tools.deploy.verification import Verified, made_up, recorded, verify
 
 OBSERVATIONS = 10_000
-LIBRARY = Path(__file__).parents[1]
+LIBRARY = Path(__file__).parents[2]
 FORMATS = {"onnx": 1, "numpy": 2}
 """The format written for each form; earlier formats can be read too. That of a box is one more."""
 GRAPHS = ("probe", "encoder", "novelty", "control", "fallback")
@@ -114,7 +114,7 @@ def export(
 
 
 def _onnx(agent: Agent) -> tuple[dict[str, bytes], dict[str, Any]]:
-    from sept_offline.deploy.graphs import graphs_of
+    from sept_offline.tools.deploy.graphs import graphs_of
 
     manifest = _description(agent, "onnx") | {"graphs": {}, "files": {}}
     contents = {}
@@ -157,7 +157,7 @@ def load_export(folder: str | Path) -> Any:
         if manifest["form"] == "numpy":
             exported = ExportedAgent(manifest, read_weights(place / WEIGHTS))
         else:
-            from sept_offline.deploy.onnx_agent import OnnxAgent
+            from sept_offline.tools.deploy.onnx_agent import OnnxAgent
 
             exported = OnnxAgent(place, manifest)
         _try_out(exported, manifest)
@@ -165,7 +165,7 @@ def load_export(folder: str | Path) -> Any:
     except (AgentError, ConfigError):
         raise
     except Exception as problem:  # onnxruntime has its own class for each failure
-        words = " ".join(str(problem).split())
+        words = one_line(problem)
         if "Available memory of" in words:
             raise AgentError(
                 f"{place} needs more memory than the limit for the graphs of an export; if you "

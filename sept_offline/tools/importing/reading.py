@@ -14,8 +14,10 @@ import pyarrow.compute as compute
 import pyarrow.csv as pc
 from numpy.typing import NDArray
 
-from sept_offline.data.importing.mapping import FILE, ImportMapping
-from sept_offline.data.importing.rows import (
+from sept_offline.data.records import Bool, Float64, Int64
+from sept_offline.errors import DataError
+from sept_offline.tools.importing.mapping import FILE, ImportMapping
+from sept_offline.tools.importing.rows import (
     TERMINATED,
     TRUNCATED,
     Mistaken,
@@ -23,8 +25,6 @@ from sept_offline.data.importing.rows import (
     Words,
     dictionary,
 )
-from sept_offline.data.records import Bool, Float64, Int64
-from sept_offline.errors import DataError
 
 MOST_LABELS = 1000
 """Maximum number of distinct action labels."""
