@@ -28,6 +28,7 @@ from sept_offline.methods.run import RunDirectory
 from sept_offline.settings import merge
 from sept_offline.stage import Stage
 from tests.margins import Margins
+from tests.methods.mirrored import cost_of, log_mirrored
 
 GAINS = np.array([0.4, 1.0, 1.6])
 STEPS = 6
@@ -219,3 +220,17 @@ def test_a_fit_with_moved_steps_resumes_bit_for_bit(pushes: Dataset, tmp_path: P
         for run in ("whole", "resumed")
     )
     assert whole == resumed
+
+
+@pytest.mark.parametrize("stack", [1, 2])
+def test_boxes_and_stacked_observations_are_moved_too(tmp_path: Path, stack: int) -> None:
+    logs = log_mirrored(tmp_path / "logs.h5", episodes=20)
+    short = merge(FEW, {"latent": {"updates": 5}, "control": {"updates": 5, "hidden": [8]}})
+    short = merge(short, {"stack": stack, "dynamics": {"outcome_updates": 5}})
+    agents = [
+        so.fit(logs, "sept", merge(short, {"control": {"counterfactual": share}}))
+        for share in (0.0, 0.8)
+    ]
+    assert all(np.isfinite(cost_of(agent)) for agent in agents)
+    plain, moved = (agent.control.network.to_arrays("") for agent in agents)
+    assert any(not np.array_equal(plain[name], moved[name]) for name in plain)
