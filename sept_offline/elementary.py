@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+Doubles = NDArray[np.float64]
 
 LN2_HIGH = 3048493539143.0 * 2.0**-42
 """The first 42 bits of ln 2: its product with a small whole number is exact."""
@@ -63,7 +63,7 @@ FAR = _coefficients(
 )
 
 
-def exp(x: NDArray[Any]) -> Floats:
+def exp(x: NDArray[Any]) -> Doubles:
     """e to the x, for x up to 708; 0 below -708."""
     value = np.clip(np.asarray(x, dtype=np.float64), -EXP_MOST, EXP_MOST)
     whole = np.floor(value * (1.0 / math.log(2.0)) + 0.5)
@@ -72,7 +72,7 @@ def exp(x: NDArray[Any]) -> Floats:
     return np.asarray(np.where(np.asarray(x) < -EXP_MOST, 0.0, power))
 
 
-def log(x: NDArray[Any]) -> Floats:
+def log(x: NDArray[Any]) -> Doubles:
     """The natural logarithm of positive numbers."""
     mantissa, exponent = np.frexp(np.asarray(x, dtype=np.float64))
     small = mantissa < math.sqrt(0.5)
@@ -85,13 +85,13 @@ def log(x: NDArray[Any]) -> Floats:
     return np.asarray(whole * LN2_HIGH + (2.0 * f + (rest + whole * LN2_LOW)))
 
 
-def tanh(x: NDArray[Any]) -> Floats:
+def tanh(x: NDArray[Any]) -> Doubles:
     """The hyperbolic tangent, to 1e-16 of 1."""
     value = np.clip(np.asarray(x, dtype=np.float64), -30.0, 30.0)
     return np.asarray(1.0 - 2.0 / (exp(2.0 * value) + 1.0))
 
 
-def normal_mass(x: NDArray[Any]) -> Floats:
+def normal_mass(x: NDArray[Any]) -> Doubles:
     """The standard normal distribution function, to 1e-15."""
     value = np.asarray(x, dtype=np.float64)
     away = np.minimum(np.abs(value), TAIL_MOST)
@@ -100,7 +100,7 @@ def normal_mass(x: NDArray[Any]) -> Floats:
     return np.asarray(np.where(value > 0, 1.0 - tail, tail))
 
 
-def normal_quantile(places: NDArray[Any]) -> Floats:
+def normal_quantile(places: NDArray[Any]) -> Doubles:
     """The inverse of `normal_mass`, at most some eight standard deviations away."""
     p = np.clip(np.asarray(places, dtype=np.float64), 1e-16, 1.0 - 1e-16)
     q = p - 0.5
@@ -111,12 +111,12 @@ def normal_quantile(places: NDArray[Any]) -> Floats:
     return np.asarray(np.where(np.abs(q) <= 0.425, middle, np.where(q < 0, -outer, outer)))
 
 
-def _polynomial(coefficients: tuple[float, ...], x: Floats) -> Floats:
+def _polynomial(coefficients: tuple[float, ...], x: Doubles) -> Doubles:
     total = np.full_like(x, coefficients[0])
     for coefficient in coefficients[1:]:
         total = total * x + coefficient
     return total
 
 
-def _rational(both: tuple[tuple[float, ...], ...], x: Floats) -> Floats:
+def _rational(both: tuple[tuple[float, ...], ...], x: Doubles) -> Doubles:
     return np.asarray(_polynomial(both[0], x) / _polynomial(both[1], x))

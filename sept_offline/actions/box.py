@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..elementary import Floats, log, tanh
+from ..elementary import Doubles, log, tanh
 from ..errors import AgentError, ConfigError
 from .policies import Certain, Policy, TruncatedNormal
 from .space import ActionSpace, PropensityFault, named, numbers
@@ -92,17 +92,17 @@ class Box(ActionSpace):
         return np.array(self.low, dtype=np.float32), np.array(self.high, dtype=np.float32)
 
     @cached_property
-    def centre(self) -> Floats:
+    def centre(self) -> Doubles:
         """[k]"""
         return np.asarray((np.array(self.low) + np.array(self.high)) / 2)
 
     @cached_property
-    def half(self) -> Floats:
+    def half(self) -> Doubles:
         """Half of each component's range, [k]."""
         return np.asarray((np.array(self.high) - np.array(self.low)) / 2)
 
     @cached_property
-    def scaling(self) -> Floats:
+    def scaling(self) -> Doubles:
         """Centre, half, low and high as one array [4, k], for compiled code."""
         return np.stack([self.centre, self.half, np.array(self.low), np.array(self.high)])
 
@@ -134,7 +134,7 @@ class Box(ActionSpace):
         mean = np.broadcast_to(self.centre, (*rows, self.width))
         return TruncatedNormal(self, mean, np.ones(self.width), spread=1.0)
 
-    def explore(self, outputs: NDArray[Any], epsilon: Floats, noise: float) -> Policy:
+    def explore(self, outputs: NDArray[Any], epsilon: Doubles, noise: float) -> Policy:
         """A truncated normal around tanh of the outputs; a share ε is uniform."""
         mean = self.centre + self.half * tanh(outputs)
         if noise == 0 and not epsilon.any():
@@ -178,7 +178,7 @@ class Box(ActionSpace):
             levels = np.concatenate([0 * ones, each, -each, ones, -ones])
         return self.decode(levels)
 
-    def log_propensity(self, propensities: NDArray[Any], actions: NDArray[Any]) -> Floats:
+    def log_propensity(self, propensities: NDArray[Any], actions: NDArray[Any]) -> Doubles:
         return np.asarray(propensities, dtype=np.float64)
 
     def unknown(self, propensities: NDArray[Any]) -> NDArray[np.bool_]:
@@ -236,7 +236,7 @@ class Box(ActionSpace):
         return {"kind": self.kind, **described}
 
 
-def _inwards(low: Floats, high: Floats) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+def _inwards(low: Doubles, high: Doubles) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Bounds as float32, rounded inwards where that leaves an action between them."""
     with np.errstate(over="ignore"):
         lower, upper = low.astype(np.float32), high.astype(np.float32)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..elementary import Floats
+from ..elementary import Doubles
 from ..errors import AgentError, ConfigError
 from .policies import Categorical, Policy
 from .space import ActionSpace, PropensityFault, named, numbers
@@ -80,7 +80,7 @@ class Finite(ActionSpace):
     def uniform(self, *rows: int) -> Categorical:
         return Categorical(np.full((*rows, self.width), 1.0 / self.width))
 
-    def explore(self, outputs: NDArray[Any], epsilon: Floats, noise: float) -> Categorical:
+    def explore(self, outputs: NDArray[Any], epsilon: Doubles, noise: float) -> Categorical:
         """ε/A for every action, and 1 − ε more for the one with the highest value."""
         chances = np.repeat((epsilon / self.width)[:, None], self.width, axis=1)
         chances[np.arange(len(outputs)), outputs.argmax(axis=1)] += 1.0 - epsilon
@@ -108,7 +108,7 @@ class Finite(ActionSpace):
     def grid(self) -> NDArray[np.int64]:
         return np.arange(self.width)
 
-    def log_propensity(self, propensities: NDArray[Any], actions: NDArray[Any]) -> Floats:
+    def log_propensity(self, propensities: NDArray[Any], actions: NDArray[Any]) -> Doubles:
         return Categorical(propensities).log_probability(actions)
 
     def unknown(self, propensities: NDArray[Any]) -> NDArray[np.bool_]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..elementary import Floats, exp, log, normal_mass, normal_quantile
+from ..elementary import Doubles, exp, log, normal_mass, normal_quantile
 
 if TYPE_CHECKING:
     from .box import Box
@@ -28,14 +28,14 @@ class Policy(ABC):
     """Distributions of actions, one for each of the rows `[...]`."""
 
     @abstractmethod
-    def draw(self, uniforms: Floats) -> NDArray[Any]:
+    def draw(self, uniforms: Doubles) -> NDArray[Any]:
         """Actions `[..., *shape]` from numbers in [0, 1), `uniforms[..., space.draws]`."""
 
     @abstractmethod
-    def log_probability(self, actions: NDArray[Any]) -> Floats:
+    def log_probability(self, actions: NDArray[Any]) -> Doubles:
         """`[...]`: log-probability or log-density of `actions[..., *shape]`."""
 
-    def logged(self, actions: NDArray[Any]) -> Floats:
+    def logged(self, actions: NDArray[Any]) -> Doubles:
         """The propensity of `actions` to log: `[..., *propensity_shape]`."""
         return self.log_probability(actions)
 
@@ -49,7 +49,7 @@ class Policy(ABC):
 
     @property
     @abstractmethod
-    def encoded_mean(self) -> Floats:
+    def encoded_mean(self) -> Doubles:
         """`[..., width]`: the mean of the encoded actions."""
 
 
@@ -57,10 +57,10 @@ class Policy(ABC):
 class Categorical(Policy):
     """Probabilities of all actions."""
 
-    probabilities: Floats
+    probabilities: Doubles
     """[..., A]"""
 
-    def draw(self, uniforms: Floats) -> NDArray[np.int64]:
+    def draw(self, uniforms: Doubles) -> NDArray[np.int64]:
         chances = self.probabilities
         action = (chances.cumsum(axis=-1) <= uniforms).sum(axis=-1)
         # Rounding in the sum may leave the last probability a hair below 1; an action that cannot
@@ -68,16 +68,16 @@ class Categorical(Policy):
         last = chances.shape[-1] - 1 - (chances[..., ::-1] > 0).argmax(axis=-1)
         return np.asarray(np.minimum(action, last))
 
-    def log_probability(self, actions: NDArray[Any]) -> Floats:
+    def log_probability(self, actions: NDArray[Any]) -> Doubles:
         chosen = np.take_along_axis(self.probabilities, np.asarray(actions)[..., None], axis=-1)
         return np.asarray(np.log(np.maximum(chosen[..., 0], SMALLEST)))
 
-    def logged(self, actions: NDArray[Any]) -> Floats:
+    def logged(self, actions: NDArray[Any]) -> Doubles:
         """The probabilities of all actions."""
         return self.probabilities
 
     @property
-    def encoded_mean(self) -> Floats:
+    def encoded_mean(self) -> Doubles:
         """The probabilities."""
         return self.probabilities
 
@@ -96,16 +96,16 @@ class TruncatedNormal(Policy):
     """Independent normal components cut off at the box's bounds, mixed with a uniform share."""
 
     space: Box
-    mean: Floats
+    mean: Doubles
     """[..., k], before it is cut off"""
-    deviation: Floats
+    deviation: Doubles
     """[k] or [..., k]"""
-    spread: float | Floats = 0.0
+    spread: float | Doubles = 0.0
     """The probability of a uniform action instead, for all rows or [...]"""
     bounds: NDArray[Any] | None = None
     """[..., 2, k]: where the distribution is cut off, if not at the bounds of the box"""
 
-    def draw(self, uniforms: Floats) -> NDArray[np.float32]:
+    def draw(self, uniforms: Doubles) -> NDArray[np.float32]:
         low, high = self._ends()
         actions = low + uniforms[..., 1:] * (high - low)
         if np.any(self._spread < 1):
@@ -116,7 +116,7 @@ class TruncatedNormal(Policy):
             actions = np.where(uniforms[..., :1] < self._spread[..., None], actions, normal)
         return np.asarray(np.clip(actions, low, high), dtype=np.float32)
 
-    def log_probability(self, actions: NDArray[Any]) -> Floats:
+    def log_probability(self, actions: NDArray[Any]) -> Doubles:
         rows = np.broadcast_shapes(np.shape(actions), self.mean.shape)[:-1]
         spread = np.broadcast_to(self._spread, rows)
         low, high = self._ends()
@@ -135,7 +135,7 @@ class TruncatedNormal(Policy):
         return np.asarray(np.where(spread == 0, normal, np.where(spread == 1, flat, mixed)))
 
     @property
-    def encoded_mean(self) -> Floats:
+    def encoded_mean(self) -> Doubles:
         _, lower, upper = self._edges()
         ends, spread = self._ends(), self._spread[..., None]
         low, high = (np.exp(-(((end - self.mean) / self.deviation) ** 2) / 2) for end in ends)
@@ -155,17 +155,17 @@ class TruncatedNormal(Policy):
         return TruncatedNormal(self.space, self.mean, self.deviation, self.spread, allowed)
 
     @property
-    def _spread(self) -> Floats:
+    def _spread(self) -> Doubles:
         return np.asarray(self.spread, dtype=np.float64)
 
-    def _ends(self) -> tuple[Floats, Floats]:
+    def _ends(self) -> tuple[Doubles, Doubles]:
         """The bounds of the truncated distribution, [..., k] each."""
         if self.bounds is None:
             return np.array(self.space.low), np.array(self.space.high)
         ends = np.asarray(self.bounds, dtype=np.float64)
         return ends[..., 0, :], ends[..., 1, :]
 
-    def _edges(self) -> tuple[Floats, Floats, Floats]:
+    def _edges(self) -> tuple[Doubles, Doubles, Doubles]:
         """A side, and the normal distribution's mass below each bound, [..., k] each.
 
         Where both bounds lie above the mean the side is −1 and the masses are those of the mirrored
@@ -190,13 +190,13 @@ class Certain(Policy):
     """[..., k]"""
 
     @property
-    def encoded_mean(self) -> Floats:
+    def encoded_mean(self) -> Doubles:
         return np.asarray(self.space.encode(self.actions), dtype=np.float64)
 
-    def draw(self, uniforms: Floats) -> NDArray[np.float32]:
+    def draw(self, uniforms: Doubles) -> NDArray[np.float32]:
         return self.actions
 
-    def log_probability(self, actions: NDArray[Any]) -> Floats:
+    def log_probability(self, actions: NDArray[Any]) -> Doubles:
         """Infinite for the action."""
         taken = (np.asarray(actions) == self.actions).all(axis=-1)
         return np.asarray(np.where(taken, np.inf, -np.inf))

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..elementary import Floats
+from ..elementary import Doubles
 from ..errors import ConfigError
 from .policies import Policy
 
@@ -90,7 +90,7 @@ class ActionSpace(ABC):
         """The uniform policy, for `rows`."""
 
     @abstractmethod
-    def explore(self, outputs: NDArray[Any], epsilon: Floats, noise: float) -> Policy:
+    def explore(self, outputs: NDArray[Any], epsilon: Doubles, noise: float) -> Policy:
         """The action that a network's `outputs[n, width]` prefer, or another with some probability.
 
         `epsilon[n]` is the share of uniform actions. Vectors also vary around the preferred one:
@@ -113,7 +113,7 @@ class ActionSpace(ABC):
         """`[m, *shape]`: all actions of a finite set; a few of a box, its centre first."""
 
     @abstractmethod
-    def log_propensity(self, propensities: NDArray[Any], actions: NDArray[Any]) -> Floats:
+    def log_propensity(self, propensities: NDArray[Any], actions: NDArray[Any]) -> Doubles:
         """`[...]`: what `propensities[..., *propensity_shape]` say of the actions taken."""
 
     @abstractmethod
@@ -154,7 +154,7 @@ class ActionSpace(ABC):
         return np.zeros((*rows, *self.shape), dtype=self.dtype)
 
 
-def numbers(answer: Any, expected: str) -> Floats:
+def numbers(answer: Any, expected: str) -> Doubles:
     """A policy's answer as an array; a ConfigError if it holds anything but numbers."""
     try:
         return np.asarray(answer, dtype=np.float64)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from sept_offline.actions import ActionSpace, Policy
 from sept_offline.agent.networks import MLP, NORM_EPSILON, Array, Ensemble, Network
-from sept_offline.elementary import Floats
+from sept_offline.elementary import Doubles
 from sept_offline.environments import called, plain
 from sept_offline.errors import ConfigError
 
@@ -30,7 +30,7 @@ F = TypeVar("F", bound=Callable[..., object])
 class Behaviour(Protocol):
     """Distributions of actions for a batch of rows."""
 
-    def policy(self, observations: NDArray[Any], hidden: Floats, progress: Floats) -> Policy:
+    def policy(self, observations: NDArray[Any], hidden: Doubles, progress: Doubles) -> Policy:
         """[n] distributions from observations [n, d], hidden rows [n, h] and, for rules that change
         over the collection, each row's place in it [n], from 0 to 1."""
         ...
@@ -42,7 +42,7 @@ class Uniform:
 
     space: ActionSpace
 
-    def policy(self, observations: NDArray[Any], hidden: Floats, progress: Floats) -> Policy:
+    def policy(self, observations: NDArray[Any], hidden: Doubles, progress: Doubles) -> Policy:
         """See Behaviour."""
         return self.space.uniform(len(observations))
 
@@ -54,7 +54,7 @@ class Constant:
     space: ActionSpace
     action: NDArray[Any]
 
-    def policy(self, observations: NDArray[Any], hidden: Floats, progress: Floats) -> Policy:
+    def policy(self, observations: NDArray[Any], hidden: Doubles, progress: Doubles) -> Policy:
         """See Behaviour."""
         rows = (len(observations), *self.space.shape)
         return self.space.certain(np.broadcast_to(self.action, rows))
@@ -86,11 +86,11 @@ class Exploring:
 
     space: ActionSpace
     snapshots: tuple[Snapshot, ...]
-    features: Callable[[NDArray[Any], Floats], NDArray[np.float32]]
+    features: Callable[[NDArray[Any], Doubles], NDArray[np.float32]]
     noise: float
     """See `ActionSpace.explore`."""
 
-    def policy(self, observations: NDArray[Any], hidden: Floats, progress: Floats) -> Policy:
+    def policy(self, observations: NDArray[Any], hidden: Doubles, progress: Doubles) -> Policy:
         """See Behaviour."""
         last = len(self.snapshots) - 1
         chosen = np.minimum((progress * len(self.snapshots)).astype(int), last)
@@ -111,7 +111,7 @@ class UserPolicy:
     name: str
     space: ActionSpace
 
-    def policy(self, observations: NDArray[Any], hidden: Floats, progress: Floats) -> Policy:
+    def policy(self, observations: NDArray[Any], hidden: Doubles, progress: Doubles) -> Policy:
         """See Behaviour; an invalid distribution is an error."""
         seen = observations.astype(np.float32)
         answer = called(f"Policy {self.name}", lambda: self.function(seen), ConfigError)
@@ -146,7 +146,7 @@ class RememberingPolicy:
         episodes: Sequence[Function],
         observations: NDArray[Any],
         actions: NDArray[Any] | None,
-        rewards: Floats | None,
+        rewards: Doubles | None,
     ) -> Policy:
         """[n] distributions from observations [n, d], last actions [n, …] and last rewards [n]."""
         answers = []

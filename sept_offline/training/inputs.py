@@ -10,10 +10,10 @@ from torch import Tensor
 from sept_offline.actions import ActionSpace
 from sept_offline.agent.networks import Standardiser
 from sept_offline.data.records import Segments
+from sept_offline.elementary import Doubles as Doubles
 from sept_offline.errors import DataError
 
 Floats = NDArray[np.float32]
-Doubles = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 

@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sept_offline.data.records import Steps
+from sept_offline.elementary import Doubles
 from sept_offline.methods.hold_out import FEW_INSTANCES
 
-Doubles = NDArray[np.float64]
 LARGEST_LOG = 600.0
 """Maximum log of a product of ratios: larger ones could overflow when summed in doubles."""
 ENOUGH = 4

@@ -21,12 +21,13 @@ from sept_offline.agent.networks import Standardiser
 from sept_offline.control import Batch
 from sept_offline.control.d3rlpy import Evaluation
 from sept_offline.data.records import Steps
+from sept_offline.elementary import Doubles
 from sept_offline.errors import TrainingError
 from sept_offline.progress import Progress
 from sept_offline.seeding import generator, integer
 from sept_offline.settings import OpeConfig
 from sept_offline.threads import one_thread
-from sept_offline.tools.ope.following import Choices, Doubles, Followed
+from sept_offline.tools.ope.following import Choices, Followed
 
 REPORT = 500
 """Updates between two reports."""

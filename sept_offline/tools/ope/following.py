@@ -23,15 +23,14 @@ from sept_offline.agent import Agent, Control
 from sept_offline.agent.contexts import Tracker
 from sept_offline.agent.probes import scaled_box
 from sept_offline.data import Dataset
-from sept_offline.data.records import Steps
+from sept_offline.data.records import Int64, Steps
+from sept_offline.elementary import Doubles
 from sept_offline.errors import AgentError
 from sept_offline.family import Hidden
 from sept_offline.progress import Progress, Silent
 from sept_offline.seeding import integer
 from sept_offline.threads import one_thread
 
-Doubles = NDArray[np.float64]
-Integers = NDArray[np.int64]
 NEIGHBOURS, COMPARED = 32, 20_000
 """Logged states around a state whose actions are compared with the agent's, and the states, at
 most, among which they are looked for."""
@@ -55,7 +54,7 @@ class FiniteChoices:
         """The probe acts in a state, by a policy over encoded actions."""
         self.probabilities[row] = policy.logged(np.zeros((), dtype=np.int64))
 
-    def control(self, rows: Integers, actions: NDArray[Any]) -> None:
+    def control(self, rows: Int64, actions: NDArray[Any]) -> None:
         """Control takes `actions[n, *shape]` in the states `rows[n]`."""
         self.probabilities[rows, actions] = 1.0
 
@@ -70,7 +69,7 @@ class FiniteChoices:
 
     def draw(self, rng: np.random.Generator) -> NDArray[Any]:
         """`[R, …]`: an action in each state; drawn where there is a choice."""
-        choice: Integers = self.probabilities.argmax(axis=1)
+        choice: Int64 = self.probabilities.argmax(axis=1)
         free = self.probabilities[np.arange(len(choice)), choice] < 1
         edges = np.cumsum(self.probabilities[free], axis=1)
         chance = rng.random((len(edges), 1)) * edges[:, -1:]
@@ -87,12 +86,12 @@ class FiniteChoices:
         """`[n]`: whether drawn actions are the ones that were logged."""
         return np.asarray(choice == actions)
 
-    def probability(self, rows: Integers, actions: NDArray[Any]) -> Doubles:
+    def probability(self, rows: Int64, actions: NDArray[Any]) -> Doubles:
         """`[n]`: of logged actions in the states `rows[n]`; 0 where they have only a density."""
         return np.asarray(self.probabilities[rows, actions])
 
     def support(
-        self, rows: Integers, states: NDArray[Any], actions: NDArray[Any], often: NDArray[Any]
+        self, rows: Int64, states: NDArray[Any], actions: NDArray[Any], often: NDArray[Any]
     ) -> Doubles:
         """`[n]`: the share of the agent's actions in the states `rows[n]` that the logs contain.
 
@@ -119,7 +118,7 @@ class BoxChoices:
             self.mean[row] = 0 if wide else policy.mean
             self.deviation[row] = 100 if wide else policy.deviation
 
-    def control(self, rows: Integers, actions: NDArray[Any]) -> None:
+    def control(self, rows: Int64, actions: NDArray[Any]) -> None:
         self.mean[rows] = self._space.encode(actions)
 
     @property
@@ -145,11 +144,11 @@ class BoxChoices:
         # vectors of real numbers are never equal but by chance
         return np.zeros(len(choice), dtype=bool)
 
-    def probability(self, rows: Integers, actions: NDArray[Any]) -> Doubles:
+    def probability(self, rows: Int64, actions: NDArray[Any]) -> Doubles:
         return np.zeros(len(rows))
 
     def support(
-        self, rows: Integers, states: NDArray[Any], actions: NDArray[Any], often: NDArray[Any]
+        self, rows: Int64, states: NDArray[Any], actions: NDArray[Any], often: NDArray[Any]
     ) -> Doubles:
         """Whether the actions logged in the nearest states include a similar one."""
         among = np.unique(np.linspace(0, len(states) - 1, min(COMPARED, len(states))).astype(int))

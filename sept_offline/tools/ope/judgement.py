@@ -15,6 +15,7 @@ from sept_offline.agent import Agent, load_agent
 from sept_offline.agent.networks import Standardiser
 from sept_offline.data import Dataset, opened
 from sept_offline.data.records import Segments, Steps
+from sept_offline.elementary import Doubles
 from sept_offline.errors import DataError
 from sept_offline.methods.hold_out import episode_digests, in_ranges
 from sept_offline.probe import Behaviour, logged_or_estimated
@@ -22,7 +23,6 @@ from sept_offline.progress import Progress, Silent
 from sept_offline.seeding import generator, integer
 from sept_offline.settings import OpeConfig
 from sept_offline.tools.ope.estimators import (
-    Doubles,
     StepTable,
     bootstrap_shares,
     common_horizon,

@@ -7,7 +7,8 @@ from typing import Literal
 
 import numpy as np
 
-from sept_offline.tools.ope.estimators import Doubles, StepTable, effective_size
+from sept_offline.elementary import Doubles
+from sept_offline.tools.ope.estimators import StepTable, effective_size
 
 Verdict = Literal["trust", "caution", "uncovered"]
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
+from sept_offline.elementary import Doubles
 from sept_offline.evaluation import Results
 from sept_offline.evaluation.results import EpisodeResult
 from sept_offline.tools.bench.cell import episode_rows
@@ -17,7 +18,7 @@ from sept_offline.tools.bench.figures.curves import (
     percent_solved,
     step_paths,
 )
-from sept_offline.tools.bench.figures.figure import Array, Line, style_of
+from sept_offline.tools.bench.figures.figure import Line, style_of
 from sept_offline.tools.bench.figures.rows import Row
 from sept_offline.tools.ope import TITLES
 from sept_offline.tools.report.charts import bars_plot, lines_plot
@@ -110,7 +111,7 @@ def _line(
     entry: Evaluated,
     runs: Sequence[Run],
     limit: int,
-    value: Callable[[Row, int], Array],
+    value: Callable[[Row, int], Doubles],
     between: tuple[float, float] = (-np.inf, np.inf),
 ) -> Line:
     """The mean over instances and its t interval."""

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from sept_offline.actions import ActionSpace
 from sept_offline.agent import Agent
+from sept_offline.elementary import Doubles
 from sept_offline.settings import merge
-from sept_offline.tools.bench.figures.figure import BLACK, INSTANCES, Array, Dash, Dots, Line
+from sept_offline.tools.bench.figures.figure import BLACK, INSTANCES, Dash, Dots, Line
 from sept_offline.tools.bench.figures.plane import directions
 from sept_offline.tools.report.charts import (
     GRID,
@@ -250,13 +251,13 @@ class Cloud:
     """Places `[N, 2]` and spread `[N, 2]`, one standard deviation, in the plane; instance `[N]`."""
 
     axes: tuple[str, str]
-    place: Array
-    spread: Array
+    place: Doubles
+    spread: Doubles
     instance: NDArray[np.int64]
     names: Sequence[str]
-    hidden: dict[str, Array]
+    hidden: dict[str, Doubles]
     """Hidden parameter → `[N]`; empty where they are not known."""
-    tested: Array
+    tested: Doubles
     """Places `[M, 2]` of the test episodes."""
     tested_names: Sequence[str]
 
@@ -295,7 +296,7 @@ def _cloud(run: Run) -> Cloud | None:
     axes, place, spread, there = _projected(
         np.asarray(mean, np.float64), np.exp(np.asarray(log_var, np.float64)), tested
     )
-    hidden: dict[str, Array] = {}
+    hidden: dict[str, Doubles] = {}
     if run.data.hidden is not None:
         table = run.data.hidden.values[segments.instance[rows]]
         for column, name in enumerate(run.data.hidden.names):
@@ -324,8 +325,8 @@ def _evenly(instance: NDArray[np.int64], each: int) -> NDArray[np.int64]:
 
 
 def _projected(
-    mean: Array, variance: Array, tested: Array
-) -> tuple[tuple[str, str], Array, Array, Array]:
+    mean: Doubles, variance: Doubles, tested: Doubles
+) -> tuple[tuple[str, str], Doubles, Doubles, Doubles]:
     """Axes' names, places `[N, 2]`, spread `[N, 2]` and test places `[M, 2]`."""
     dim = mean.shape[1]
     if dim == 2:
@@ -369,7 +370,7 @@ def _by_instance(cloud: Cloud) -> list[Trace]:
     return traces
 
 
-def _by_value(cloud: Cloud, name: str, values: Array) -> Trace:
+def _by_value(cloud: Cloud, name: str, values: Doubles) -> Trace:
     everything = np.ones(len(cloud.place), dtype=np.bool_)
     trace = _points(cloud, everything, name, GRID, values=values)
     bar = {"title": {"text": label(name)}, "thickness": 12, "outlinewidth": 0}

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sept_offline.elementary import Doubles
 from sept_offline.methods import METHODS
 from sept_offline.tools.bench.figures.figure import (
     ABLATIONS,
     BASELINES,
     RESAMPLED,
     STYLES,
-    Array,
     Figure,
     Line,
     Missing,
@@ -116,7 +116,7 @@ def _step_pictures(
     words = [f"{style_of(m).title} {budgets[m]}" for m in ordered(set(budgets) & set(episodes))]
     beside = f" Budgets: {', '.join(words)}." if words else ""
     beside += _absent(methods, episodes)
-    kinds: list[tuple[str, Callable[[Row, int], Array], str, str, str]] = [
+    kinds: list[tuple[str, Callable[[Row, int], Doubles], str, str, str]] = [
         (
             *("reward", cumulative_reward, "cumulative reward", ""),
             "cumulative reward against the step of the test episode; one that has ended keeps its "
@@ -223,7 +223,7 @@ def curves_figure(
 
 
 def _line(
-    method: str, x: Array, mean: Array, low: Array | None, high: Array | None, seeds: int
+    method: str, x: Doubles, mean: Doubles, low: Doubles | None, high: Doubles | None, seeds: int
 ) -> Line:
     """Mean and band of a method, `[T]` each, in its style; a single seed may have no band."""
     style = style_of(method)
@@ -234,13 +234,13 @@ def _line(
     )
 
 
-def cumulative_reward(row: Row, limit: int) -> Array:
+def cumulative_reward(row: Row, limit: int) -> Doubles:
     """`[limit + 1]`: the reward after each step; an ended episode keeps its last value."""
     sums = np.cumsum([0.0, *row["reward"]], dtype=np.float64)[: limit + 1]
     return np.pad(sums, (0, limit + 1 - len(sums)), mode="edge")
 
 
-def percent_solved(row: Row, limit: int) -> Array:
+def percent_solved(row: Row, limit: int) -> Doubles:
     """`[limit + 1]`: 100 from the step on that solves the episode, 0 before."""
     solved = np.zeros(limit + 1)
     if row["solved"]:
@@ -249,7 +249,7 @@ def percent_solved(row: Row, limit: int) -> Array:
 
 
 def step_curve(
-    method: str, rows: Sequence[Row], limit: int, value: Callable[[Row, int], Array]
+    method: str, rows: Sequence[Row], limit: int, value: Callable[[Row, int], Doubles]
 ) -> Line | None:
     """The mean of `value` over seeds and instances at each step; None where they share none."""
     paths = step_paths(rows, limit, value)
@@ -260,9 +260,9 @@ def step_curve(
     return _line(method, np.arange(limit + 1, dtype=np.float64), mean, low, high, len(paths))
 
 
-def step_paths(rows: Sequence[Row], limit: int, value: Callable[[Row, int], Array]) -> Array:
+def step_paths(rows: Sequence[Row], limit: int, value: Callable[[Row, int], Doubles]) -> Doubles:
     """`[S, I, limit + 1]` of the instances that every seed has, episodes of one averaged first."""
-    paths: dict[tuple[int, str], list[Array]] = {}
+    paths: dict[tuple[int, str], list[Doubles]] = {}
     for row in rows:
         paths.setdefault((row["seed"], row["instance"]), []).append(value(row, limit))
     seeds = sorted({seed for seed, _ in paths})

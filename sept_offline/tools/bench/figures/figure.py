@@ -10,12 +10,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
+from sept_offline.elementary import Doubles
 from sept_offline.methods import METHODS
 
-Array = NDArray[np.float64]
 Dash = Literal["solid", "dashed", "short", "dotted", "chained"]
 Symbol = Literal[
     "circle",
@@ -35,10 +32,10 @@ class Line:
     """A line through x, y `[n]`, with a band from low to high `[n]` where there is one."""
 
     name: str
-    x: Array
-    y: Array
-    low: Array | None = None
-    high: Array | None = None
+    x: Doubles
+    y: Doubles
+    low: Doubles | None = None
+    high: Doubles | None = None
     colour: str = BLACK
     dash: Dash = "solid"
     method: str = ""
@@ -53,10 +50,10 @@ class Intervals:
     """Points x, y `[n]`, each with an interval from low to high `[n]`; NaN where it has none."""
 
     name: str
-    x: Array
-    y: Array
-    low: Array
-    high: Array
+    x: Doubles
+    y: Doubles
+    low: Doubles
+    high: Doubles
     hollow: Sequence[bool]
     notes: Sequence[str]
     """What a page says about each point."""
@@ -72,12 +69,12 @@ class Dots:
     """Points x, y `[n]` in one colour, or coloured by `values` `[n]`."""
 
     name: str
-    x: Array
-    y: Array
+    x: Doubles
+    y: Doubles
     notes: Sequence[str]
     colour: str = BLACK
     symbol: Symbol = "circle"
-    values: Array | None = None
+    values: Doubles | None = None
 
 
 Mark = Line | Intervals | Dots

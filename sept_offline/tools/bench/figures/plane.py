@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sept_offline.elementary import Doubles
 from sept_offline.tools.bench.figures.axes import base_value, number, varied
 from sept_offline.tools.bench.figures.figure import (
     INSTANCES,
     SYMBOLS,
-    Array,
     Dots,
     Figure,
     Missing,
@@ -40,11 +40,11 @@ class Plane:
     title: str
     seed: int
     axes: tuple[str, str]
-    place: Array
+    place: Doubles
     instance: NDArray[np.str_]
-    hidden: dict[str, Array]
+    hidden: dict[str, Doubles]
     """Hidden parameter → `[N]`; empty where they are not known."""
-    latent: Array
+    latent: Doubles
 
 
 def plane_pictures(study: Study) -> Iterator[Picture | Missing]:
@@ -156,9 +156,9 @@ def explained(plane: Plane) -> dict[tuple[str, ...], float]:
     return dict(sorted(shares.items(), key=lambda item: (-round(item[1], 9), item[0])))
 
 
-def _distinct(hidden: dict[str, Array]) -> dict[tuple[str, ...], Array]:
+def _distinct(hidden: dict[str, Doubles]) -> dict[tuple[str, ...], Doubles]:
     """Standardised values `[N]` of the parameters that vary, by the names that share them."""
-    standardised: dict[tuple[str, ...], Array] = {}
+    standardised: dict[tuple[str, ...], Doubles] = {}
     for name, values in hidden.items():
         spread = float(values.std())
         if spread <= 1e-9:
@@ -170,16 +170,16 @@ def _distinct(hidden: dict[str, Array]) -> dict[tuple[str, ...], Array]:
     return standardised
 
 
-def principal(latent: Array) -> Array:
+def principal(latent: Doubles) -> Doubles:
     """The first two principal components `[N, 2]` of `[N, k]`."""
-    projected: Array = (latent - latent.mean(axis=0)) @ directions(latent).T
+    projected: Doubles = (latent - latent.mean(axis=0)) @ directions(latent).T
     return projected
 
 
-def directions(latent: Array) -> Array:
+def directions(latent: Doubles) -> Doubles:
     """The two `[2, k]` in which `[N, k]` is widest, k > 1; the larger loading is positive."""
     centred = latent - latent.mean(axis=0)
-    widest: Array = np.linalg.svd(centred, full_matrices=True)[2][:2]
+    widest: Doubles = np.linalg.svd(centred, full_matrices=True)[2][:2]
     largest = np.abs(widest).argmax(axis=1)
     widest *= np.sign(widest[np.arange(len(widest)), largest])[:, None]
     return widest
@@ -207,7 +207,7 @@ def _plane(study: Study, variant: str, title: str) -> Plane | None:
     return Plane(title, seed, axes, place, instance, _hidden(rows), latent)
 
 
-def _hidden(rows: Sequence[Row]) -> dict[str, Array]:
+def _hidden(rows: Sequence[Row]) -> dict[str, Doubles]:
     if any(row["hidden"] is None for row in rows):
         return {}
     known = [json.loads(row["hidden"]) for row in rows]
