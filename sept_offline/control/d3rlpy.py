@@ -361,6 +361,8 @@ class ActorCritic:
         self.impl = impl = create(config, input_dim, width, seed)
         modules = impl.modules
         self._rate = config.target_rate
+        self._imitation = config.rebrac_actor_beta
+        self._warm = round(config.rebrac_warmup * config.updates)
         self._actor_every: int = getattr(impl, "_update_actor_interval", 1)
         self._updates = torch.zeros((), dtype=torch.int64)
         self._noise = torch.Generator().manual_seed(seed).get_state()
@@ -393,6 +395,8 @@ class ActorCritic:
             self._updates += 1
             if not turn:
                 return number
+            if hasattr(impl, "_actor_beta"):
+                impl._actor_beta = self._imitation ** min(1.0, int(self._updates) / (self._warm + 1))
             # most: −Q(s, actor(s)) and the distance to the logged action
             action = modules.policy(columns.observations)
             loss = impl.compute_actor_loss(columns, action).actor_loss

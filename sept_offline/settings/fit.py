@@ -171,6 +171,10 @@ class ControlConfig(Settings, section="control"):
     """Weight of the distance between the actor's and the logged action in `rebrac`."""
     rebrac_critic_beta: NotNegative = 0.01
     """The same of the next action, in the targets of `rebrac`."""
+    rebrac_warmup: Share = 0.0
+    """Share of the updates, from the start, during which the weight of the actor's distance falls
+    from 1 to `rebrac_actor_beta`. It keeps the actor from the ends of the range, where its gradient
+    vanishes, until the critics have learned."""
     td3_alpha: Positive = 2.5
     """Weight of the values, relative to imitation, in `td3_plus_bc`."""
     iql_expectile: Annotated[float, Range(above=0, below=1)] = 0.7
