@@ -35,7 +35,7 @@ from benchmarks.testbed import append, in_markdown, said_of, scored, several  # 
 
 Cell = dict[str, Any]
 FAMILIES = ("pendulum", "point-robot-wind", "hopper-params", "walker-params")
-RIVALS = ("focal", "unicorn", "csro")
+RIVALS = ("focal", "unicorn", "csro", "bati")
 ROWS: dict[str, tuple[str, tuple[str, ...]]] = {
     **{name: (name, ()) for name in ("sept", "avg", "oracle", "history")},
     "sept after its verdict": ("sept", ("verdict=true",)),
