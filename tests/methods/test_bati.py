@@ -141,7 +141,7 @@ def test_likelihoods_name_the_instance_and_shuffled_ones_do_not(
     training_seed: int, margin: Margins
 ) -> None:
     context = context_of(learned(STEPS, rewards=False, seed=training_seed), rewards=False)
-    margin("identified", identified(context, STEPS, FRESH), above=0.55)
+    margin("identified", identified(context, STEPS, FRESH), above=0.8)
     known = renamed(STEPS, training_seed)
     broken = context_of(learned(known, rewards=False, seed=training_seed), rewards=False)
     margin("identified by chance", identified(broken, known, FRESH), below=0.45)
@@ -191,7 +191,7 @@ def test_it_learns_with_a_box(
     path = log_two_step(tmp_path / "x.h5", box=True)
     settings = merge(SMALL, {"bati": {"rewards": rewards}})
     agent = so.fit(path, "bati", settings, seed=training_seed)
-    check_answer(agent, two_step(box=True), (0.9, 1.0), margin)
+    check_answer(agent, two_step(box=True), (0.8, 1.0), margin)
     # with the same likelihood for every candidate it is left to guess
     context = agent.context
     assert isinstance(context, CandidateContext)
