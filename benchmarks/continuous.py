@@ -160,8 +160,11 @@ def interval(found: dict[str, Any] | None) -> str:
 def table(family: str, cells: Sequence[Cell]) -> list[str]:
     """The rows of a family in Markdown."""
     groups = {row: [cell for cell in cells if cell["row"] == row] for row in ROWS}
-    gained = difference(groups["sept"], groups["avg"])
-    way = difference(groups["oracle"], groups["avg"])
+    ends = [groups[row] for row in ("sept", "avg", "oracle")]
+    seeds = set.intersection(*({cell["seed"] for cell in group} for group in ends))
+    # over the same seeds: those that only some rows have would tilt the ratio
+    sept, avg, oracle = ([cell for cell in group if cell["seed"] in seeds] for group in ends)
+    gained, way = difference(sept, avg), difference(oracle, avg)
     rows = []
     for row, found in groups.items():
         if not found:
