@@ -35,7 +35,7 @@ from benchmarks.testbed import append, in_markdown, said_of, scored, several  # 
 
 Cell = dict[str, Any]
 FAMILIES = ("pendulum", "point-robot-wind", "hopper-params", "walker-params")
-RIVALS = ("focal", "unicorn", "csro")
+RIVALS = ("focal", "unicorn", "csro", "bati")
 ROWS: dict[str, tuple[str, tuple[str, ...]]] = {
     **{name: (name, ()) for name in ("sept", "avg", "oracle", "history")},
     "sept after its verdict": ("sept", ("verdict=true",)),
@@ -75,15 +75,17 @@ def key_of(cell: Cell) -> tuple[Any, ...]:
 
 
 def read(path: Path) -> list[Cell]:
-    """The finished cells: the last line of each, and no half line."""
+    """The finished cells of each family's newest logs: the last line of each, and no half line."""
     cells: dict[tuple[Any, ...], Cell] = {}
+    logs: dict[str, str] = {}
     for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
         try:
             cell = json.loads(line)
         except json.JSONDecodeError:
             continue
         cells[cell["family"], cell["row"], cell["seed"]] = cell
-    return list(cells.values())
+        logs[cell["family"]] = cell["content_hash"]
+    return [cell for cell in cells.values() if cell["content_hash"] == logs[cell["family"]]]
 
 
 def run_cells(arguments: Any) -> int:
@@ -158,13 +160,17 @@ def interval(found: dict[str, Any] | None) -> str:
 def table(family: str, cells: Sequence[Cell]) -> list[str]:
     """The rows of a family in Markdown."""
     groups = {row: [cell for cell in cells if cell["row"] == row] for row in ROWS}
-    gained = difference(groups["sept"], groups["avg"])
-    way = difference(groups["oracle"], groups["avg"])
+    ends = [groups[row] for row in ("sept", "avg", "oracle")]
+    seeds = set.intersection(*({cell["seed"] for cell in group} for group in ends))
+    # over the same seeds: those that only some rows have would tilt the ratio
+    sept, avg, oracle = ([cell for cell in group if cell["seed"] in seeds] for group in ends)
+    gained, way = difference(sept, avg), difference(oracle, avg)
     rows = []
     for row, found in groups.items():
         if not found:
             continue
-        instances = grid(episodes_of(found), "total")[2].mean(axis=0)
+        totals = grid(episodes_of(found), "total")[2]
+        instances = totals.mean(axis=0)
         error = instances.std(ddof=1) / np.sqrt(len(instances))
         less = difference(groups["sept"], found) if row != "sept" else None
         rows.append(
@@ -172,11 +178,12 @@ def table(family: str, cells: Sequence[Cell]) -> list[str]:
                 f"`{row.replace(' ', '` ', 1)}" + ("" if " " in row else "`"),
                 str(len(found)),
                 f"{shown(instances.mean())} ± {shown(error)}",
+                shown(totals.mean(axis=1).min()),
                 interval(less),
                 f"{np.mean([cell['fit_seconds'] for cell in found]):.0f}",
             ]
         )
-    titles = ["method", "seeds", "return", "`sept` above it", "seconds to fit"]
+    titles = ["method", "seeds", "return", "worst seed", "`sept` above it", "seconds to fit"]
     lines = [f"**{family}**", "", *in_markdown(titles, rows), ""]
     if gained and way and way["low"] > 0:
         share = gained["mean"] / way["mean"]

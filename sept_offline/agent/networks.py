@@ -431,7 +431,7 @@ def network_from_arrays(arrays: Arrays, prefix: str) -> MLP | Ensemble | Constra
     return _plain_from_arrays(arrays, prefix)
 
 
-def softmax(logits: Array) -> NDArray[np.float64]:
+def softmax(logits: NDArray[Any]) -> NDArray[np.float64]:
     """Probabilities along the last axis, in float64 so that they sum to 1 closely."""
     shifted = np.asarray(logits, dtype=np.float64)
     weights = np.exp(shifted - shifted.max(axis=-1, keepdims=True))

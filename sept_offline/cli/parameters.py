@@ -22,7 +22,7 @@ from sept_offline.family import family_names, suggest
 
 METHODS = (
     *("sept", "avg", "oracle", "epopt", "maml", "bnn", "dpt", "sept-np", "totalvar", "maxent"),
-    *("dynasept", "history", "focal", "unicorn", "csro"),
+    *("dynasept", "history", "focal", "unicorn", "csro", "bati"),
 )
 PRESETS = ("default", "paper", "segment")
 BEHAVIOURS = ("random", "replay", "medium", "expert")

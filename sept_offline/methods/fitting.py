@@ -17,6 +17,7 @@ from sept_offline.data import Dataset, read_dataset
 from sept_offline.errors import ConfigError, TrainingError
 from sept_offline.family import suggest
 from sept_offline.methods.baselines import AVG, EPOPT, HISTORY, ORACLE
+from sept_offline.methods.bati import BATI
 from sept_offline.methods.bayes import BNN, DPT
 from sept_offline.methods.choices import (
     Choice,
@@ -66,6 +67,7 @@ METHODS: dict[str, Method] = {
         FOCAL,
         UNICORN,
         CSRO,
+        BATI,
     )
 }
 Result = TypeVar("Result")

@@ -368,6 +368,17 @@ class CsroConfig(Settings, section="csro"):
 
 
 @dataclass(frozen=True)
+class BatiConfig(Settings, section="bati"):
+    """Settings of `bati`."""
+
+    rewards: bool = True
+    """Whether the decoder also explains the reward of each step; the agent then needs it."""
+    candidates: Annotated[int, Range(least=2, most=MOST_SAMPLES)] = 128
+    """Number of latents whose likelihoods are compared: the instances' means, then points between
+    two of them."""
+
+
+@dataclass(frozen=True)
 class FitConfig(Settings):
     """Settings of all stages; `--set a.b=c` uses the names of these fields."""
 
@@ -413,3 +424,5 @@ class FitConfig(Settings):
     """Settings of `unicorn`."""
     csro: CsroConfig = field(default_factory=CsroConfig)
     """Settings of `csro`."""
+    bati: BatiConfig = field(default_factory=BatiConfig)
+    """Settings of `bati`."""

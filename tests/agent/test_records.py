@@ -8,6 +8,7 @@ import pytest
 
 from sept_offline.agent import AdaptedContext, Novelty
 from sept_offline.agent.contexts import FORWARD, context_from_arrays
+from sept_offline.agent.contexts.candidates import CandidateContext
 from sept_offline.agent.encoders import ENCODERS
 from sept_offline.agent.novelty import TransitionDecoder
 from sept_offline.agent.probes import PROBES
@@ -16,7 +17,7 @@ from sept_offline.agent.rewards import RewardForm
 from sept_offline.errors import AgentError
 from tests.agent import builders
 
-OTHERS = (AdaptedContext, Novelty, RewardForm, TransitionDecoder)
+OTHERS = (AdaptedContext, CandidateContext, Novelty, RewardForm, TransitionDecoder)
 RECORDS = (*FORWARD.values(), *ENCODERS.values(), *PROBES.values(), *OTHERS)
 
 

@@ -30,17 +30,34 @@ def test_the_table_shows_returns_differences_and_the_share_of_the_way(
         append(path, cell("avg", seed, -8.0, -6.0))
         append(path, cell("oracle", seed, -3.0, -1.0))
     append(path, cell("focal with rewards", 0, -5.0, -2.0))
+    append(path, cell("avg", 2, -99.0, -99.0))
+    append(path, cell("sept", 2, -4.0, -2.0))
     with path.open("a", encoding="utf-8") as file:
         file.write('{"family": "pendulum", "row": "csro wi')
     words = ["--only-table", "--results", str(path)]
     assert continuous.main(words) == 0
     shown = capsys.readouterr().out
-    assert "| `sept` | 2 | -3 ± 1 |  | 10 |" in shown
-    assert "| `avg` | 2 | -7 ± 1 | 4 [4, 4] | 10 |" in shown
+    assert "| `sept` | 3 | -3 ± 1 | -3 |  | 10 |" in shown
+    assert "| `avg` | 3 | -37.7 ± 0.667 | -99 | 34.7 [4, " in shown
     # one seed: the interval is that of two instances
-    assert "| `focal` with rewards | 1 | -3.5 ± 1.5 | 0.5 [0, 1] | 10 |" in shown
+    assert "| `focal` with rewards | 1 | -3.5 ± 1.5 | -3.5 | 0.5 [0, 1] | 10 |" in shown
+    # over the seeds of all three
     assert "`sept` goes 0.80 of the way from `avg` to `oracle`." in shown
     assert "csro" not in shown
+
+
+def test_cells_of_earlier_logs_are_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "cells.jsonl"
+    append(path, cell("history", 0, -9.0, -9.0))
+    append(path, cell("sept", 0, -9.0, -9.0) | {"family": "point-robot-wind"})
+    append(path, cell("sept", 0, -4.0, -2.0) | {"content_hash": "1"})
+    append(path, cell("sept", 1, -8.0, -6.0) | {"content_hash": "1"})
+    assert continuous.main(["--only-table", "--results", str(path)]) == 0
+    shown = capsys.readouterr().out
+    assert "| `sept` | 2 | -5 ± 1 | -7 |" in shown
+    assert "history" not in shown and "| `sept` | 1 | -9 ± 0 | -9 |" in shown
 
 
 def test_there_is_no_way_where_the_oracle_is_not_better(

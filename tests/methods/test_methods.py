@@ -81,6 +81,7 @@ CASES: dict[str, dict[str, Any]] = {
     "unicorn": {"returns": (1.0, 1.0), "settings": {"unicorn": {"rewards": False}}},
     # the first guess is random, the reward tells
     "csro": {"returns": (1.3, 1.7), "needs": frozenset({"reward"}), "telling": True},
+    "bati": {"returns": (1.0, 1.0), "settings": {"bati": {"rewards": False}}},
     "bnn": {
         "returns": (1.0, 1.0),
         "episodes": 1,

@@ -39,11 +39,13 @@ FORWARD: dict[str, type[Context]] = {
 """The contexts that are a forward pass: an agent with one of them can be exported."""
 ELSEWHERE = {
     "adapted": ("sept_offline.agent.contexts.adapted", "AdaptedContext"),
+    "candidates": ("sept_offline.agent.contexts.candidates", "CandidateContext"),
     "planning": ("sept_offline.dynamics.contexts", "PlanningContext"),
     "inferred": ("sept_offline.dynamics.contexts", "InferredContext"),
     "rewarded": ("sept_offline.agent.contexts.latent", "RewardedContext"),
 }
-"""Module and class of the others, which learn in their episode or need rewards: never exported."""
+"""Module and class of the others, which learn or compare in their episode or need rewards: never
+exported."""
 
 
 def context_from_arrays(arrays: Arrays, description: Any, prefix: str) -> Context:

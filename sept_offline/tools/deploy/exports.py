@@ -203,8 +203,8 @@ def _check_exportable(agent: Agent) -> None:
     """Raise if acting takes more than forward passes of the agent's networks."""
     if agent.learns or not isinstance(agent.context, tuple(FORWARD.values())):
         raise AgentError(
-            f"An agent of the method {agent.method} learns or infers by gradient steps in its "
-            "episode and cannot be exported; serve it with sept-offline act."
+            f"An agent of the method {agent.method} does more in its episode than forward passes "
+            "of networks and cannot be exported; serve it with sept-offline act."
         )
     if "reward" in agent.needs:
         raise AgentError(

@@ -156,6 +156,7 @@ PENS: dict[str, tuple[str, Dash]] = {
     "focal": ("#332288", "dotted"),
     "unicorn": ("#AA4499", "short"),
     "csro": ("#117733", "chained"),
+    "bati": ("#AA3377", "dashed"),
     "sept-np": ("#882255", "dashed"),
     "totalvar": ("#999933", "chained"),
     "maxent": ("#44AA99", "dotted"),
