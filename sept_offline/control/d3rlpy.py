@@ -396,7 +396,8 @@ class ActorCritic:
             if not turn:
                 return number
             if hasattr(impl, "_actor_beta"):
-                impl._actor_beta = self._imitation ** min(1.0, int(self._updates) / (self._warm + 1))
+                share = min(1.0, int(self._updates) / (self._warm + 1))
+                impl._actor_beta = self._imitation**share
             # most: −Q(s, actor(s)) and the distance to the logged action
             action = modules.policy(columns.observations)
             loss = impl.compute_actor_loss(columns, action).actor_loss

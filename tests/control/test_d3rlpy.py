@@ -160,6 +160,17 @@ def test_an_update_of_an_actor_is_d3rlpys(algorithm: str, change: dict[str, Any]
     assert_same_networks(ours.impl.modules, theirs.modules)
 
 
+def test_rebrac_begins_near_the_logged_actions() -> None:
+    config = replace(SMALL, algorithm="rebrac", updates=40, rebrac_warmup=0.5)
+    networks = ActorCritic(config, 5, 2, seed=1)
+    weights = []
+    for step in range(40):
+        networks.update(box_batch(step))
+        weights.append(networks.impl._actor_beta)
+    assert weights == sorted(weights, reverse=True)
+    assert 0.5 < weights[0] < 1 and weights[20] == weights[-1] == config.rebrac_actor_beta
+
+
 def test_an_unknown_next_action_costs_nothing() -> None:
     config = replace(SMALL, algorithm="rebrac", rebrac_critic_beta=1e3)
     losses = []
