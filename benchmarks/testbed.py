@@ -48,6 +48,7 @@ SHIPPED = ("navigation2d", "acrobot", "hiv")
 PERMUTED = "-permuted"
 LOGS: dict[str, dict[str, Any]] = {
     "lander": {"policy": "benchmarks.families.lander:careful"},
+    "glucose_dose": {"policy": "benchmarks.families.glucose_dose:dosing"},
     "glucose-dosed": {"policy": "benchmarks.families.glucose:dosing"},
     "acrobot-narrow": {"overrides": {"behaviour": "expert", "episodes": 400}},
 }
@@ -84,7 +85,7 @@ def permuted(path: Path, out: Path) -> Path:
     return out
 
 
-Policy = Callable[[np.random.Generator], int]
+Policy = Callable[[np.random.Generator], Any]
 
 
 def roll_out(family: so.Family, policy: Policy, seed: int, episodes: int) -> dict[str, float]:
@@ -111,13 +112,15 @@ def roll_out(family: so.Family, policy: Policy, seed: int, episodes: int) -> dic
 
 def untrained(family: so.Family, method: str, seed: int, episodes: int) -> Cell:
     """What nobody needs logs for."""
-    actions = spaces(family)[1].width
+    space = spaces(family)[1]
     if method == "random":
-        scores = roll_out(family, lambda draws: int(draws.integers(actions)), seed, episodes)
-        return scored(scores)
-    found = [roll_out(family, lambda _, a=a: a, seed, episodes) for a in range(actions)]  # type: ignore[misc]
+        every = space.uniform(1)
+        draw: Policy = lambda draws: every.draw(draws.random((1, space.draws)))[0]  # noqa: E731
+        return scored(roll_out(family, draw, seed, episodes))
+    actions = space.grid()
+    found = [roll_out(family, lambda _, a=a: a, seed, episodes) for a in actions]  # type: ignore[misc]
     best = int(np.argmax([np.mean(list(scores.values())) for scores in found]))
-    return scored(found[best]) | {"action": best}
+    return scored(found[best]) | {"action": actions[best].tolist()}
 
 
 def scored(scores: dict[str, float]) -> Cell:

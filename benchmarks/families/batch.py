@@ -38,12 +38,13 @@ class Process:
     """Standard normal numbers that `advance` takes in each step."""
     start: Callable[[Array], Array]
     """From uniform draws `[draws, n]` to states `[s, n]`; it does not know the instance."""
-    advance: Callable[
-        [Array, NDArray[np.int64], Array, Array], tuple[Array, Array, NDArray[np.bool_]]
-    ]
-    """From states, actions `[n]`, hidden and noise to states, rewards `[n]` and terminations."""
+    advance: Callable[[Array, Any, Array, Array], tuple[Array, Array, NDArray[np.bool_]]]
+    """From states, actions, hidden and noise to states, rewards `[n]` and terminations. Actions are
+    codes `[n]`, or numbers `[k, n]` if they have bounds."""
     observe: Callable[[Array], Array]
     """From states to observations `[d, n]`."""
+    bounds: tuple[Sequence[float], Sequence[float]] | None = None
+    """The lowest and highest values of continuous actions, one of each per name."""
 
     def rows(self, hiddens: Sequence[Hidden]) -> Array:
         """The hidden parameters `[h, n]`; a wrong name is refused."""
@@ -54,11 +55,20 @@ class Process:
                 )
         return np.array([[float(hidden[name]) for hidden in hiddens] for name in self.hidden])
 
-    def spaces(self) -> tuple[gymnasium.spaces.Box, gymnasium.spaces.Discrete]:
+    def spaces(self) -> tuple[gymnasium.spaces.Box, gymnasium.Space[Any]]:
         """Of one instance."""
         shape = (len(self.observation_names),)
         observations = gymnasium.spaces.Box(-np.inf, np.inf, shape, np.float32)
-        return observations, gymnasium.spaces.Discrete(len(self.action_names))
+        if self.bounds is None:
+            return observations, gymnasium.spaces.Discrete(len(self.action_names))
+        low, high = (np.array(bound, dtype=np.float32) for bound in self.bounds)
+        return observations, gymnasium.spaces.Box(low, high, dtype=np.float32)
+
+    def columns(self, actions: Any) -> NDArray[Any]:
+        """The actions of all instances `[n]` or `[n, k]`, as `advance` takes them."""
+        if self.bounds is None:
+            return np.asarray(actions, dtype=np.int64)
+        return np.ascontiguousarray(np.asarray(actions, dtype=np.float64).T)
 
 
 class Columns:
@@ -79,9 +89,9 @@ class Columns:
         self.elapsed[column] = 0
 
     def advance(
-        self, actions: NDArray[np.int64], streams: Sequence[np.random.Generator]
+        self, actions: Any, streams: Sequence[np.random.Generator]
     ) -> tuple[Array, NDArray[np.bool_]]:
-        """Take one step everywhere; rewards and terminations."""
+        """Take one step everywhere, with an action for each; rewards and terminations."""
         place = self.elapsed % AHEAD
         if self.process.noises:
             for column in np.flatnonzero(place == 0).tolist():
@@ -89,7 +99,7 @@ class Columns:
                 self.noise[:, :, column] = drawn
         noise = np.ascontiguousarray(self.noise[place, :, np.arange(len(place))].T)
         self.state, rewards, terminated = self.process.advance(
-            self.state, actions, self.hidden, noise
+            self.state, self.process.columns(actions), self.hidden, noise
         )
         self.elapsed += 1
         return rewards, terminated
@@ -99,7 +109,7 @@ class Columns:
         return np.ascontiguousarray(self.process.observe(self.state).T, dtype=np.float32)
 
 
-class ProcessEnv(gymnasium.Env[NDArray[np.float32], np.int64]):
+class ProcessEnv(gymnasium.Env[NDArray[np.float32], Any]):
     """One instance of a process, without a time limit."""
 
     metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 - Gymnasium declares it so
@@ -118,14 +128,14 @@ class ProcessEnv(gymnasium.Env[NDArray[np.float32], np.int64]):
 
     def step(self, action: Any) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
         """Take one action."""
-        if not self.action_space.contains(np.int64(action)):
+        taken = np.asarray(action, dtype=self.action_space.dtype)
+        if not self.action_space.contains(taken):
             raise ValueError(f"{action!r} is not in {self.action_space}.")
-        actions = np.array([action], dtype=np.int64)
-        rewards, terminated = self._columns.advance(actions, [self.np_random])
+        rewards, terminated = self._columns.advance(taken[np.newaxis], [self.np_random])
         return self._columns.observe()[0], float(rewards[0]), bool(terminated[0]), False, {}
 
 
-class ProcessVectorEnv(gymnasium.vector.VectorEnv[NDArray[np.float32], NDArray[np.int64], Any]):
+class ProcessVectorEnv(gymnasium.vector.VectorEnv[NDArray[np.float32], NDArray[Any], Any]):
     """A batch of instances; a row that has ended starts anew on its next step."""
 
     metadata: dict[str, Any] = {"render_modes": [], "autoreset_mode": "NextStep"}  # noqa: RUF012
@@ -158,16 +168,14 @@ class ProcessVectorEnv(gymnasium.vector.VectorEnv[NDArray[np.float32], NDArray[n
         return self._columns.observe(), {}
 
     def step(
-        self, actions: NDArray[np.int64]
+        self, actions: NDArray[Any]
     ) -> tuple[NDArray[np.float32], Array, NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]]:
         """Take one action a row; rows that have ended start anew instead."""
         again = np.flatnonzero(self._ended)
         for row in again.tolist():
             # A fresh start without noise of its own: what the step does to it is undone below.
             self._columns.elapsed[row] = 1
-        rewards, terminated = self._columns.advance(
-            np.asarray(actions, dtype=np.int64), self._streams
-        )
+        rewards, terminated = self._columns.advance(actions, self._streams)
         for row in again.tolist():
             self._columns.begin(row, self._streams[row])
         rewards[again], terminated[again] = 0.0, False

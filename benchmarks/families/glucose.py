@@ -1,9 +1,10 @@
 """Type 1 diabetes: the virtual patients of simglucose, and a pump that must find their dose.
 
 An episode is 12 hours in steps of 15 minutes. The pump sees its glucose sensor, the carbohydrates
-announced for the next step and the time of day; it gives one of five doses in insulin units,
-whoever the patient is. The reward is minus Magni's risk of the blood glucose, scaled and bounded.
-Hidden is the patient: 14 to learn from, 4 and 4 others to validate and test on.
+announced for the next step and the time of day. It gives one of five doses in insulin units
+(`glucose`), or any dose up to the largest of them (`glucose_dose`), whoever the patient is. The
+reward is minus Magni's risk of the blood glucose, scaled and bounded. Hidden is the patient: 14 to
+learn from, 4 and 4 others to validate and test on.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import csv
 import importlib.resources
 import sys
+from functools import partial
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -97,12 +99,12 @@ def describe(name: str) -> dict[str, float]:
     }
 
 
-class Patient(gymnasium.Env[NDArray[np.float32], np.int64]):
-    """One patient with a sensor and a pump, without a time limit."""
+class Patient(gymnasium.Env[NDArray[np.float32], Any]):
+    """One patient with a sensor and a pump of five doses, without a time limit."""
 
     metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 - Gymnasium declares it so
     observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (4,), np.float32)
-    action_space = gymnasium.spaces.Discrete(len(DOSES))
+    action_space: gymnasium.Space[Any] = gymnasium.spaces.Discrete(len(DOSES))
 
     def __init__(self, name: str) -> None:
         # The equations read these hundreds of times a step: a namespace is ten times as fast as
@@ -128,9 +130,10 @@ class Patient(gymnasium.Env[NDArray[np.float32], np.int64]):
 
     def step(self, action: Any) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
         """Give a dose and wait for 15 minutes."""
-        if not self.action_space.contains(np.int64(action)):
+        taken = np.asarray(action, dtype=self.action_space.dtype)
+        if not self.action_space.contains(taken):
             raise ValueError(f"{action!r} is not in {self.action_space}.")
-        insulin = float(DOSES[action]) / MINUTES
+        insulin = self.units(taken) / MINUTES
         grams = self._meals.get(self._elapsed, 0.0)
         for _ in range(MINUTES):
             self._patient.step(T1D.Action(CHO=grams, insulin=insulin))
@@ -141,6 +144,10 @@ class Patient(gymnasium.Env[NDArray[np.float32], np.int64]):
         blood = self._patient.state[3] / self._parameters.Vg
         return self._observe(), -risk(blood), False, False, {}
 
+    def units(self, action: NDArray[Any]) -> float:
+        """The dose that an action stands for."""
+        return float(DOSES[action])
+
     def _observe(self) -> NDArray[np.float32]:
         measured = float(np.clip(self._patient.observation.Gsub + self._error, 39, 400))
         day = 2 * np.pi * (FIRST_HOUR + self._elapsed * MINUTES / 60) / 24
@@ -150,19 +157,29 @@ class Patient(gymnasium.Env[NDArray[np.float32], np.int64]):
         )
 
 
+class Dosed(Patient):
+    """The same with a pump that gives any dose."""
+
+    action_space = gymnasium.spaces.Box(0.0, float(DOSES[-1]), (1,), np.float32)
+
+    def units(self, action: NDArray[Any]) -> float:
+        """The dose is the action."""
+        return float(action[0])
+
+
 def risk(glucose: float) -> float:
     """Magni's risk of a blood glucose in mg/dl as a share of 50; 0 at 139, at most `WORST`."""
     shape = 3.5506 * (np.log(max(glucose, 1.0)) ** 0.8353 - 3.7932)
     return float(min(10 * shape**2 / 50, WORST))
 
 
-def make(hidden: Hidden) -> Patient:
+def make(kind: type[Patient], hidden: Hidden) -> Patient:
     """The patient at the place that `hidden` names; the other values must be theirs."""
     names = list(PATIENTS)
     place = int(hidden["patient"])
     if not 0 <= place < len(names) or describe(names[place]) != dict(hidden):
         raise ValueError(f"There is no patient with the hidden parameters {dict(hidden)}.")
-    return Patient(names[place])
+    return kind(names[place])
 
 
 def group(
@@ -173,22 +190,27 @@ def group(
     return [describe(f"{kind}#{number:03}") for kind, numbers in groups for number in numbers]
 
 
-family = Family(
-    name="glucose",
-    make=make,
-    splits={
-        "train": group((1, 2, 4, 6, 9), (1, 2, 4, 6, 9), (1, 3, 5, 8)),
-        "validation": group((3,), (3, 10), (6,)),
-        "test": group((5, 8), (5,), (7,)),
-    },
-    train_steps=48,
-    test_steps=48,
-    probe_steps=8,
-    latent_dim=2,
-    observation_names=("sensor", "carbohydrates", "sine of day", "cosine of day"),
-    action_names=("no insulin", "0.1 U", "0.25 U", "0.6 U", "2.5 U"),
-    recipe=Path(__file__).with_name("glucose.toml"),
-)
+def family_of(name: str, kind: type[Patient], action_names: tuple[str, ...]) -> Family:
+    """The patients, divided into splits, with pumps of one kind."""
+    return Family(
+        name=name,
+        make=partial(make, kind),
+        splits={
+            "train": group((1, 2, 4, 6, 9), (1, 2, 4, 6, 9), (1, 3, 5, 8)),
+            "validation": group((3,), (3, 10), (6,)),
+            "test": group((5, 8), (5,), (7,)),
+        },
+        train_steps=48,
+        test_steps=48,
+        probe_steps=8,
+        latent_dim=2,
+        observation_names=("sensor", "carbohydrates", "sine of day", "cosine of day"),
+        action_names=action_names,
+        recipe=Path(__file__).with_name("glucose.toml"),
+    )
+
+
+family = family_of("glucose", Patient, ("no insulin", "0.1 U", "0.25 U", "0.6 U", "2.5 U"))
 
 
 def dosing(observations: NDArray[Any]) -> NDArray[Any]:

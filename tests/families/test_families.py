@@ -15,14 +15,20 @@ from numpy.typing import NDArray
 
 import sept_offline as so
 from benchmarks.families import NAMES
-from sept_offline.environments import make_vector, reset_rows
+from sept_offline.environments import make_vector, reset_rows, spaces
 from sept_offline.errors import FamilyError
 from tests import processes
 
 ROOT = Path(__file__).parents[2]
-NEEDS = {"glucose": ("simglucose", "pandas", "gym"), "lander": ("Box2D", "pygame")}
+PATIENTS = ("glucose", "glucose_dose")
+NEEDS = {
+    **dict.fromkeys(PATIENTS, ("simglucose", "pandas", "gym")),
+    "lander": ("Box2D", "pygame"),
+}
 """Packages that are not the library's own."""
-IN_ARRAYS = ("delayed", "indifferent", "many", "reversed_torque", "slow_noisy")
+IN_ARRAYS = (
+    *("delayed", "indifferent", "infused", "many", "reversed_torque", "slow_noisy", "steered"),
+)
 MATTERS = [name for name in NAMES if name != "indifferent"]
 
 Trace = tuple[NDArray[Any], NDArray[Any]]
@@ -40,7 +46,7 @@ def family_of(name: str) -> so.Family:
 
 
 def trace(
-    family: so.Family, hidden: so.family.Hidden, actions: Sequence[int], seed: int = 0
+    family: so.Family, hidden: so.family.Hidden, actions: Sequence[Any], seed: int = 0
 ) -> Trace:
     """Observations and rewards of an episode; nothing is ever handed out in `info`."""
     env = family.make(hidden)
@@ -58,11 +64,10 @@ def trace(
     return np.array(observations), np.array(rewards)
 
 
-def some_actions(family: so.Family, steps: int, seed: int = 0) -> list[int]:
-    names = family.action_names
-    assert names is not None
-    drawn: list[int] = np.random.default_rng(seed).integers(len(names), size=steps).tolist()
-    return drawn
+def some_actions(family: so.Family, steps: int, seed: int = 0) -> list[Any]:
+    space = spaces(family)[1]
+    drawn = space.uniform(steps).draw(np.random.default_rng(seed).random((steps, space.draws)))
+    return list(drawn) if space.shape else drawn.tolist()
 
 
 def same(one: Trace, other: Trace) -> bool:
@@ -118,7 +123,7 @@ def test_instances_differ_where_the_hidden_factor_matters(name: str) -> None:
 def test_the_first_observation_does_not_give_the_instance_away(name: str) -> None:
     family = family_of(name)
     hiddens = family.instances("train")[:8]
-    if name == "glucose":
+    if name in PATIENTS:
         # A patient's glucose is theirs from the start; meals and clock are everyone's.
         actions = some_actions(family, 48)
         seen = [trace(family, hidden, actions)[0][:, 1:] for hidden in hiddens[:3]]
@@ -151,9 +156,8 @@ def test_a_batch_goes_on_as_single_environments_do(name: str) -> None:
     for record in (family, so.Family(**single)):
         env = make_vector(record, hiddens, limit)
         seen = [reset_rows(record, env, [10 + row for row in range(5)])]
-        rng = np.random.default_rng(0)
-        for _ in range(3 * limit):
-            actions = rng.integers(len(family.action_names or ()), size=5)
+        for step in range(3 * limit):
+            actions = np.array(some_actions(family, 5, seed=step))
             observation, reward, terminated, truncated, _ = env.step(actions)
             columns = [reward, terminated, truncated]
             seen.append(np.column_stack([observation, *columns]))
@@ -201,6 +205,36 @@ def test_a_reversed_motor_does_the_opposite() -> None:
     forth = trace(family, {"sign": 1.0, "strength": 0.9}, actions)
     back = trace(family, {"sign": -1.0, "strength": 0.9}, [4 - action for action in actions])
     assert same(forth, back)
+
+
+def test_a_boat_that_is_turned_half_around_goes_the_other_way() -> None:
+    family = family_of("steered")
+    ahead, behind = (
+        trace(family, {"angle": angle, "strength": 1.0}, [np.array([1.0, 0.0])] * 20)[0][-1]
+        for angle in (0.0, np.pi)
+    )
+    assert ahead[2] > 1 and behind[2] < -1
+    np.testing.assert_allclose(ahead[2:] + behind[2:], 0, atol=0.2)
+
+
+def test_a_sensitive_patient_needs_less() -> None:
+    family = family_of("infused")
+    rates = [np.array([0.3])] * 40
+    effects = [
+        trace(family, {"clearance": 0.4, "sensitivity": value}, rates)[0][-1, 0]
+        for value in (0.5, 1.0, 2.0)
+    ]
+    assert effects[0] + 0.1 < effects[1] < effects[2] - 0.1
+
+
+def test_any_dose_is_the_dose_of_the_list() -> None:
+    listed, free = family_of("glucose"), family_of("glucose_dose")
+    hidden = listed.instances("train")[0]
+    codes = [0, 4, 2, 3, 1]
+    doses = [np.array([module("glucose").DOSES[code]]) for code in codes]
+    one, other = trace(listed, hidden, codes), trace(free, hidden, doses)
+    np.testing.assert_allclose(one[0], other[0], atol=1e-5)
+    np.testing.assert_allclose(one[1], other[1], atol=1e-5)
 
 
 def test_no_mountain_car_returns_more_than_five() -> None:
