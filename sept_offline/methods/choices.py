@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sept_offline.actions import Box, Finite
 from sept_offline.agent import Agent, Spaces
@@ -22,9 +23,12 @@ from sept_offline.errors import ConfigError
 from sept_offline.methods.hold_out import held_out_episodes
 from sept_offline.methods.method import Method
 from sept_offline.methods.stack_models import (
+    Gain,
+    TestedModel,
     fit_and_test,
     gain_of,
     lasting_gain,
+    regressed,
     sample_episodes,
 )
 from sept_offline.probe.behaviour import estimate_behaviour
@@ -180,6 +184,19 @@ def observing_plainly(agent: Agent, stack: Stack | None) -> Agent:
     return replace(agent, spaces=plain, stack=stack.length)
 
 
+def past_that_explains(
+    present: TestedModel, data: Dataset, tested: NDArray[np.bool_]
+) -> tuple[int, Gain] | None:
+    """The stack whose steps clearly explain errors of the current observation's model."""
+    plain, some, more = (regressed(present, data, tested, length) for length in (1, TRIED, LONGER))
+    gain = gain_of(plain, some, present.open)
+    if not gain.clear:
+        return None
+    if gain_of(some, more, present.open).clear:
+        return LONGER, gain_of(plain, more, present.open)
+    return TRIED, gain
+
+
 def choose_stack(data: Dataset, config: FitConfig, seed: int) -> Generator[Stage, None, Choice]:
     """Stack if the last steps clearly improve the prediction of test episodes."""
     seed = integer(seed, "stack")
@@ -208,6 +225,15 @@ def choose_stack(data: Dataset, config: FitConfig, seed: int) -> Generator[Stage
         early = yield from fitted(1, short, "stack-1-short")
         gain = min(gain, gain_of(early, stacked, present.open), key=lambda each: each.low)
     if not gain.clear:
+        found = past_that_explains(present, some, tested)
+        if found is not None:
+            length, explained = found
+            return Choice(
+                length,
+                f"The last {length} observations with their actions explain a part of what the "
+                f"current one does not predict: the error of the next {names[explained.column]!r} "
+                f"falls by {explained}.",
+            )
         lasting = lasting_gain(present, some, generator(seed, "lasting"))
         if lasting is not None and lasting.low > LASTING:
             return Choice(

@@ -7,17 +7,18 @@ the last change is half of the answer. Hence the model of the current observatio
 as long as the model it is compared with; both know the instance. What is still better predicted
 from the last steps is missing from the current observation.
 
-A short fit of a model of the last steps may miss a system that changes now and then. So the errors
-of the first model are compared as well: if something hidden lasts for some steps, its error at a
-step resembles that at a recent step of the same episode more than that at a step of another episode
-which is at least as similar. Errors of a model that has learned too little depend on state and
-action alone.
+A short fit of a model of the last steps may miss what it would find in the end: noise that the last
+observations average out, or a system that changes now and then. Errors of a model that has learned
+too little depend on state and action alone. So the errors of the first model are looked at as well.
+A linear regression of them on the last steps shows the former, if it explains more than one on the
+products of state and action. The latter shows if an error resembles that at a recent step of the
+same episode more than that at a step of another episode which is at least as similar.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +47,11 @@ RECENT = 8
 """Steps back that count as recent."""
 SIMILAR = 4.0
 """Squared distance of two steps, in variances of state and action, up to which they are similar."""
+MOST_ROWS, MOST_PRODUCTS = 20_000, 14
+"""Maximum steps of a regression, and columns of which it reads all products, not the squares
+alone."""
+RIDGE, BEYOND = 10.0, 4.0
+"""Penalty of the regression, and standard deviations to which its inputs are clipped."""
 ASKED, FEW_PAIRS = 3000, 300
 """Steps whose errors are compared, and the fewest that show anything."""
 WIDE = 3.0
@@ -126,6 +132,54 @@ def fit_and_test(
     lengths = np.bincount(episode)
     each = [np.bincount(episode, weights=column) / lengths for column in squared.T]
     return TestedModel(np.stack(each, axis=1), np.where(varies, unexplained, 0.0), stage)
+
+
+def regressed(
+    present: TestedModel, data: Dataset, tested: NDArray[np.bool_], length: int
+) -> TestedModel:
+    """The model of the current observation after a linear regression of its errors.
+
+    The regression reads products of the current observation and action and, if `length` is above 1,
+    the stacked steps before. It is fitted to all but the `tested[E]` episodes.
+    """
+
+    def rows(view: Dataset) -> tuple[Doubles, Floats, Floats, Integers]:
+        """Errors, current columns and earlier ones of each step, and its episode."""
+        steps = view.steps()
+        seen = steps.observations[steps.row]
+        newest = replace(steps, observations=steps.observations[:, : data.observation_dim])
+        change, predicted = present.model.predictions(newest)
+        taken = data.action_space.encode(steps.actions)
+        now = np.concatenate([seen[:, : data.observation_dim], taken], axis=1)
+        limit = np.sqrt(CLIP)
+        errors: Doubles = np.clip(change - predicted, -limit, limit).astype(np.float64)
+        return errors, now, seen[:, data.observation_dim :], np.cumsum(steps.time == 0) - 1
+
+    view = data.stacked(length)
+    errors, now, before, _ = (
+        column[:: 1 + len(column) // MOST_ROWS] for column in rows(view.select(~tested))
+    )
+    scales = Standardiser.fit(now), Standardiser.fit(before)
+    inputs = _products(scales[0](now), scales[1](before))
+    square = inputs.T @ inputs + RIDGE * np.eye(inputs.shape[1])
+    weights = np.linalg.solve(square, inputs.T @ errors)
+    errors, now, before, episode = rows(view.select(tested))
+    left = (errors - _products(scales[0](now), scales[1](before)) @ weights) ** 2
+    lengths = np.bincount(episode)
+    each = [np.bincount(episode, weights=column) / lengths for column in left.T]
+    return replace(present, errors=np.stack(each, axis=1))
+
+
+def _products(now: Floats, before: Floats) -> Doubles:
+    """1, the columns, and the products of the current ones; the squares alone if there are many."""
+    current, earlier = (np.clip(part, -BEYOND, BEYOND).astype(np.float64) for part in (now, before))
+    width = current.shape[1]
+    products = (
+        [current**2]
+        if width > MOST_PRODUCTS
+        else [current[:, [column]] * current[:, column:] for column in range(width)]
+    )
+    return np.concatenate([np.ones((len(current), 1)), current, *products, earlier], axis=1)
 
 
 def lasting_gain(tested: TestedModel, data: Dataset, rng: np.random.Generator) -> Gain | None:
