@@ -25,7 +25,7 @@ RIDGE = 1e-3
 
 @dataclass(frozen=True)
 class Identification:
-    """Shares of held-out segments whose instance is read off their latent."""
+    """Shares of fresh segments whose instance is read off their latent."""
 
     nearest: float
     """Share predicted by the most likely instance mean under the segment's posterior."""
@@ -37,16 +37,16 @@ class Identification:
     """One over the number of instances."""
 
 
-def identify(model: LatentModel, reference: Segments, held_out: Segments) -> Identification:
-    """Identification of `held_out` segments; `reference` are the training ones."""
-    if not len(held_out.instance):
-        raise TrainingError("Identification needs held-out segments, but there are none.")
+def identify(model: LatentModel, reference: Segments, fresh: Segments) -> Identification:
+    """Identification of `fresh` segments; `reference` are the training ones."""
+    if not len(fresh.instance):
+        raise TrainingError("Identification needs fresh segments, but there are none.")
     known, _ = model.encode(reference)
-    asked, log_variance = model.encode(held_out)
+    asked, log_variance = model.encode(fresh)
     present = np.unique(reference.instance)
     away = (asked[:, None] - model.instance_mean[present]) ** 2 * np.exp(-log_variance)[:, None]
     nearest = present[away.sum(axis=2).argmin(axis=1)]
-    truth = held_out.instance
+    truth = fresh.instance
     return Identification(
         nearest=float((nearest == truth).mean()),
         neighbours=neighbour_share(known, reference.instance, asked, truth),

@@ -1,4 +1,4 @@
-"""How well the latents of held-out segments separate the instances, and how sure they may be."""
+"""How well the latents of fresh segments separate the instances, and how sure they may be."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ REGIONS = (0.5, 0.8, 0.95)
 
 @dataclass(frozen=True)
 class Separation:
-    """How well held-out segments are separated by instance.
+    """How well fresh segments are separated by instance.
 
     A comparison asks whether a segment's latent lies nearer to the centre of its own instance than
     to that of another one: half of them by chance, however many instances there are.

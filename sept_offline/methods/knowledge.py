@@ -31,7 +31,7 @@ class Knowledge:
     """A latent, a probe if there is one, and how likely each logged segment is under it.
 
     weights `[N]`: self-normalised importance weights of all segments; likely `[N]`: the same with
-    the held-out segments, if `weights` excludes them and only the probe determines the latent.
+    the fresh segments, if `weights` excludes them and only the probe determines the latent.
     """
 
     latent: LatentModel
@@ -68,7 +68,7 @@ def learn_in_turn(
         integer(seed, "latent"),
         space=fitted.action_space,
         num_instances=len(fitted.instances),
-        held_out=segments.select(fresh),
+        fresh=segments.select(fresh),
         predicted=fitted.present_dim,
     )
     yield latent

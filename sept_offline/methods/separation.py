@@ -1,4 +1,4 @@
-"""How well a fitted latent identifies and separates instances on held-out episodes."""
+"""How well a fitted latent identifies and separates instances on fresh episodes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SEPARATION_SAMPLE = 4000
 def identification(
     latent: LatentModel, segments: Segments, fresh: NDArray[np.bool_]
 ) -> dict[str, Any]:
-    """Identification on held-out segments, for the record; empty if there are none."""
+    """Identification on fresh segments, for the record; empty if there are none."""
     if not fresh.any():
         return {}
     shares = identify(latent, segments.select(~fresh), segments.select(fresh))
@@ -33,7 +33,7 @@ def identification(
 def separation(
     known: Knowledge, segments: Segments, fresh: NDArray[np.bool_], seed: int
 ) -> Separation | None:
-    """Separation of the instances on held-out segments, weighted by the probe; None without any."""
+    """Separation of the instances on fresh segments, weighted by the probe; None without any."""
     rng = generator(seed, "separation")
     asked = rng.permutation(np.flatnonzero(fresh))[:SEPARATION_SAMPLE]
     reference = rng.permutation(np.flatnonzero(~fresh))[:SEPARATION_SAMPLE]

@@ -23,7 +23,7 @@ from sept_offline.errors import ConfigError, DataError, TrainingError
 from sept_offline.family import Hidden
 from sept_offline.latent.separation import Separation, measure_separation
 from sept_offline.methods.baselines import AVG, HISTORY
-from sept_offline.methods.hold_out import FEW_INSTANCES, choose_hold_out, held_out_episodes
+from sept_offline.methods.hold_out import FEW_INSTANCES, choose_hold_out, unfitted_episodes
 from sept_offline.methods.knowledge import refines
 from sept_offline.methods.method import Method, check_data
 from sept_offline.methods.separation import later_steps
@@ -68,7 +68,7 @@ def trial(
     early: the agent as it was after a share `EARLY` of control's updates. stack: how the rows of
     `data` are stacked, if they are; the agent is one for such rows.
     """
-    fresh = data.select(held_out_episodes(data, config.held_out, seed))
+    fresh = data.select(unfitted_episodes(data, config.held_out, seed))
     seed = integer(seed, "trial")
     if len(np.unique(data.episode_index.instance)) < FEW_INSTANCES:
         return (yield from _beside_avg(method, data, fresh, config, seed, agent, early, stack))

@@ -252,7 +252,7 @@ def _window(graph: Graph, context: WindowContext, dim: int, space: ActionSpace) 
 
 
 def _novelty(segment: Segment, mean: Tensor, log_var: Tensor, novelty: Novelty) -> None:
-    """The ELBO's place among those of held-out segments, with the same 2k points as the library."""
+    """The ELBO's place among those of fresh segments, with the same 2k points as the library."""
     graph, size = segment.graph, novelty.decoder.latent_dim
     mean, wide = mean.cast(F64), log_var.cast(F64)
     half = graph.double(0.5)
