@@ -22,8 +22,8 @@ from typing import Any
 import matplotlib
 import numpy as np
 
+from sept_offline.tools.bench.figures import catalogue
 from sept_offline.tools.bench.figures.axes import COLUMNS
-from sept_offline.tools.bench.figures.catalogue import catalogue
 from sept_offline.tools.bench.figures.figure import (
     Figure,
     Intervals,

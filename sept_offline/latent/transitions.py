@@ -43,20 +43,20 @@ from sept_offline.latent.networks import TransitionNetwork, posterior
 from sept_offline.seeding import torch_generator
 from sept_offline.settings import LatentConfig
 from sept_offline.threads import one_thread
-from sept_offline.training.gaussians import (
-    Gaussian,
-    Posteriors,
-    kl_between,
-    kl_standard,
-    log_normal,
-    sample,
-)
 from sept_offline.training.inputs import (
     Balanced,
     Floats,
     Integers,
     check_segments,
     standardised,
+)
+from sept_offline.training.layers import (
+    Gaussian,
+    Posteriors,
+    kl_between,
+    kl_standard,
+    log_normal,
+    sample,
 )
 from sept_offline.training.updates import UpdateStage, annealed, check_finite, descend
 

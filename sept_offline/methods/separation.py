@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from sept_offline.data import Dataset, Segments
 from sept_offline.latent import LatentModel, identify
-from sept_offline.latent.separation import Separation, measure_separation
+from sept_offline.latent.identification import Separation, measure_separation
 from sept_offline.methods.knowledge import Knowledge
 from sept_offline.probe.weights import balance
 from sept_offline.seeding import generator

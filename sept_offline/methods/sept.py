@@ -21,7 +21,13 @@ from sept_offline.errors import TrainingError
 from sept_offline.latent import LatentModel, context_latents
 from sept_offline.methods.counterfactual import CounterfactualReplay, learn_to_imagine, reached
 from sept_offline.methods.hold_out import FEW_INSTANCES, unfitted_episodes
-from sept_offline.methods.knowledge import Knowledge, learn_in_turn, learn_jointly, refines
+from sept_offline.methods.knowledge import (
+    Knowledge,
+    learn_in_turn,
+    learn_jointly,
+    novelty_of,
+    refines,
+)
 from sept_offline.methods.method import (
     Method,
     Recipe,
@@ -30,7 +36,6 @@ from sept_offline.methods.method import (
     control_stage,
     fallback_stage,
 )
-from sept_offline.methods.novelty import novelty_of
 from sept_offline.methods.separation import identification, separation, separation_in_time
 from sept_offline.seeding import integer
 from sept_offline.settings import FitConfig, Reward

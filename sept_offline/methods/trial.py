@@ -21,7 +21,7 @@ from sept_offline.dynamics.outcome import NEARLY_EQUAL, OutcomeStage
 from sept_offline.dynamics.world import WorldStage, replay_error, roll_out
 from sept_offline.errors import ConfigError, DataError, TrainingError
 from sept_offline.family import Hidden
-from sept_offline.latent.separation import Separation, measure_separation
+from sept_offline.latent.identification import Separation, measure_separation
 from sept_offline.methods.baselines import AVG, HISTORY
 from sept_offline.methods.hold_out import FEW_INSTANCES, choose_hold_out, unfitted_episodes
 from sept_offline.methods.knowledge import refines

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from sept_offline.methods.novelty import LEVELS, as_if_fresh, smoothed_quantiles
+from sept_offline.methods.knowledge import LEVELS, as_if_fresh, smoothed_quantiles
 
 FLAGGED = 0.01
 

@@ -19,11 +19,10 @@ from sept_offline.dynamics.columns import Columns
 from sept_offline.dynamics.outcome import OutcomeModel
 from sept_offline.dynamics.world import World, WorldStage, roll_out
 from sept_offline.errors import ConfigError
-from sept_offline.methods.choices import Choice, choose_stack, observing_plainly
+from sept_offline.methods.choices import Choice, Gain, choose_stack, observing_plainly
 from sept_offline.methods.fitting import METHODS, Fitter
 from sept_offline.methods.preset import resolve_config
 from sept_offline.methods.run import RunDirectory
-from sept_offline.methods.stack_models import Gain
 from sept_offline.seeding import torch_generator
 from sept_offline.settings import FitConfig, merge
 from sept_offline.stacking import Stack

@@ -26,9 +26,11 @@ from sept_offline.agent.contexts.latent import LatentContext
 from sept_offline.agent.novelty import LOG_TWO_PI, ROUNDING
 from sept_offline.agent.probes import LOG_DEVIATION, Probe
 from sept_offline.errors import AgentError
-from sept_offline.tools.deploy.graph import Graph, Tensor, concat
 from sept_offline.tools.deploy.operators import (
+    Graph,
     Segment,
+    Tensor,
+    concat,
     encoded,
     evidence,
     layers,
