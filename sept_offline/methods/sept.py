@@ -23,10 +23,13 @@ from sept_offline.methods.counterfactual import CounterfactualReplay, learn_to_i
 from sept_offline.methods.hold_out import FEW_INSTANCES, unfitted_episodes
 from sept_offline.methods.knowledge import (
     Knowledge,
+    identification,
     learn_in_turn,
     learn_jointly,
     novelty_of,
     refines,
+    separation,
+    separation_in_time,
 )
 from sept_offline.methods.method import (
     Method,
@@ -36,7 +39,6 @@ from sept_offline.methods.method import (
     control_stage,
     fallback_stage,
 )
-from sept_offline.methods.separation import identification, separation, separation_in_time
 from sept_offline.seeding import integer
 from sept_offline.settings import FitConfig, Reward
 

@@ -24,9 +24,8 @@ from sept_offline.control import Batch, Replay
 from sept_offline.data import Dataset, Segments
 from sept_offline.latent import LatentModel, SegmentLatentStage, TransitionLatentStage
 from sept_offline.methods.hold_out import unfitted_episodes
-from sept_offline.methods.knowledge import describe_behaviour, novelty_of
+from sept_offline.methods.knowledge import describe_behaviour, identification, novelty_of
 from sept_offline.methods.method import Method, Stages, agent_of, control_stage, fallback_stage
-from sept_offline.methods.separation import identification
 from sept_offline.probe import Behaviour, logged_or_estimated
 from sept_offline.probe.weights import balance, check_possible, effective, normalised
 from sept_offline.seeding import integer

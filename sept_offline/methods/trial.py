@@ -24,9 +24,8 @@ from sept_offline.family import Hidden
 from sept_offline.latent.identification import Separation, measure_separation
 from sept_offline.methods.baselines import AVG, HISTORY
 from sept_offline.methods.hold_out import FEW_INSTANCES, choose_hold_out, unfitted_episodes
-from sept_offline.methods.knowledge import refines
+from sept_offline.methods.knowledge import later_steps, refines
 from sept_offline.methods.method import Method, check_data
-from sept_offline.methods.separation import later_steps
 from sept_offline.methods.verdict import Evidence, Interval, probe_pays
 from sept_offline.seeding import generator, integer
 from sept_offline.settings import FitConfig

@@ -12,8 +12,7 @@ from sept_offline.evaluation import Results
 from sept_offline.seeding import generator
 from sept_offline.tools.bench.figures import catalogue
 from sept_offline.tools.bench.figures.figure import Missing, Picture
-from sept_offline.tools.bench.summary import unlike
-from sept_offline.tools.bench.tables import NOTE, make_tables
+from sept_offline.tools.bench.summary import NOTE, make_tables, unlike
 from sept_offline.tools.report.charts import plot
 from sept_offline.tools.report.page import (
     Block,
