@@ -21,7 +21,7 @@ import numpy as np
 
 import sept_offline as so
 from sept_offline.evaluation.results import Results
-from sept_offline.latent.separation import REGIONS
+from sept_offline.latent.identification import REGIONS
 
 HERE = Path(__file__).resolve().parent
 sys.path.append(str(HERE.parent))  # families may be named as benchmarks.families.…

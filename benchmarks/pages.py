@@ -22,8 +22,8 @@ from typing import Any
 import matplotlib
 import numpy as np
 
+from sept_offline.tools.bench.figures import catalogue
 from sept_offline.tools.bench.figures.axes import COLUMNS
-from sept_offline.tools.bench.figures.catalogue import catalogue
 from sept_offline.tools.bench.figures.figure import (
     Figure,
     Intervals,
@@ -36,8 +36,7 @@ from sept_offline.tools.bench.figures.paper import draw, save, style
 from sept_offline.tools.bench.figures.rows import Bench, read_bench
 from sept_offline.tools.bench.plan import BASE
 from sept_offline.tools.bench.statistics import complete, crossed_interval, grid
-from sept_offline.tools.bench.summary import summarise_bench, unlike
-from sept_offline.tools.bench.tables import make_tables, markdown
+from sept_offline.tools.bench.summary import make_tables, markdown, summarise_bench, unlike
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks" / "results"

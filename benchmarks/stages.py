@@ -5,7 +5,7 @@
 Latent, probe and control are taken from either preset, in all eight ways, with the paper's number
 of probe steps and a latent that is read once. The paper's loop gives its latent and its probe;
 beside another latent or probe, a probe is learned for the latent at hand, by the ELBO (paper) or by
-information (default). The last row is `--preset segment` as it is. Instances are named for held-out
+information (default). The last row is `--preset segment` as it is. Instances are named for fresh
 segments, drawn as the probe would make them.
 """
 
@@ -26,7 +26,7 @@ from sept_offline.agent.probes import NetworkProbe
 from sept_offline.data import Dataset, Segments
 from sept_offline.evaluation import evaluate
 from sept_offline.latent.identification import linear, vote
-from sept_offline.methods.hold_out import held_out_episodes
+from sept_offline.methods.hold_out import unfitted_episodes
 from sept_offline.methods.knowledge import Knowledge, learn_in_turn, learn_jointly
 from sept_offline.methods.method import control_stage, spaces_of
 from sept_offline.methods.preset import resolve_config
@@ -77,10 +77,10 @@ class Exchange:
             "control": {"algorithm": "double_dqn"},
         }
         self.configs = {"paper": paper, "default": resolve_config(data, "default", same)}
-        held = held_out_episodes(data, paper.held_out, seed)
-        self.fitted = data.select(~held)
+        unfitted = unfitted_episodes(data, paper.held_out, seed)
+        self.fitted = data.select(~unfitted)
         self.segments = data.segments(paper.probe_steps)
-        self.fresh = np.isin(self.segments.episode, data.episode_index.number[held])
+        self.fresh = np.isin(self.segments.episode, data.episode_index.number[unfitted])
         self.known: dict[tuple[str, str], Knowledge] = {}
 
     def knowledge(self, latent: str, probe: str) -> Knowledge:
@@ -139,8 +139,8 @@ class Exchange:
         config: FitConfig = resolve_config(self.data, "segment", {"verdict": False})
         agent = so.fit(self.data, "sept", config, self.seed)
         segments = self.data.segments(config.probe_steps)
-        held = held_out_episodes(self.data, config.held_out, self.seed)
-        fresh = np.isin(segments.episode, self.data.episode_index.number[held])
+        unfitted = unfitted_episodes(self.data, config.held_out, self.seed)
+        fresh = np.isin(segments.episode, self.data.episode_index.number[unfitted])
         parts = self.fitted, segments, fresh, config, self.seed
         named = self.named(finish(learn_jointly(*parts)), segments, fresh)
         return ["segment"] * 3 + [*named, *judged(agent, self.split, self.seed)]
@@ -148,7 +148,7 @@ class Exchange:
     def named(
         self, known: Knowledge, segments: Segments, fresh: NDArray[np.bool_]
     ) -> tuple[str, str]:
-        """Share of held-out segments whose instance is read off z, by neighbours and linearly."""
+        """Share of fresh segments whose instance is read off z, by neighbours and linearly."""
         assert known.probe is not None
         behaviour = logged_or_estimated(segments, self.data.action_space, self.seed)
         ratio = log_probe(known.probe, segments)

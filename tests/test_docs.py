@@ -79,8 +79,8 @@ FEWER = {
 """A page's budgets for what it says came of them; that a line runs is seen by less."""
 EMPTY = f"""
 from matplotlib.figure import Figure
-from sept_offline.tools.bench.figures import catalogue
-catalogue.draw = lambda _: Figure(figsize=(3, 2))
+from sept_offline.tools.bench import figures
+figures.draw = lambda _: Figure(figsize=(3, 2))
 {processes.COMMAND}
 """
 """The command line, whose benches have empty figures: tests/bench draws them."""

@@ -212,7 +212,7 @@ class Novelty(Record):
         if self.elbos.ndim != 1 or not len(self.elbos):
             raise AgentError("Novelty needs the ELBO of at least one held-out segment.")
         if not np.isfinite(self.elbos).all():
-            raise AgentError("The ELBOs of the held-out segments are not all finite.")
+            raise AgentError("The ELBOs of the fresh segments are not all finite.")
         if prior is not None:
             shape = (len(prior.mean), decoder.latent_dim)
             fits = prior.mean.shape == prior.variance.shape == shape and shape[0] > 0
@@ -222,7 +222,7 @@ class Novelty(Record):
     def quantile(
         self, observations: NDArray[Any], taken: NDArray[Any], mean: Array, log_var: Array
     ) -> NDArray[np.float64]:
-        """The share `[n]` of held-out segments that are at most as likely; near 0 means new."""
+        """The share `[n]` of fresh segments that are at most as likely; near 0 means new."""
         elbo = posterior_elbo(self.decoder, observations, taken, mean, log_var, self.prior)
         below = np.searchsorted(self.elbos, elbo + ROUNDING, side="right")
         share: NDArray[np.float64] = below / len(self.elbos)

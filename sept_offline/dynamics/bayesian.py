@@ -40,8 +40,8 @@ from sept_offline.dynamics.columns import LOG_NOISE, Columns, Reader
 from sept_offline.seeding import torch_generator
 from sept_offline.settings import DynamicsConfig
 from sept_offline.threads import one_thread
-from sept_offline.training.gaussians import Gaussian, Posteriors, log_normal
 from sept_offline.training.inputs import Balanced
+from sept_offline.training.layers import Gaussian, Posteriors, log_normal
 from sept_offline.training.updates import UpdateStage, check_finite
 
 WATCHED = 2048

@@ -19,9 +19,8 @@ from sept_offline.dynamics.outcome import OutcomeModel
 from sept_offline.errors import AgentError
 from sept_offline.seeding import torch_generator
 from sept_offline.training.adam import Adam
-from sept_offline.training.gaussians import Gaussian
 from sept_offline.training.inputs import Floats
-from sept_offline.training.layers import array
+from sept_offline.training.layers import Gaussian, array
 from sept_offline.training.updates import descend
 
 Network = TypeVar("Network", bound=nn.Module)

@@ -17,9 +17,15 @@ from sept_offline.family import Hidden
 from sept_offline.seeding import generator, integer, torch_generator
 from sept_offline.stacking import Stack
 from sept_offline.threads import one_thread
-from sept_offline.training.gaussians import Posteriors, kl_standard, log_normal, sample
 from sept_offline.training.inputs import Balanced, Doubles, Floats, Integers
-from sept_offline.training.layers import initialise, perceptron
+from sept_offline.training.layers import (
+    Posteriors,
+    initialise,
+    kl_standard,
+    log_normal,
+    perceptron,
+    sample,
+)
 from sept_offline.training.updates import UpdateStage
 
 HIDDEN = (128, 128)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from sept_offline.engines.local import run_local
-from sept_offline.engines.outcome import Outcome, Result, Task
+from sept_offline.engines.local import Outcome, Result, Task, run_local
 from sept_offline.errors import ConfigError
 from sept_offline.family import suggest
 

@@ -13,8 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from sept_offline.engines.local import WORKER, environment
-from sept_offline.engines.outcome import Attempt, Outcome, Result, Task, attempt
+from sept_offline.engines.local import WORKER, Attempt, Outcome, Result, Task, attempt, environment
 from sept_offline.errors import EngineError, one_line
 
 PENDING = 1000

@@ -19,8 +19,8 @@ from sept_offline.data.records import Segments
 from sept_offline.latent.networks import LatentNetwork, TransitionNetwork
 from sept_offline.seeding import torch_generator
 from sept_offline.threads import one_thread
-from sept_offline.training.gaussians import kl_standard, log_normal
 from sept_offline.training.inputs import Doubles, Floats
+from sept_offline.training.layers import kl_standard, log_normal
 
 BATCH = 1024
 DRAWS = 8

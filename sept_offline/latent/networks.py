@@ -23,8 +23,15 @@ from sept_offline.agent.encoders import (
 from sept_offline.agent.networks import MLP, Standardiser
 from sept_offline.agent.novelty import TransitionDecoder
 from sept_offline.settings import LatentConfig
-from sept_offline.training.gaussians import Gaussian, log_normal
-from sept_offline.training.layers import array, initialise, lstm, perceptron, to_numpy
+from sept_offline.training.layers import (
+    Gaussian,
+    array,
+    initialise,
+    log_normal,
+    lstm,
+    perceptron,
+    to_numpy,
+)
 
 LOG_VARIANCE = (-10.0, 4.0)
 """Bounds of a decoder's log-variance, in standardised units: noiseless dynamics have no floor of

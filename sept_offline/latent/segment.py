@@ -14,8 +14,8 @@ from sept_offline.latent.model import LatentModel
 from sept_offline.latent.networks import SegmentNetwork
 from sept_offline.seeding import torch_generator
 from sept_offline.settings import LatentConfig
-from sept_offline.training.gaussians import kl_standard, sample
 from sept_offline.training.inputs import Balanced, Doubles, check_segments
+from sept_offline.training.layers import kl_standard, sample
 from sept_offline.training.updates import UpdateStage
 
 

@@ -43,20 +43,20 @@ from sept_offline.latent.networks import TransitionNetwork, posterior
 from sept_offline.seeding import torch_generator
 from sept_offline.settings import LatentConfig
 from sept_offline.threads import one_thread
-from sept_offline.training.gaussians import (
-    Gaussian,
-    Posteriors,
-    kl_between,
-    kl_standard,
-    log_normal,
-    sample,
-)
 from sept_offline.training.inputs import (
     Balanced,
     Floats,
     Integers,
     check_segments,
     standardised,
+)
+from sept_offline.training.layers import (
+    Gaussian,
+    Posteriors,
+    kl_between,
+    kl_standard,
+    log_normal,
+    sample,
 )
 from sept_offline.training.updates import UpdateStage, annealed, check_finite, descend
 
@@ -75,7 +75,7 @@ BLOCK = 16384
 CONTEXTS, LEAST_CONTEXTS = 16384, 64
 """Contexts to train control with: in total, and at least per instance."""
 KNOWN, WATCHED = 4096, 512
-"""Maximum numbers of training and held-out segments to monitor identification with."""
+"""Maximum numbers of training and fresh segments to monitor identification with."""
 NOTHING = np.zeros((0, 0), dtype=np.float32)
 
 
@@ -129,7 +129,7 @@ class TransitionLatentStage(UpdateStage):
     """Learns the average model, then encoder and decoder; see above.
 
     steps: all steps of the training episodes; segments: their first T steps, which the agent will
-    read first; held_out: segments of other episodes, whose identification is shown while the stage
+    read first; fresh: segments of other episodes, whose identification is shown while the stage
     learns; predicted: the number of columns, the first ones, that depend on the instance (the
     others of a stacked observation are known from the last step).
     """
@@ -145,7 +145,7 @@ class TransitionLatentStage(UpdateStage):
         *,
         space: ActionSpace,
         num_instances: int,
-        held_out: Segments | None = None,
+        fresh: Segments | None = None,
         predicted: int | None = None,
     ) -> None:
         check_segments(segments, space, num_instances)
@@ -180,7 +180,7 @@ class TransitionLatentStage(UpdateStage):
         self._contexts = Contexts(steps.instance, steps.time, config.context)
         counts = np.bincount(steps.instance, minlength=num_instances)
         self._kl_weight = torch.from_numpy((config.beta / np.maximum(counts, 1)).astype(np.float32))
-        self._known, self._asked = segments, held_out
+        self._known, self._asked = segments, fresh
 
     def advance(self, updates: int) -> dict[str, float]:
         """See Stage; the metrics are means over these updates."""
@@ -268,7 +268,7 @@ class TransitionLatentStage(UpdateStage):
         return torch.cat([function(self._states[p], self._chosen[p], values[p]) for p in parts])
 
     def _identify(self, asked: Segments) -> float:
-        """The identification of some of the held-out segments."""
+        """The identification of some of the fresh segments."""
         model = LatentModel(self.network, self.space, NOTHING, NOTHING)
         with one_thread():
             known, known_instance = _encode_some(model, self._known, KNOWN)

@@ -26,13 +26,13 @@ from sept_offline.latent.model import LatentModel
 from sept_offline.latent.networks import WindowNetwork
 from sept_offline.seeding import torch_generator
 from sept_offline.settings import LatentConfig
-from sept_offline.training.gaussians import kl_standard, log_normal, sample
 from sept_offline.training.inputs import (
     Balanced,
     Integers,
     check_segments,
     standardised,
 )
+from sept_offline.training.layers import kl_standard, log_normal, sample
 from sept_offline.training.updates import UpdateStage
 
 RUN = 100

@@ -41,8 +41,8 @@ from sept_offline.methods.method import Method, Stages, agent_of, control_stage
 from sept_offline.seeding import generator, integer, torch_generator
 from sept_offline.settings import FitConfig, LatentConfig
 from sept_offline.threads import one_thread
-from sept_offline.training.gaussians import log_normal
 from sept_offline.training.inputs import Floats, Integers
+from sept_offline.training.layers import log_normal
 
 CONTEXTS, LEAST_CONTEXTS = 4096, 64
 """Contexts to train control with: in total, and at least per instance."""

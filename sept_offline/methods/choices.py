@@ -20,7 +20,7 @@ from sept_offline.data import Dataset
 from sept_offline.data.records import Segments, Steps
 from sept_offline.data.summary import DEFAULT_PROBE_STEPS
 from sept_offline.errors import ConfigError
-from sept_offline.methods.hold_out import held_out_episodes
+from sept_offline.methods.hold_out import unfitted_episodes
 from sept_offline.methods.method import Method
 from sept_offline.methods.stack_models import (
     Gain,
@@ -201,7 +201,7 @@ def choose_stack(data: Dataset, config: FitConfig, seed: int) -> Generator[Stage
     """Stack if the last steps clearly improve the prediction of test episodes."""
     seed = integer(seed, "stack")
     some = sample_episodes(data, seed)
-    tested = held_out_episodes(some, TEST_SHARE, seed)
+    tested = unfitted_episodes(some, TEST_SHARE, seed)
     if tested.sum() < FEWEST:
         return Choice(
             1, "There are too few episodes to test whether the last steps improve predictions."

@@ -122,7 +122,6 @@ class Fitter:
         self.held_out: dict[str, Any] | None = None
         """The held-out episodes that are already missing from `data`."""
         self.agent: Agent | None = None
-        self._ended = False
         self._begun: Stages | None = None
         self._number = 0
         self._values: Values | None = None
@@ -135,10 +134,6 @@ class Fitter:
 
     def _stages(self, stack: int) -> Stages:
         return self.method.stages(self.data.stacked(stack), self.config, self.seed)
-
-    def end_stage(self) -> None:
-        """End the current stage after the epoch it is in."""
-        self._ended = True
 
     def __iter__(self) -> Iterator[Epoch]:
         begun, self._begun, self._number = self._begun, None, 0
@@ -193,8 +188,7 @@ class Fitter:
         if self.run is not None:
             self.run.restore(self._number, stage)
         epoch = max(1, -(-stage.total // EPOCHS))
-        self._ended = False
-        while stage.done < stage.total and not self._ended:
+        while stage.done < stage.total:
             metrics = stage.advance(epoch - stage.done % epoch)
             if self.run is not None:
                 # In this order, so that no update a snapshot holds lacks its metrics.

@@ -1,4 +1,4 @@
-"""Episodes held out: from a fit for its evaluation, with a record of them, or from the latent."""
+"""Episodes held out from a fit, with a record of them, and those the latent is not fitted to."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def choose_hold_out(
     return held, record | {"share": share, "seed": seed, "episodes": to_ranges(numbers)}
 
 
-def held_out_episodes(data: Dataset, share: float, seed: int) -> NDArray[np.bool_]:
-    """Episodes held out from the latent: a share of each instance's, none of a single one."""
+def unfitted_episodes(data: Dataset, share: float, seed: int) -> NDArray[np.bool_]:
+    """Episodes the latent is not fitted to: a share of each instance's, none of a single one."""
     rng = generator(seed, "held out")
     instance = data.episode_index.instance
     unfitted = np.zeros(len(instance), dtype=bool)

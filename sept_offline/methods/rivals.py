@@ -61,9 +61,8 @@ from sept_offline.methods.method import Method, Stages, agent_of, control_stage
 from sept_offline.seeding import integer, torch_generator
 from sept_offline.settings import FitConfig, FocalConfig
 from sept_offline.threads import one_thread
-from sept_offline.training.gaussians import log_normal
 from sept_offline.training.inputs import Floats, Integers, standardised
-from sept_offline.training.layers import array, initialise, layers_of, perceptron
+from sept_offline.training.layers import array, initialise, layers_of, log_normal, perceptron
 from sept_offline.training.updates import UpdateStage
 
 COPIES = 4

@@ -20,8 +20,17 @@ from sept_offline.data import Dataset, Segments
 from sept_offline.errors import TrainingError
 from sept_offline.latent import LatentModel, context_latents
 from sept_offline.methods.counterfactual import CounterfactualReplay, learn_to_imagine, reached
-from sept_offline.methods.hold_out import FEW_INSTANCES, held_out_episodes
-from sept_offline.methods.knowledge import Knowledge, learn_in_turn, learn_jointly, refines
+from sept_offline.methods.hold_out import FEW_INSTANCES, unfitted_episodes
+from sept_offline.methods.knowledge import (
+    Knowledge,
+    identification,
+    learn_in_turn,
+    learn_jointly,
+    novelty_of,
+    refines,
+    separation,
+    separation_in_time,
+)
 from sept_offline.methods.method import (
     Method,
     Recipe,
@@ -30,18 +39,16 @@ from sept_offline.methods.method import (
     control_stage,
     fallback_stage,
 )
-from sept_offline.methods.novelty import novelty_of
-from sept_offline.methods.separation import identification, separation, separation_in_time
 from sept_offline.seeding import integer
 from sept_offline.settings import FitConfig, Reward
 
 
 def probe_infer_control(name: str, data: Dataset, config: FitConfig, seed: int) -> Stages:
     """SEPT with the probe rewarded as `config.probe.reward` says; `name` is the method's."""
-    held = held_out_episodes(data, config.held_out, seed)
+    unfitted = unfitted_episodes(data, config.held_out, seed)
     segments = data.segments(config.probe_steps)
-    fresh = np.isin(segments.episode, data.episode_index.number[held])
-    fitted = data.select(~held)
+    fresh = np.isin(segments.episode, data.episode_index.number[unfitted])
+    fitted = data.select(~unfitted)
     refine = refines(config)
     if config.latent.objective == "segment":
         known = yield from learn_jointly(fitted, segments, fresh, config, seed)
@@ -50,7 +57,7 @@ def probe_infer_control(name: str, data: Dataset, config: FitConfig, seed: int) 
 
     separated = separation(known, segments, fresh, seed)
     if refine and separated is not None:
-        separated = separation_in_time(separated, known, data, held, config, seed)
+        separated = separation_in_time(separated, known, data, unfitted, config, seed)
     record = known.record | identification(known.latent, segments, fresh)
     if separated is not None:
         informed = separated.better_than_chance

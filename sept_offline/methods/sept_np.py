@@ -23,11 +23,9 @@ from sept_offline.agent.networks import Array, Standardiser
 from sept_offline.control import Batch, Replay
 from sept_offline.data import Dataset, Segments
 from sept_offline.latent import LatentModel, SegmentLatentStage, TransitionLatentStage
-from sept_offline.methods.hold_out import held_out_episodes
-from sept_offline.methods.knowledge import describe_behaviour
+from sept_offline.methods.hold_out import unfitted_episodes
+from sept_offline.methods.knowledge import describe_behaviour, identification, novelty_of
 from sept_offline.methods.method import Method, Stages, agent_of, control_stage, fallback_stage
-from sept_offline.methods.novelty import novelty_of
-from sept_offline.methods.separation import identification
 from sept_offline.probe import Behaviour, logged_or_estimated
 from sept_offline.probe.weights import balance, check_possible, effective, normalised
 from sept_offline.seeding import integer
@@ -83,7 +81,7 @@ class UnprobedReplay(Replay):
 
 
 def _stages(data: Dataset, config: FitConfig, seed: int) -> Stages:
-    unfitted = held_out_episodes(data, config.held_out, seed)
+    unfitted = unfitted_episodes(data, config.held_out, seed)
     segments = data.segments(config.probe_steps)
     fresh = np.isin(segments.episode, data.episode_index.number[unfitted])
     behaviour = logged_or_estimated(segments, data.action_space, integer(seed, "behaviour"))
@@ -142,7 +140,7 @@ def learn_round(
     else:
         unfitted = np.isin(data.episode_index.number, segments.episode[fresh])
         steps = data.select(~unfitted).steps()
-        settings |= {"held_out": segments.select(fresh), "predicted": data.present_dim}
+        settings |= {"fresh": segments.select(fresh), "predicted": data.present_dim}
         stage = TransitionLatentStage(steps, fitted, config.latent, number, **settings)
     stage.name = f"latent{suffix}"
     yield stage

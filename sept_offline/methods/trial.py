@@ -21,12 +21,11 @@ from sept_offline.dynamics.outcome import NEARLY_EQUAL, OutcomeStage
 from sept_offline.dynamics.world import WorldStage, replay_error, roll_out
 from sept_offline.errors import ConfigError, DataError, TrainingError
 from sept_offline.family import Hidden
-from sept_offline.latent.separation import Separation, measure_separation
+from sept_offline.latent.identification import Separation, measure_separation
 from sept_offline.methods.baselines import AVG, HISTORY
-from sept_offline.methods.hold_out import FEW_INSTANCES, choose_hold_out, held_out_episodes
-from sept_offline.methods.knowledge import refines
+from sept_offline.methods.hold_out import FEW_INSTANCES, choose_hold_out, unfitted_episodes
+from sept_offline.methods.knowledge import later_steps, refines
 from sept_offline.methods.method import Method, check_data
-from sept_offline.methods.separation import later_steps
 from sept_offline.methods.verdict import Evidence, Interval, probe_pays
 from sept_offline.seeding import generator, integer
 from sept_offline.settings import FitConfig
@@ -68,7 +67,7 @@ def trial(
     early: the agent as it was after a share `EARLY` of control's updates. stack: how the rows of
     `data` are stacked, if they are; the agent is one for such rows.
     """
-    fresh = data.select(held_out_episodes(data, config.held_out, seed))
+    fresh = data.select(unfitted_episodes(data, config.held_out, seed))
     seed = integer(seed, "trial")
     if len(np.unique(data.episode_index.instance)) < FEW_INSTANCES:
         return (yield from _beside_avg(method, data, fresh, config, seed, agent, early, stack))

@@ -20,7 +20,7 @@ from sept_offline.seeding import torch_generator
 from sept_offline.settings import LatentConfig, ProbeConfig, Reward
 from sept_offline.stage import StageState
 from sept_offline.threads import one_thread
-from sept_offline.training.gaussians import kl_standard, sample
+from sept_offline.training.layers import kl_standard, sample
 from sept_offline.training.updates import check_finite, load_module, save_module
 
 REWARDS: tuple[Reward, ...] = ("elbo", "negative-elbo", "total-variation")

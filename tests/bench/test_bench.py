@@ -23,8 +23,7 @@ from sept_offline.settings import read_toml
 from sept_offline.tools.bench import Plan, gather_finished, make_plan, run_bench
 from sept_offline.tools.bench.statistics import grid
 from sept_offline.tools.bench.store import TABLES, read_table
-from sept_offline.tools.bench.summary import PAPER, summarise_bench, unlike
-from sept_offline.tools.bench.tables import markdown
+from sept_offline.tools.bench.summary import PAPER, markdown, summarise_bench, unlike
 from tests.bench import coins
 from tests.bench.coins import BROKEN, COIN, MARK, SHAKY, SMALL, tables
 from tests.processes import start

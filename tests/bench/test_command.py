@@ -23,9 +23,7 @@ def arguments(family: str, *more: str) -> list[str]:
 def empty_figures() -> Iterator[None]:
     """Drawing them takes most of the time of these commands: test_figures.py does it."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            "sept_offline.tools.bench.figures.catalogue.draw", lambda _: Sheet(figsize=(3, 2))
-        )
+        patch.setattr("sept_offline.tools.bench.figures.draw", lambda _: Sheet(figsize=(3, 2)))
         yield
 
 

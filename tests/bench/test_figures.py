@@ -18,8 +18,7 @@ from matplotlib.figure import Figure as Sheet
 
 from sept_offline.methods import METHODS
 from sept_offline.tools.bench import make_plan, run_bench
-from sept_offline.tools.bench.figures import INSTALL, can_draw, draw_figures
-from sept_offline.tools.bench.figures.catalogue import catalogue
+from sept_offline.tools.bench.figures import INSTALL, can_draw, catalogue, draw_figures
 from sept_offline.tools.bench.figures.figure import (
     ABLATIONS,
     BASELINES,
@@ -261,9 +260,7 @@ def test_the_command_draws_figures_alone(
     drawn: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Empty ones, which is quicker: what is on them is asked above."""
-    monkeypatch.setattr(
-        "sept_offline.tools.bench.figures.catalogue.draw", lambda _: Sheet(figsize=(3, 2))
-    )
+    monkeypatch.setattr("sept_offline.tools.bench.figures.draw", lambda _: Sheet(figsize=(3, 2)))
     shutil.copytree(drawn, tmp_path / "bench", ignore=shutil.ignore_patterns("figures*", "*.md"))
     found = run_json("bench", "--figures", cwd=tmp_path)
     assert found["path"] == "bench" and "reward-baselines-coin" in found["figures"]

@@ -9,8 +9,12 @@ import numpy as np
 import pytest
 
 import simulators
-from sept_offline.tools.bench.summary import _of_test_instances, hidden_explained, separated
-from sept_offline.tools.bench.tables import _explained
+from sept_offline.tools.bench.summary import (
+    _explained,
+    _of_test_instances,
+    hidden_explained,
+    separated,
+)
 
 
 def episodes(latents: dict[str, list[list[float] | None]]) -> list[dict[str, Any]]:

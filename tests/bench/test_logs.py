@@ -220,9 +220,7 @@ def test_a_file_imports_nothing(logs: Path, tmp_path: Path) -> None:
 
 
 def test_by_command(logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "sept_offline.tools.bench.figures.catalogue.draw", lambda _: Sheet(figsize=(3, 2))
-    )
+    monkeypatch.setattr("sept_offline.tools.bench.figures.draw", lambda _: Sheet(figsize=(3, 2)))
     words = [part for setting in WHOLE for part in ("--set", setting)]
     found = run_json(
         *("bench", "--families", COIN, "--dataset", f"coin={logs}", "--methods", "avg"),

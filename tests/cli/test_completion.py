@@ -16,7 +16,7 @@ import pytest
 from commands import environment, run, run_code
 
 from sept_offline.cli import main
-from sept_offline.cli.installation import NO_SPACE, SHELLS
+from sept_offline.cli.main import NO_SPACE, SHELLS
 
 PROGRAM = Path(sys.executable).with_name("sept-offline")
 COMPLETED = {

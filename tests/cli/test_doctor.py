@@ -12,8 +12,7 @@ from commands import ROOT, run, run_code, run_json, run_on_terminal
 
 import sept_offline as so
 from sept_offline.tools.doctor import checks as doctor_checks
-from sept_offline.tools.doctor import requirements
-from sept_offline.tools.doctor.requirements import Requirement, Requirements
+from sept_offline.tools.doctor.checks import Requirement, Requirements
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 PYTHON = Requirement("Python", ">=3.11")
@@ -112,9 +111,9 @@ def test_an_installation_says_what_it_needs(
     folder.mkdir()
     (folder / "METADATA").write_text(METADATA)
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(requirements, "checkout", lambda: None)
+    monkeypatch.setattr(doctor_checks, "checkout", lambda: None)
     ray = Requirement("ray", ">=2.40")
-    assert requirements.requirements() == Requirements(
+    assert doctor_checks.requirements() == Requirements(
         PYTHON,
         (Requirement("click", ">=8.1"), Requirement("numpy", ">=2.0")),
         {"ray": (ray,), "dev": (ray, Requirement("moto", ">=5"))},
@@ -155,7 +154,7 @@ def test_extras_are_looked_at_and_not_loaded(tmp_path: Path) -> None:
     code = (
         "import sys\n"
         "from sept_offline.tools.doctor.checks import check_extras\n"
-        "from sept_offline.tools.doctor.requirements import requirements\n"
+        "from sept_offline.tools.doctor.checks import requirements\n"
         "print(len(list(check_extras(requirements()))))\n"
         "print(*{'ray', 'matplotlib', 'onnx', 'minari', 'torch', 'numpy'} & set(sys.modules))\n"
     )

@@ -18,7 +18,7 @@ from sept_offline.collect.expert import ExpertStage
 from sept_offline.collect.expert_files import load_expert, train_expert
 from sept_offline.collect.recipe import ExpertConfig, Recipe
 from sept_offline.collect.rollout import hidden_rows
-from sept_offline.engines.outcome import attempt
+from sept_offline.engines.local import attempt
 from sept_offline.errors import ConfigError
 from sept_offline.progress import Silent
 from sept_offline.settings import build

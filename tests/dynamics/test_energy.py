@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from sept_offline.dynamics.bayesian import alpha_energy, log_ratio
-from sept_offline.training.gaussians import Gaussian, kl_between, log_normal
+from sept_offline.training.layers import Gaussian, kl_between, log_normal
 
 NOISE = 0.3
 X = torch.tensor([0.5, -1.0, 2.0], dtype=torch.float64)

@@ -28,9 +28,9 @@ from tests.latent.tiny import SPACE, cut, episodes
 from tests.margins import Margins
 
 STEPS, ALL = episodes(per=100, length=12, seed=0)
-_, HELD_OUT = episodes(per=50, length=12, seed=1)
+_, FRESH_EPISODES = episodes(per=50, length=12, seed=1)
 PROBE = 4
-SEGMENTS, FRESH = cut(ALL, PROBE), cut(HELD_OUT, PROBE)
+SEGMENTS, FRESH = cut(ALL, PROBE), cut(FRESH_EPISODES, PROBE)
 CONFIG = LatentConfig(dim=2, updates=600, hidden=48, transitions=256, context=8)
 PAPER = LatentConfig(
     objective="segment", dim=2, updates=12, encoder_units=12, decoder_units=10, segments=32
@@ -101,7 +101,7 @@ def test_instances_are_identified_on_a_grid(training_seed: int, margin: Margins)
 def test_the_stage_shows_the_identification_that_is_kept() -> None:
     config = dataclasses.replace(CONFIG, updates=12)
     watching = TransitionLatentStage(
-        STEPS, SEGMENTS, config, 0, space=SPACE, num_instances=4, held_out=FRESH
+        STEPS, SEGMENTS, config, 0, space=SPACE, num_instances=4, fresh=FRESH
     )
     shown = watching.advance(12)["identification"]
     assert shown == identify(watching.result(), SEGMENTS, FRESH).neighbours
@@ -136,17 +136,17 @@ def test_unsure_where_nothing_was_pushed(model: LatentModel, margin: Margins) ->
 
 
 def test_only_the_first_steps_are_read(model: LatentModel) -> None:
-    later = HELD_OUT.observations.copy()
-    actions = HELD_OUT.actions.copy()
+    later = FRESH_EPISODES.observations.copy()
+    actions = FRESH_EPISODES.actions.copy()
     order = np.random.default_rng(0).permutation(len(later))
     later[:, PROBE + 1 :], actions[:, PROBE:] = later[order, PROBE + 1 :], actions[order, PROBE:]
-    permuted = dataclasses.replace(HELD_OUT, observations=later, actions=actions)
-    for one, other in zip(model.encode(HELD_OUT), model.encode(permuted), strict=True):
+    permuted = dataclasses.replace(FRESH_EPISODES, observations=later, actions=actions)
+    for one, other in zip(model.encode(FRESH_EPISODES), model.encode(permuted), strict=True):
         assert np.array_equal(one, other)
-    earlier = HELD_OUT.observations.copy()
+    earlier = FRESH_EPISODES.observations.copy()
     earlier[:, PROBE] = earlier[order, PROBE]
-    touched = model.encode(dataclasses.replace(HELD_OUT, observations=earlier))[0]
-    assert not np.allclose(touched, model.encode(HELD_OUT)[0])
+    touched = model.encode(dataclasses.replace(FRESH_EPISODES, observations=earlier))[0]
+    assert not np.allclose(touched, model.encode(FRESH_EPISODES)[0])
 
 
 def test_elbo_falls_for_dynamics_never_seen(model: LatentModel, margin: Margins) -> None:

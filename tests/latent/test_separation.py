@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sept_offline.latent.separation import REGIONS, Separation, measure_separation
+from sept_offline.latent.identification import REGIONS, Separation, measure_separation
 
 
 def separated(

@@ -14,7 +14,7 @@ from sept_offline.actions import Finite
 from sept_offline.cli import main
 from sept_offline.data import Dataset, DatasetWriter
 from sept_offline.latent import LatentModel
-from sept_offline.latent.separation import Separation
+from sept_offline.latent.identification import Separation
 from sept_offline.methods.choices import (
     MOST_UPDATES,
     UPDATES,

@@ -19,7 +19,7 @@ from sept_offline.data import Dataset, DatasetWriter
 from sept_offline.errors import ConfigError, DataError, TrainingError
 from sept_offline.latent.identification import linear
 from sept_offline.methods import trial
-from sept_offline.methods.hold_out import held_out_episodes
+from sept_offline.methods.hold_out import unfitted_episodes
 from sept_offline.methods.knowledge import learn_jointly
 from sept_offline.methods.preset import preset_values, resolve_config
 from sept_offline.methods.run import read_record
@@ -235,13 +235,13 @@ def test_the_preset_segment_reads_the_first_steps_once(data: Dataset, tmp_path: 
         assert done.manifest["verified"]["ties"] == 0
 
 
-def test_held_out_segments_are_weighed_by_the_probe_as_the_others_are(data: Dataset) -> None:
+def test_fresh_segments_are_weighed_by_the_probe_as_the_others_are(data: Dataset) -> None:
     quick = {"latent": {"updates": 12}, "probe": {"warmup": 2, "learning_rate": 0.05}}
     config = resolve_config(data, "segment", quick)
     segments = data.segments(config.probe_steps)
-    held = held_out_episodes(data, config.held_out, 0)
-    fresh = np.isin(segments.episode, data.episode_index.number[held])
-    stages = learn_jointly(data.select(~held), segments, fresh, config, 0)
+    unfitted = unfitted_episodes(data, config.held_out, 0)
+    fresh = np.isin(segments.episode, data.episode_index.number[unfitted])
+    stages = learn_jointly(data.select(~unfitted), segments, fresh, config, 0)
     stage = next(stages)
     stage.advance(stage.total)
     with pytest.raises(StopIteration) as end:

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from sept_offline.methods.novelty import LEVELS, as_if_fresh, smoothed_quantiles
+from sept_offline.methods.knowledge import LEVELS, as_if_fresh, smoothed_quantiles
 
 FLAGGED = 0.01
 
@@ -72,6 +72,6 @@ def test_what_fitting_gained_is_taken_back() -> None:
     corrected = as_if_fresh(overfit, fresh)
     assert np.array_equal(corrected[fresh], honest[fresh])
     assert corrected[~fresh] == pytest.approx(honest[~fresh], abs=0.25)
-    # held-out segments that look better by chance move nothing
+    # fresh segments that look better by chance move nothing
     assert as_if_fresh(np.where(fresh, 0.1, honest), fresh)[~fresh] == pytest.approx(honest[~fresh])
     assert np.array_equal(as_if_fresh(honest, np.ones(4000, dtype=bool)), honest)

@@ -12,11 +12,10 @@ import torch
 from sept_offline.actions import Finite
 from sept_offline.data.records import Steps
 from sept_offline.settings import OpeConfig
-from sept_offline.tools.ope.estimators import StepTable, effective_size, tabulate
+from sept_offline.tools.ope.estimators import Overlap, StepTable, effective_size, tabulate
 from sept_offline.tools.ope.fitted_q import FittedQ, Transitions, _places
 from sept_offline.tools.ope.following import FiniteChoices
 from sept_offline.tools.ope.judgement import WIDENED, Estimate, Values, estimate_all
-from sept_offline.tools.ope.verdict import Overlap
 
 CONFIG = OpeConfig(hidden=(4,), updates=4, batch_size=8)
 

@@ -18,7 +18,7 @@ from sept_offline.agent.networks import MLP, Standardiser
 from sept_offline.data import Dataset, DatasetWriter
 from sept_offline.errors import ConfigError, DataError
 from sept_offline.methods.hold_out import choose_hold_out, in_ranges, to_ranges
-from sept_offline.tools.ope.verdict import Evidence, Overlap, verdict
+from sept_offline.tools.ope.estimators import Evidence, Overlap, verdict
 from tests.margins import Margins
 from tests.methods.two_step import log_two_step
 

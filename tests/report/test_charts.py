@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sept_offline.tools.bench.figures.catalogue import catalogue
+from sept_offline.tools.bench.figures import catalogue
 from sept_offline.tools.bench.figures.figure import BLACK, Figure, Line, Panel, Picture, Scale
 from sept_offline.tools.bench.figures.paper import draw, style
 from sept_offline.tools.report.charts import INK, POINTS, plot

@@ -25,10 +25,9 @@ from sept_offline.settings import parse_settings
 from sept_offline.tools.bench.figures.rows import read_bench
 from sept_offline.tools.bench.summary import summarise_bench
 from sept_offline.tools.report import write_report
-from sept_offline.tools.report.page import LIMIT
+from sept_offline.tools.report.page import LIMIT, number, percent, with_error
 from sept_offline.tools.report.provenance import bench_commands, commands
 from sept_offline.tools.report.sources import BenchFolder, close, read_run
-from sept_offline.tools.report.text import number, percent, with_error
 from tests.report.browser import ATTACK, FEW
 
 ROOT = Path(__file__).parents[2]

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from sept_offline.family import family_names, load_family
-from sept_offline.tools.report.scenes import COLUMNS, VALUES, plain_scene, playable, scene_of
+from sept_offline.tools.report.episodes import COLUMNS, VALUES, plain_scene, playable, scene_of
 from sept_offline.tools.report.sources import Run, read_run
 from simulators.navigation2d import SWITCH_STEP
 
@@ -132,7 +132,7 @@ def test_of_too_many_episodes_some_are_left_out_evenly(
     assert (len(shown), left) == (len(run.results.episodes), 0)
     size = sum(len(one) + 2 for e in run.results.episodes for one in e.observations or ())
     assert size < VALUES
-    monkeypatch.setattr("sept_offline.tools.report.scenes.VALUES", size // 2)
+    monkeypatch.setattr("sept_offline.tools.report.episodes.VALUES", size // 2)
     shown, left = playable([run])
     assert left >= 4 and len(shown) + left == len(run.results.episodes)
     names = [episode["instance"] for episode in shown]
@@ -141,7 +141,7 @@ def test_of_too_many_episodes_some_are_left_out_evenly(
 
 def test_an_endless_episode_is_not_played(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     assert run.results is not None
-    monkeypatch.setattr("sept_offline.tools.report.scenes.LARGEST", 10)
+    monkeypatch.setattr("sept_offline.tools.report.episodes.LARGEST", 10)
     assert playable([run]) == ([], len(run.results.episodes))
 
 

@@ -15,7 +15,7 @@ import pytest
 from matplotlib.figure import Figure as Sheet
 
 from benchmarks.fuzzing.corpus import BOX, foreign, log
-from sept_offline.tools.bench.figures import catalogue
+from sept_offline.tools.bench import figures
 from tests.safety.failing import failing
 
 Command = Callable[..., tuple[int, str]]
@@ -180,7 +180,7 @@ def operations_of(case: Case, source: Path, scratch: Path, command: Command) -> 
 @pytest.fixture(autouse=True)
 def blank_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     """A bench writes all of its figures, and draws nothing on them, which took most of its time."""
-    monkeypatch.setattr(catalogue, "draw", lambda _: Sheet(figsize=(3, 2)))
+    monkeypatch.setattr(figures, "draw", lambda _: Sheet(figsize=(3, 2)))
 
 
 @pytest.fixture

@@ -69,7 +69,7 @@ class _LatentTracker(Tracker):
         return deviation
 
     def _measure_novelty(self, mean: Array, log_var: Array) -> None:
-        """Compare the first T steps, of posterior `[1, k]` each, with held-out segments."""
+        """Compare the first T steps, of posterior `[1, k]` each, with fresh segments."""
         novelty = self._context.novelty
         if novelty is not None:
             share = novelty.quantile(self._observations, self._taken, mean, log_var)

@@ -26,8 +26,7 @@ from sept_offline.tools.bench.store import (
     scatter,
     set_aside,
 )
-from sept_offline.tools.bench.summary import summarise_bench, unlike
-from sept_offline.tools.bench.tables import Table, make_tables, markdown
+from sept_offline.tools.bench.summary import Table, make_tables, markdown, summarise_bench, unlike
 
 GATHER_SECONDS = 30.0
 """Seconds between two gatherings while cells run, so that the tables stay current."""

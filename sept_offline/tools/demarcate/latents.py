@@ -23,9 +23,8 @@ from sept_offline.latent.networks import outer
 from sept_offline.seeding import generator, torch_generator
 from sept_offline.settings import DemarcateConfig
 from sept_offline.training.adam import Adam
-from sept_offline.training.gaussians import Gaussian, kl_standard, sample
 from sept_offline.training.inputs import Floats, Integers, standardised
-from sept_offline.training.layers import initialise, perceptron
+from sept_offline.training.layers import Gaussian, initialise, kl_standard, perceptron, sample
 from sept_offline.training.updates import annealed, check_finite, descend
 
 FREEDOM = 4.0

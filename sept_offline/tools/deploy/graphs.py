@@ -26,9 +26,11 @@ from sept_offline.agent.contexts.latent import LatentContext
 from sept_offline.agent.novelty import LOG_TWO_PI, ROUNDING
 from sept_offline.agent.probes import LOG_DEVIATION, Probe
 from sept_offline.errors import AgentError
-from sept_offline.tools.deploy.graph import Graph, Tensor, concat
 from sept_offline.tools.deploy.operators import (
+    Graph,
     Segment,
+    Tensor,
+    concat,
     encoded,
     evidence,
     layers,
@@ -252,7 +254,7 @@ def _window(graph: Graph, context: WindowContext, dim: int, space: ActionSpace) 
 
 
 def _novelty(segment: Segment, mean: Tensor, log_var: Tensor, novelty: Novelty) -> None:
-    """The ELBO's place among those of held-out segments, with the same 2k points as the library."""
+    """The ELBO's place among those of fresh segments, with the same 2k points as the library."""
     graph, size = segment.graph, novelty.decoder.latent_dim
     mean, wide = mean.cast(F64), log_var.cast(F64)
     half = graph.double(0.5)

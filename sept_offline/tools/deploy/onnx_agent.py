@@ -24,7 +24,7 @@ from sept_offline.limits import (
 )
 from sept_offline.seeding import generator
 from sept_offline.stacking import Stack
-from sept_offline.tools.deploy.graph import library
+from sept_offline.tools.deploy.operators import library
 
 Array = NDArray[Any]
 GRAPH_BYTES = 1 << 30

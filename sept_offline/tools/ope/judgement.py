@@ -23,7 +23,13 @@ from sept_offline.progress import Progress, Silent
 from sept_offline.seeding import generator, integer
 from sept_offline.settings import OpeConfig
 from sept_offline.tools.ope.estimators import (
+    LITTLE,
+    RARE,
+    RARE_ESTIMATED,
+    Evidence,
+    Overlap,
     StepTable,
+    Verdict,
     bootstrap_shares,
     common_horizon,
     direct,
@@ -31,24 +37,16 @@ from sept_offline.tools.ope.estimators import (
     effective_size,
     equal_shares,
     halves,
+    overlap,
     per_decision,
     resampled_over,
     self_normalised,
     tabulate,
+    verdict,
     weighted_doubly_robust,
     with_enough,
 )
 from sept_offline.tools.ope.following import Choices, check_spaces, follow
-from sept_offline.tools.ope.verdict import (
-    LITTLE,
-    RARE,
-    RARE_ESTIMATED,
-    Evidence,
-    Overlap,
-    Verdict,
-    overlap,
-    verdict,
-)
 
 if TYPE_CHECKING:
     from sept_offline.tools.ope.fitted_q import Transitions

@@ -9,9 +9,19 @@ from typing import Any
 from sept_offline.tools.bench.figures.figure import short
 from sept_offline.tools.bench.figures.rows import studies
 from sept_offline.tools.report.comparison import Difference, paired_difference
-from sept_offline.tools.report.page import Answer, Block, Note, Section, Tile
+from sept_offline.tools.report.page import (
+    Answer,
+    Block,
+    Note,
+    Section,
+    Tile,
+    count,
+    number,
+    percent,
+    plural,
+    with_error,
+)
 from sept_offline.tools.report.sources import BenchFolder, Evaluated, Run, comparable
-from sept_offline.tools.report.text import count, number, percent, plural, with_error
 
 BOUNDS = ("avg", "oracle")
 """Methods that the answer compares with: one policy for all, and one that knows what is hidden."""

@@ -24,7 +24,7 @@ from sept_offline.tools.bench.figures.figure import (
     Panel,
     Scale,
 )
-from sept_offline.tools.report.text import distinct, number, shortened
+from sept_offline.tools.report.page import distinct, number, shortened
 
 Trace = dict[str, Any]
 Plot = dict[str, Any]

@@ -10,14 +10,17 @@ import numpy as np
 from sept_offline.errors import one_line
 from sept_offline.evaluation import Results
 from sept_offline.seeding import generator
-from sept_offline.tools.bench.figures.catalogue import catalogue
+from sept_offline.tools.bench.figures import catalogue
 from sept_offline.tools.bench.figures.figure import Missing, Picture
-from sept_offline.tools.bench.summary import unlike
-from sept_offline.tools.bench.tables import NOTE, make_tables
+from sept_offline.tools.bench.summary import NOTE, make_tables, unlike
 from sept_offline.tools.report.charts import plot
-from sept_offline.tools.report.page import Block, Chart, Heading, Note, Section, Table
-from sept_offline.tools.report.sources import BenchFolder, Evaluated, Run, comparable
-from sept_offline.tools.report.text import (
+from sept_offline.tools.report.page import (
+    Block,
+    Chart,
+    Heading,
+    Note,
+    Section,
+    Table,
     count,
     interval,
     number,
@@ -25,6 +28,7 @@ from sept_offline.tools.report.text import (
     shown_path,
     with_error,
 )
+from sept_offline.tools.report.sources import BenchFolder, Evaluated, Run, comparable
 
 RESAMPLES = 4000
 FIELDS = (("steps_to_solve", "steps"), ("total", "return"), ("normalised", "share"))

@@ -11,9 +11,23 @@ from sept_offline.data.summary import Summary
 from sept_offline.errors import SeptError
 from sept_offline.tools.bench.figures.figure import INSTANCES
 from sept_offline.tools.report.charts import bars_plot, boxes_plot, label
-from sept_offline.tools.report.page import OPEN, Block, Chart, Facts, Heading, Note, Section, Table
+from sept_offline.tools.report.page import (
+    OPEN,
+    Block,
+    Chart,
+    Facts,
+    Heading,
+    Note,
+    Section,
+    Table,
+    count,
+    distinct,
+    number,
+    percent,
+    plural,
+    shown_path,
+)
 from sept_offline.tools.report.sources import Run
-from sept_offline.tools.report.text import count, distinct, number, percent, plural, shown_path
 
 CHECKED = 20_000_000
 """Most steps for which the page checks every number."""

@@ -13,9 +13,8 @@ from sept_offline.settings import to_plain
 from sept_offline.tools.bench.figures.rows import settings_of, studies
 from sept_offline.tools.bench.plan import quick_variant
 from sept_offline.tools.bench.store import grouped
-from sept_offline.tools.report.page import Block, Code, Facts, Heading, Section, Table
+from sept_offline.tools.report.page import Block, Code, Facts, Heading, Section, Table, shown_path
 from sept_offline.tools.report.sources import BenchFolder, Run
-from sept_offline.tools.report.text import shown_path
 
 QUICK = quick_variant().name
 TITLE = "Commands that repeat it in a new folder"

@@ -13,11 +13,18 @@ from sept_offline.tools.report.charts import ink
 from sept_offline.tools.report.comparison import bench_blocks, comparison
 from sept_offline.tools.report.episodes import episodes, run_colour
 from sept_offline.tools.report.logs import logs
-from sept_offline.tools.report.page import Block, Note, Page, Section, check_installed, write
+from sept_offline.tools.report.page import (
+    Block,
+    Note,
+    Page,
+    Section,
+    check_installed,
+    shown_path,
+    write,
+)
 from sept_offline.tools.report.provenance import provenance
 from sept_offline.tools.report.sources import BenchFolder, Run, close, read_sources
 from sept_offline.tools.report.stages import stages
-from sept_offline.tools.report.text import shown_path
 
 ALONE = "Give several runs, or a bench, to compare them here."
 NOTHING = "There is nothing to show."

@@ -22,7 +22,7 @@ from sept_offline.tools.bench.figures.rows import Bench, read_bench
 from sept_offline.tools.bench.store import TABLES
 from sept_offline.tools.bench.summary import summarise_rows
 from sept_offline.tools.ope import Estimate
-from sept_offline.tools.report.text import shown_path
+from sept_offline.tools.report.page import shown_path
 
 
 @dataclass(frozen=True)

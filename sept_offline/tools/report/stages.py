@@ -31,9 +31,20 @@ from sept_offline.tools.report.charts import (
     lines_plot,
     numbers,
 )
-from sept_offline.tools.report.page import Block, Chart, Facts, Heading, Note, Section
+from sept_offline.tools.report.page import (
+    Block,
+    Chart,
+    Facts,
+    Heading,
+    Note,
+    Section,
+    count,
+    distinct,
+    number,
+    plural,
+    shortened,
+)
 from sept_offline.tools.report.sources import Metric, Run
-from sept_offline.tools.report.text import count, distinct, number, plural, shortened
 
 STATES = 400
 """Most logged segments on which the probe and the behaviour are compared."""
