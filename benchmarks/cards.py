@@ -19,7 +19,10 @@ from sept_offline.collect.recipe import parse_behaviour
 from sept_offline.data import Dataset
 from sept_offline.data.summary import InstanceSummary, Summary
 
-FAMILIES = ("navigation2d", "navigation2d-switch", "acrobot", "hiv", "pendulum", "point-robot-wind")
+FAMILIES = (
+    *("navigation2d", "navigation2d-switch", "acrobot", "hiv"),
+    *("pendulum", "point-robot-wind", "hopper-params"),
+)
 OTHERS = {"seed1": "--seed 1", "random": "--behaviour random --seed 0"}
 """Other commands whose content hashes a card names, by the end of their file's name."""
 SHOWN = 8
