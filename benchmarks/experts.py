@@ -16,7 +16,10 @@ from sept_offline.cli.console import ConsoleProgress
 from sept_offline.collect import load_recipe
 from sept_offline.collect.expert_files import load_expert, ship_expert, train_expert
 
-FAMILIES = ("navigation2d", "navigation2d-switch", "acrobot", "hiv", "pendulum", "point-robot-wind")
+FAMILIES = (
+    *("navigation2d", "navigation2d-switch", "acrobot", "hiv"),
+    *("pendulum", "point-robot-wind", "hopper-params"),
+)
 
 
 def main() -> None:

@@ -58,7 +58,11 @@ ORDER = (
     "hiv:train",
     "acrobot:train",
     "acrobot:test-independent",
-    *(f"{name}:{split}" for name in ("pendulum", "point-robot-wind") for split in SPLITS),
+    *(
+        f"{name}:{split}"
+        for name in ("pendulum", "point-robot-wind", "hopper-params")
+        for split in SPLITS
+    ),
 )
 SEED = 0
 RANDOM_EPISODES = 400

@@ -92,11 +92,15 @@ def card_commands(card: Path) -> dict[str, str]:
     return {first: digest, **dict(others)}
 
 
+def portable_cards() -> list[Path]:
+    """Cards whose hashes are promised everywhere: MuJoCo's simulators are not ours."""
+    cards = sorted((ROOT / "datasets" / "cards").glob("*.md"))
+    return [card for card in cards if so.load_family(card.stem).extra is None]
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("setting", ["generic", "compatible", "libm", "numba"])
-@pytest.mark.parametrize(
-    "card", sorted((ROOT / "datasets" / "cards").glob("*.md")), ids=lambda card: card.stem
-)
+@pytest.mark.parametrize("card", portable_cards(), ids=lambda card: card.stem)
 def test_the_cards_hashes_hold_on_other_processors(
     card: Path, setting: str, tmp_path: Path
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import sept_offline as so
@@ -86,3 +87,25 @@ def test_shipping_an_expert_again_gives_the_same_file(tmp_path: Path) -> None:
     again = tmp_path / "0.safetensors"
     ship_expert(expert, record, config, 0, again)
     assert again.read_bytes() == (record.experts / "0.safetensors").read_bytes()
+
+
+def test_the_hopper_has_an_expert_of_one_seed() -> None:
+    record = so.load_family("hopper-params")
+    config = load_recipe(record).expert
+    path = shipped_expert(record, config, 0)
+    assert path is not None and path.stat().st_size < 1_000_000
+    assert shipped_expert(record, config, 1) is None
+    assert len(load_expert(path).snapshots) == config.snapshots
+
+
+def test_the_shipped_hopper_moves_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("mujoco", reason="MuJoCo is not installed: sept-offline[mujoco]")
+    monkeypatch.setattr(expert_module, "ExpertStage", refuse)
+    returns = {}
+    for behaviour in ("random", "expert"):
+        overrides = {"behaviour": behaviour, "episodes": 20}
+        out = tmp_path / f"{behaviour}.h5"
+        with so.collect_dataset("hopper-params", out, overrides=overrides) as data:
+            returns[behaviour] = np.mean([e.rewards.sum() for e in data.episodes()])
+            assert data.action_space.width == 3
+    assert returns["expert"] > 150 > 50 > returns["random"]
