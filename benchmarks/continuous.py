@@ -74,16 +74,19 @@ def key_of(cell: Cell) -> tuple[Any, ...]:
     return tuple(cell[name] for name in ("family", "row", "seed", "content_hash"))
 
 
-def read(path: Path) -> list[Cell]:
-    """The finished cells of each family's newest logs: the last line of each, and no half line."""
-    cells: dict[tuple[Any, ...], Cell] = {}
+def read(path: Path, names: Sequence[str] = ("family", "row", "seed")) -> list[Cell]:
+    """The finished cells of each family's newest logs: the last line of each, and no half line.
+
+    Names are those of the fields that tell cells of the same logs apart.
+    """
+    cells: dict[str, Cell] = {}
     logs: dict[str, str] = {}
     for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
         try:
             cell = json.loads(line)
         except json.JSONDecodeError:
             continue
-        cells[cell["family"], cell["row"], cell["seed"]] = cell
+        cells[repr([cell[name] for name in names])] = cell
         logs[cell["family"]] = cell["content_hash"]
     return [cell for cell in cells.values() if cell["content_hash"] == logs[cell["family"]]]
 
