@@ -50,6 +50,8 @@ SIMILAR = 4.0
 MOST_ROWS, MOST_PRODUCTS = 20_000, 14
 """Maximum steps of a regression, and columns of which it reads all products, not the squares
 alone."""
+MOST_SLOPES = 400
+"""Maximum number of columns times instances for which each instance has its own slopes."""
 RIDGE, BEYOND = 10.0, 4.0
 """Penalty of the regression, and standard deviations to which its inputs are clipped."""
 ASKED, FEW_PAIRS = 3000, 300
@@ -139,12 +141,14 @@ def regressed(
 ) -> TestedModel:
     """The model of the current observation after a linear regression of its errors.
 
-    The regression reads products of the current observation and action and, if `length` is above 1,
-    the stacked steps before. It is fitted to all but the `tested[E]` episodes.
+    The regression reads products of the current observation and action, the current columns in each
+    instance and, if `length` is above 1, the stacked steps before. Without the instances, the steps
+    before would explain what the model has not yet learned of each. It is fitted to all but the
+    `tested[E]` episodes.
     """
 
-    def rows(view: Dataset) -> tuple[Doubles, Floats, Floats, Integers]:
-        """Errors, current columns and earlier ones of each step, and its episode."""
+    def rows(view: Dataset) -> tuple[Doubles, Floats, Floats, Integers, Integers]:
+        """Errors, current columns and earlier ones of each step, its instance and its episode."""
         steps = view.steps()
         seen = steps.observations[steps.row]
         newest = replace(steps, observations=steps.observations[:, : data.observation_dim])
@@ -153,25 +157,32 @@ def regressed(
         now = np.concatenate([seen[:, : data.observation_dim], taken], axis=1)
         limit = np.sqrt(CLIP)
         errors: Doubles = np.clip(change - predicted, -limit, limit).astype(np.float64)
-        return errors, now, seen[:, data.observation_dim :], np.cumsum(steps.time == 0) - 1
+        before = seen[:, data.observation_dim :]
+        return errors, now, before, steps.instance, np.cumsum(steps.time == 0) - 1
 
     view = data.stacked(length)
-    errors, now, before, _ = (
+    errors, now, before, instance, _ = (
         column[:: 1 + len(column) // MOST_ROWS] for column in rows(view.select(~tested))
     )
     scales = Standardiser.fit(now), Standardiser.fit(before)
-    inputs = _products(scales[0](now), scales[1](before))
+    instances = np.unique(data.episode_index.instance)
+    inputs = _features(scales[0](now), scales[1](before), instance, instances)
     square = inputs.T @ inputs + RIDGE * np.eye(inputs.shape[1])
     weights = np.linalg.solve(square, inputs.T @ errors)
-    errors, now, before, episode = rows(view.select(tested))
-    left = (errors - _products(scales[0](now), scales[1](before)) @ weights) ** 2
+    errors, now, before, instance, episode = rows(view.select(tested))
+    left = (
+        errors - _features(scales[0](now), scales[1](before), instance, instances) @ weights
+    ) ** 2
     lengths = np.bincount(episode)
     each = [np.bincount(episode, weights=column) / lengths for column in left.T]
     return replace(present, errors=np.stack(each, axis=1))
 
 
-def _products(now: Floats, before: Floats) -> Doubles:
-    """1, the columns, and the products of the current ones; the squares alone if there are many."""
+def _features(now: Floats, before: Floats, instance: Integers, instances: Integers) -> Doubles:
+    """1, the columns, products of the current ones, and each instance's own current columns.
+
+    Only the squares where there are many columns, only a constant where there are many instances.
+    """
     current, earlier = (np.clip(part, -BEYOND, BEYOND).astype(np.float64) for part in (now, before))
     width = current.shape[1]
     products = (
@@ -179,7 +190,12 @@ def _products(now: Floats, before: Floats) -> Doubles:
         if width > MOST_PRODUCTS
         else [current[:, [column]] * current[:, column:] for column in range(width)]
     )
-    return np.concatenate([np.ones((len(current), 1)), current, *products, earlier], axis=1)
+    ones = np.ones((len(current), 1))
+    own = (instance[:, None] == instances).astype(np.float64)
+    slopes = [own * current[:, [column]] for column in range(width)]
+    if width * len(instances) > MOST_SLOPES:
+        slopes = []
+    return np.concatenate([ones, current, *products, own, *slopes, earlier], axis=1)
 
 
 def lasting_gain(tested: TestedModel, data: Dataset, rng: np.random.Generator) -> Gain | None:
