@@ -47,6 +47,6 @@ def space_from(description: Any) -> ActionSpace:
             isinstance(value, int | float) and not isinstance(value, bool) for value in bound
         )
         if not plain:
-            raise ConfigError("The bounds of a box of actions must be lists of numbers.")
+            raise ConfigError("The bounds of continuous actions must be lists of numbers.")
     low, high = (tuple(map(float, bound)) for bound in bounds)
     return Box(tuple(names), low, high)

@@ -38,7 +38,7 @@ class Box(ActionSpace):
     def __post_init__(self) -> None:
         sizes = {len(self.names), len(self.low), len(self.high)}
         if sizes != {self.width} or not self.width:
-            raise ConfigError("A box of actions needs one name, low and high per component.")
+            raise ConfigError("Continuous actions need one name, low and high per component.")
         for name, low, high in zip(self.names, self.low, self.high, strict=True):
             if not (math.isfinite(low) and math.isfinite(high) and low < high):
                 raise ConfigError(
@@ -199,7 +199,7 @@ class Box(ActionSpace):
 
     def decoded(self, policy: Policy) -> Policy:
         if not isinstance(policy, TruncatedNormal):
-            raise ConfigError("The policy of a box of actions must be a truncated normal.")
+            raise ConfigError("The policy of continuous actions must be a truncated normal.")
         mean, deviation = policy.mean * self.half + self.centre, policy.deviation * self.half
         return TruncatedNormal(self, mean, deviation, policy.spread)
 
@@ -208,7 +208,7 @@ class Box(ActionSpace):
     ) -> NDArray[np.float32] | None:
         """See ActionSpace; bounds beyond the box's own count as those."""
         if mask is not None:
-            raise AgentError("The actions are a box; restrict them by bounds, not by a mask.")
+            raise AgentError("The actions are continuous; restrict them with bounds, not a mask.")
         if bounds is None:
             return None
         shape = (*rows, self.width)

@@ -158,7 +158,7 @@ class Finite(ActionSpace):
         self, mask: Any, bounds: Any, rows: tuple[int, ...] = (), going: Any = True
     ) -> NDArray[np.bool_] | None:
         if bounds is not None:
-            raise AgentError("The actions are a finite set; restrict them by a mask, not bounds.")
+            raise AgentError("The actions are discrete; restrict them with a mask, not bounds.")
         if mask is None:
             return None
         try:

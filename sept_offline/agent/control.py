@@ -98,6 +98,6 @@ class Actor(Control):
 
     def _check_kind(self, name: str, space: ActionSpace) -> None:
         if space != self.space:
-            raise AgentError(f"The agent's {name} has another action space than the agent.")
+            raise AgentError(f"The action space of the agent's {name} is not the agent's.")
         if not self.network.squashed:
             raise AgentError(f"The network of the agent's {name} must end in tanh.")

@@ -212,7 +212,7 @@ class Novelty(Record):
         if self.elbos.ndim != 1 or not len(self.elbos):
             raise AgentError("Novelty needs the ELBO of at least one held-out segment.")
         if not np.isfinite(self.elbos).all():
-            raise AgentError("The ELBOs of the fresh segments are not all finite.")
+            raise AgentError("The ELBOs of the held-out segments are not all finite.")
         if prior is not None:
             shape = (len(prior.mean), decoder.latent_dim)
             fits = prior.mean.shape == prior.variance.shape == shape and shape[0] > 0

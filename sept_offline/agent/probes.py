@@ -96,7 +96,7 @@ class NormalProbe(NetworkProbe):
         super().__init__(scaler, network)
         if network.output_dim % 2:
             raise AgentError(
-                "The probe of a box needs a mean and a deviation of each component, found "
+                "A probe of continuous actions needs a mean and a deviation per component, found "
                 f"{network.output_dim} outputs."
             )
         self.action_width = network.output_dim // 2

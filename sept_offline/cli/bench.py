@@ -190,7 +190,7 @@ def _names(text: str) -> list[str]:
     """The names in a comma-separated list; empty if the option was not given."""
     names = [name.strip() for name in text.split(",") if name.strip()]
     if text and not names:
-        raise ConfigError(f"{text!r} names nothing; expected names, comma-separated.")
+        raise ConfigError(f"{text!r} contains no names; expected names separated by commas.")
     return names
 
 

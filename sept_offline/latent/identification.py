@@ -38,7 +38,7 @@ class Identification:
 def identify(model: LatentModel, reference: Segments, fresh: Segments) -> Identification:
     """Identification of `fresh` segments; `reference` are the training ones."""
     if not len(fresh.instance):
-        raise TrainingError("Identification needs fresh segments, but there are none.")
+        raise TrainingError("Identification needs held-out segments, but there are none.")
     known, _ = model.encode(reference)
     asked, log_variance = model.encode(fresh)
     present = np.unique(reference.instance)

@@ -169,7 +169,7 @@ class Fitter:
         try:
             return (yield from self._train_all(choose_stack(self.data, self.config, self.seed)))
         except TrainingError as problem:
-            return Choice(1, f"The last steps could not be compared with the present: {problem}")
+            return Choice(1, f"The stack could not be chosen from the logs: {problem}")
 
     def _train_all(self, stages: Generator[Stage, None, Result]) -> Generator[Epoch, None, Result]:
         """Train one stage after another; what the generator of stages returns."""
@@ -290,7 +290,7 @@ def _check_space(method: Method, data: Dataset) -> None:
     """Refuse a box of actions for a method that needs a finite set."""
     if method.finite and isinstance(data.action_space, Box):
         raise ConfigError(
-            f"The method {method.name!r} needs a finite action space, but the actions of "
+            f"The method {method.name!r} needs discrete actions, but the actions of "
             f"{data.path} are {data.action_space.expected}; fit 'sept' or 'avg'."
         )
 

@@ -49,7 +49,7 @@ class Method:
     probe_optional: bool = False
     """Whether `probe.use` may leave out its probe."""
     finite: bool = False
-    """Whether it needs a finite action space."""
+    """Whether it needs discrete actions."""
     novelty: bool = False
     """Whether its agents measure how new an instance is, so that a fallback may act."""
     double_dqn: bool = False

@@ -69,8 +69,8 @@ def test_a_failed_cell_is_exit_code_1(tmp_path: Path) -> None:
     ("words", "sentence"),
     [
         (["--families", "navigaton2d"], "did you mean 'navigation2d'"),
-        (["--families", ","], "names nothing"),
-        (["--methods", " "], "names nothing"),
+        (["--families", ","], "contains no names"),
+        (["--methods", " "], "contains no names"),
         (["--methods", "orcale"], "did you mean 'oracle'"),
         (["--preset", "quik"], "expected one of default, paper, segment"),
         (["--engine", "rey"], "did you mean 'ray'"),

@@ -179,7 +179,7 @@ def test_a_method_learns_with_a_box(
 @pytest.mark.parametrize("name", sorted(name for name in METHODS if METHODS[name].finite))
 def test_a_method_that_needs_a_finite_set_says_so(name: str, tmp_path: Path) -> None:
     path = log_two_step(tmp_path / "x.h5", box=True, episodes=8)
-    with pytest.raises(ConfigError, match=f"'{name}' needs a finite action space"):
+    with pytest.raises(ConfigError, match=f"'{name}' needs discrete actions"):
         so.fit(path, name, SMALL)
 
 

@@ -182,7 +182,7 @@ def scatter(out: Path) -> None:
     if absent:
         raise DataError(
             f"{out} has tables but neither cells nor {absent[0]}.parquet, so its cells cannot be "
-            "made again and its tables are not replaced; restore the file, or choose another --out."
+            "restored and its tables are not replaced; restore the file, or choose another --out."
         )
     rows = {name: grouped(read_table(out, name), *KEYS) for name in TABLES}
     staged = out / ".cells.tmp"
@@ -310,7 +310,7 @@ def _table(path: Path) -> pa.Table:
     try:
         return read_sealed_table(path, DataError)
     except DataError as problem:
-        raise DataError(f"{problem} Delete it, and the same command makes it again.") from problem
+        raise DataError(f"{problem} Delete it and run the same command again.") from problem
 
 
 def _read_cell(path: Path) -> tuple[pa.Table, dict[str, Any]]:
@@ -342,6 +342,5 @@ def _check_columns(path: Path, table: pa.Table, name: str) -> None:
 
 def _damaged(path: Path, problem: object) -> DataError:
     return DataError(
-        f"{path} is damaged ({one_line(problem):.200}); delete it, and the same command makes "
-        "it again."
+        f"{path} is damaged ({one_line(problem):.200}); delete it and run the same command again."
     )

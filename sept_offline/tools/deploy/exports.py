@@ -339,7 +339,7 @@ def _check_graphs(folder: Path, manifest: dict[str, Any], files: dict[str, Any])
     for name, graph in graphs.items():
         if not isinstance(graph, dict) or graph.get("file") != f"{name}.onnx":
             raise AgentError(
-                f"{folder / MANIFEST} names another file for the graph {name}; expected "
+                f"{folder / MANIFEST} names a different file for the graph {name}; expected "
                 f"{name}.onnx."
             )
         if not all(isinstance(graph.get(way), dict) for way in ("inputs", "outputs")):

@@ -115,7 +115,9 @@ def _box_probe(probe: Probe, dim: int, space: Box) -> Graph:
         graph.output("deviation", deviation, "n", size)
         action = _truncated(mean, deviation, low, high, draw, size)
     else:
-        raise AgentError(f"A probe of kind {type(probe).__name__} has no ONNX graph for a box.")
+        raise AgentError(
+            f"A probe of kind {type(probe).__name__} has no ONNX graph for continuous actions."
+        )
     graph.output("action", _within(action, low, high).cast(F32), "n", size)
     return graph
 

@@ -186,6 +186,6 @@ def _compare(ours: AgentEpisode, theirs: Any, episode: int) -> None:
     apart = abs((ours.novelty or 0) - (theirs.novelty or 0))
     if not np.allclose(mine, other, rtol=1e-3, atol=1e-3) or apart > 0.05:
         raise AgentError(
-            f"The export infers another latent or novelty than the agent in episode {episode}; "
+            f"In episode {episode} the export infers a different latent or novelty; "
             "nothing is written."
         )

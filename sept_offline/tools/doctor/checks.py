@@ -121,7 +121,9 @@ def check_extras(asked: Requirements) -> Iterator[Finding]:
             if version is None:
                 lacking.append(f"no {requirement.name}")
             elif not requirement.accepts(version):
-                lacking.append(f"{requirement.name} is {version}, needed is {requirement.range}")
+                lacking.append(
+                    f"{requirement.name} is {version}, but {requirement.range} is required"
+                )
         if lacking:
             advice = f"to use it: pip install '{NAME}[{extra}]'"
             yield Finding(f"extra [{extra}]", "absent", ", ".join(lacking), advice)
@@ -258,7 +260,7 @@ def _round_trip(ending: str) -> str:
             read = [np.asarray(episode.rewards) for episode in data.episodes()]
             content = data.content_hash
     if len(read) != 2 or not all(np.array_equal(values, rewards) for values in read):
-        raise RuntimeError(f"two episodes were written with rewards {rewards}, read was {read}")
+        raise RuntimeError(f"two episodes were written with rewards {rewards}, but {read} was read")
     return f"written, validated and read back; content {content[:16]}"
 
 

@@ -132,7 +132,7 @@ class ImportMapping(Settings):
             pairs += [(name, why) for name in discrete]
         for option, other in pairs:
             if getattr(self, option) and getattr(self, other, True):
-                hint = " (a box has a density)" if self.box and "probab" in option else ""
+                hint = " (use a density)" if self.box and "probab" in option else ""
                 raise ValueError(
                     f"{_option(option)} and {_option(other)} are mutually exclusive{hint}."
                 )

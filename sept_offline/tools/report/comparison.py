@@ -129,7 +129,7 @@ def _table(group: Sequence[Evaluated], title: str) -> Table:
         rows,
         note="± is the standard error over instances. Steps: to solve, or the limit where an "
         "episode was not solved. Share: of the achievable return; 0 is a random agent, 1 the best "
-        "known return in that instance. Needs: what the agent gets beside observations. Learns: "
+        "known return in that instance. Needs: what the agent gets besides observations. Learns: "
         "whether it takes gradient steps during the episode. µs: time of the agent per action.",
     )
 

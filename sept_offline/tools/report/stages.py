@@ -105,7 +105,7 @@ def _facts(method: str, agent: Agent) -> Facts:
     record = agent.record
     items = [
         ("method", method),
-        ("needs beside observations", ", ".join(sorted(agent.needs)) or "nothing"),
+        ("needs besides observations", ", ".join(sorted(agent.needs)) or "nothing"),
         ("learns during the episode", "yes" if agent.learns else "no"),
         ("probe", plural(agent.probe_steps, "step") if agent.probe_steps else "none"),
         ("stacked observations", count(agent.stack)),
