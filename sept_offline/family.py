@@ -68,7 +68,7 @@ class Family:
     published: Mapping[str, float] = field(default_factory=dict)
     """Published steps to solve for each method, shown next to measured ones."""
     scene: Callable[[Hidden], Mapping[str, Any]] | None = None
-    """How `report` draws an episode in an instance; the kinds are those of `report/episodes.py`."""
+    """How `report` draws an episode in an instance; kinds: see `tools/report/episodes.py`."""
     extra: str | None = None
     """The extra of sept-offline whose packages `make` needs."""
     benched: bool = True

@@ -165,7 +165,7 @@ def test_a_uniform_probe_fills_the_box(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"mask": [True, True]}, "bounds, not by a mask"),
+        ({"mask": [True, True]}, "bounds, not a mask"),
         ({"bounds": ([0.3, 0.0], [0.2, 0.5])}, "leave an action"),
         ({"bounds": ([0.0, 0.6], [1.0, 0.9])}, "leave an action"),
         ({"bounds": ([0.0, np.nan], [1.0, 0.5])}, "leave an action"),

@@ -263,7 +263,7 @@ def test_a_box_is_answered_with_numbers_and_takes_bounds() -> None:
         ({"bounds": [["a", 0], [1, 1]]}, "list of numbers"),
         ({"bounds": [[0.5, 0.1], [0.4, 0.2]]}, "leave an action"),
         ({"bounds": [[0.5], [0.7]]}, "2 numbers each"),
-        ({"mask": [True, True]}, "not by a mask"),
+        ({"mask": [True, True]}, "not a mask"),
     ):
         answer = say(server, episode="a", observation=STATE, **wrong)
         assert words in answer["error"]
