@@ -190,7 +190,7 @@ def table(family: str, cells: Sequence[Cell]) -> list[str]:
     lines = [f"**{family}**", "", *in_markdown(titles, rows), ""]
     if gained and way and way["low"] > 0:
         share = gained["mean"] / way["mean"]
-        lines += [f"`sept` goes {share:.2f} of the way from `avg` to `oracle`.", ""]
+        lines += [f"`sept` closes {share:.2f} of the gap between `avg` and `oracle`.", ""]
     return lines
 
 

@@ -218,9 +218,12 @@ def _counting_rows(path: str, quiet: bool, title: str) -> Iterator[Callable[[str
 @click.option("-o", "--out", type=FILE, required=True, help="Output dataset: x.h5 or x.parquet.")
 @click.option("--mapping", type=FILE, help="TOML file with the option names below as keys.")
 @click.option("--instance", help="Column of the instance, or @file: one instance per file.")
-@click.option("--episode", help="Column of the episode's id, or several that identify it: a,b.")
+@click.option(
+    "--episode",
+    help="Column of the episode's id, a,b if several identify it, or @file: one episode per file.",
+)
 @click.option("--time", "time_", help="Column of numbers or timestamps (default: row order).")
-@click.option("--observations", help="Columns a,b,c, or one column of lists.")
+@click.option("--observations", help="Columns a,b,c; Parquet columns may be lists.")
 @click.option("--next-observations", help="Columns of the observation after the step.")
 @click.option("--action", help="Column of the action: labels or integers; a,b,c is a vector.")
 @click.option("--continuous", is_flag=True, help="A single action column is a number, not a label.")

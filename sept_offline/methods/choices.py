@@ -133,7 +133,7 @@ def check_algorithm(data: Dataset, algorithm: str) -> None:
     box = isinstance(data.action_space, Box)
     fitting = BOX_ALGORITHMS if box else FINITE_ALGORITHMS
     if algorithm not in (AUTO, *fitting):
-        kind = "continuous" if box else "a finite set"
+        kind = "continuous" if box else "discrete"
         raise ConfigError(
             f"control.algorithm is {algorithm!r}, but the actions of {data.path} are {kind}; "
             f"expected one of {', '.join((AUTO, *fitting))}."

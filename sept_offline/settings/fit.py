@@ -21,9 +21,9 @@ from sept_offline.settings.values import (
 
 Reward = Literal["elbo", "information", "total-variation", "negative-elbo"]
 FINITE_ALGORITHMS = ("double_dqn", "discrete_cql", "discrete_bcq", "discrete_iql", "nfq")
-"""Algorithms of control for a finite set of actions."""
+"""Control algorithms for discrete actions."""
 BOX_ALGORITHMS = ("rebrac", "td3_plus_bc", "iql", "cql", "awac")
-"""Algorithms of control for continuous actions."""
+"""Control algorithms for continuous actions."""
 ALGORITHMS = (*FINITE_ALGORITHMS, *BOX_ALGORITHMS)
 AUTO = "auto"
 """Instead of an algorithm: `fit` chooses from the logs."""
@@ -132,7 +132,7 @@ class ControlConfig(Settings, section="control"):
     """Settings of control."""
 
     algorithm: str = "double_dqn"
-    """For a finite set of actions one of double_dqn, discrete_cql, discrete_bcq, discrete_iql, nfq;
+    """For discrete actions one of double_dqn, discrete_cql, discrete_bcq, discrete_iql, nfq;
     for continuous actions one of rebrac, td3_plus_bc, iql, cql, awac. `auto` is rebrac for
     continuous actions; else discrete_cql if the behaviour takes a single action at most logged
     steps, and double_dqn if not."""
@@ -157,7 +157,7 @@ class ControlConfig(Settings, section="control"):
     grad_clip: Positive | None = None
     """Maximum gradient norm; None: no clipping."""
     critics: Natural = 0
-    """Number of d3rlpy's Q-functions that share a target; 0: one for a finite set of actions, two
+    """Number of d3rlpy's Q-functions that share a target; 0: one for discrete actions, two
     for continuous ones."""
     members: Count = 1
     """Size of the ensemble; members have different initial weights and minibatches."""
@@ -170,7 +170,7 @@ class ControlConfig(Settings, section="control"):
     rebrac_actor_beta: NotNegative = 0.01
     """Weight of the distance between the actor's and the logged action in `rebrac`."""
     rebrac_critic_beta: NotNegative = 0.01
-    """The same of the next action, in the targets of `rebrac`."""
+    """The same for the next action, in the targets of `rebrac`."""
     rebrac_warmup: Share = 0.0
     """Share of the updates, from the start, during which the weight of the actor's distance falls
     from 1 to `rebrac_actor_beta`. It keeps the actor from the ends of the range, where its gradient

@@ -42,7 +42,7 @@ def test_the_table_shows_returns_differences_and_the_share_of_the_way(
     # one seed: the interval is that of two instances
     assert "| `focal` with rewards | 1 | -3.5 ± 1.5 | -3.5 | 0.5 [0, 1] | 10 |" in shown
     # over the seeds of all three
-    assert "`sept` goes 0.80 of the way from `avg` to `oracle`." in shown
+    assert "`sept` closes 0.80 of the gap between `avg` and `oracle`." in shown
     assert "csro" not in shown
 
 

@@ -69,7 +69,7 @@ def test_the_algorithm_must_fit_the_actions(mirrored: Path, tmp_path: Path) -> N
     with pytest.raises(ConfigError, match=r"'double_dqn', but the actions of .* are continuous"):
         so.fit(mirrored, "avg", merge(SMALL, {"control": {"algorithm": "double_dqn"}}))
     finite = log_two_step(tmp_path / "finite.h5", episodes=8)
-    with pytest.raises(ConfigError, match=r"'rebrac', but the actions of .* are a finite set"):
+    with pytest.raises(ConfigError, match=r"'rebrac', but the actions of .* are discrete"):
         so.fit(finite, "avg", merge(SMALL, {"control": {"algorithm": "rebrac"}}))
 
 
