@@ -162,17 +162,17 @@ class SimulatorVectorEnv(gymnasium.vector.VectorEnv[Observations, Any, Any]):
         if isinstance(seed, int | np.integer):
             seeds: list[int | None] = [int(seed) + row for row in range(self.num_envs)]
         else:
-            seeds = [None if one is None else int(one) for one in seed]
+            seeds = [None if value is None else int(value) for value in seed]
         if len(seeds) != self.num_envs:
             raise ValueError(
                 f"Expected {self.num_envs} seeds, one per environment, got {len(seeds)}."
             )
-        for row, one in enumerate(seeds):
-            if one is None:
+        for row, value in enumerate(seeds):
+            if value is None:
                 continue
-            if one < 0:
-                raise ValueError(f"A seed must not be negative, got {one} for row {row}.")
-            self._seeds[row] = one
+            if value < 0:
+                raise ValueError(f"A seed must not be negative, got {value} for row {row}.")
+            self._seeds[row] = value
             self._streams[row] = None
             self._next_start[row] = STARTS_AHEAD
 

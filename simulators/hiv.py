@@ -1,4 +1,4 @@
-"""HIV: six cell and virus populations of a patient under two drugs, five days an action."""
+"""HIV: six cell and virus populations of a patient under two drugs, five days per action."""
 
 from __future__ import annotations
 

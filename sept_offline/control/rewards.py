@@ -84,9 +84,9 @@ def one_form(
     is shifted.
     """
     form = replace(config, goal_shift=None)
-    own, common = (
+    scaled, common = (
         prepare_rewards(rewards, terminations, instance, each)
         for each in (form, common_form(rewards, form))
     )
-    size, plain = (np.bincount(instance, weights=np.abs(values)) for values in (own, common))
+    size, plain = (np.bincount(instance, weights=np.abs(values)) for values in (scaled, common))
     return common, np.where(plain > 0, size / np.maximum(plain, 1e-300), 1.0)

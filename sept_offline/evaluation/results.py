@@ -299,14 +299,14 @@ def _finite(seen: tuple[tuple[float, ...], ...] | None) -> list[list[float | Non
     """JSON cannot represent non-finite numbers: they become null, which is read as NaN."""
     if seen is None:
         return None
-    return [[value if math.isfinite(value) else None for value in one] for one in seen]
+    return [[value if math.isfinite(value) else None for value in row] for row in seen]
 
 
 def _episode(row: dict[str, Any]) -> EpisodeResult:
     seen, steps = row.get("observation"), len(row["action"])
     if not steps or len(row["phase"]) != steps or len(row["reward"]) != steps:
         raise ValueError("an episode needs one action, phase and reward for each step")
-    if seen is not None and (len(seen) != steps + 1 or len({len(one) for one in seen}) > 1):
+    if seen is not None and (len(seen) != steps + 1 or len({len(values) for values in seen}) > 1):
         raise ValueError("an episode needs one observation more than steps, of equal width")
     fields = {name: row[name] for name in COLUMNS if name not in COMPUTED}
     fields["latent"] = None if row["latent"] is None else tuple(row["latent"])

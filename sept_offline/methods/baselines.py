@@ -1,6 +1,6 @@
 """Baselines that learn one policy: Avg, Oracle, History and EPOpt-adv.
 
-They differ in what the policy reads beside the state, and in the transitions that it learns from.
+They differ in what the policy reads besides the state, and in the transitions that it learns from.
 """
 
 from __future__ import annotations

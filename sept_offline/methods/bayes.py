@@ -83,7 +83,7 @@ def named_angles(data: Dataset, names: Sequence[str] | None) -> NDArray[np.bool_
 def angles_read(data: Dataset, model: Model) -> list[str]:
     """The columns that `model` reads as angles, for the record."""
     names = spaces_of(data).observation_names
-    return [name for name, one in zip(names, model.columns.angle, strict=True) if one]
+    return [name for name, angle in zip(names, model.columns.angle, strict=True) if angle]
 
 
 def fiction_stage(

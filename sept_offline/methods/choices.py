@@ -225,9 +225,9 @@ def choose_stack(data: Dataset, config: FitConfig, seed: int) -> Generator[Stage
         early = yield from fitted(1, short, "stack-1-short")
         gain = min(gain, gain_of(early, stacked, present.open), key=lambda each: each.low)
     if not gain.clear:
-        found = past_that_explains(present, some, tested)
-        if found is not None:
-            length, explained = found
+        past = past_that_explains(present, some, tested)
+        if past is not None:
+            length, explained = past
             return Choice(
                 length,
                 f"The last {length} observations with their actions explain a part of what the "

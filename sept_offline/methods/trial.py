@@ -1,4 +1,4 @@
-"""Evidence for the verdict: the agent, or a second fit, beside `avg` and `history` in learned
+"""Evidence for the verdict: the agent, or a second fit, next to `avg` and `history` in learned
 dynamics."""
 
 from __future__ import annotations
@@ -70,11 +70,11 @@ def trial(
     fresh = data.select(unfitted_episodes(data, config.held_out, seed))
     seed = integer(seed, "trial")
     if len(np.unique(data.episode_index.instance)) < FEW_INSTANCES:
-        return (yield from _beside_avg(method, data, fresh, config, seed, agent, early, stack))
-    return (yield from _without_some(method, data, config, seed, agent, stack))
+        return (yield from _compare_early(method, data, fresh, config, seed, agent, early, stack))
+    return (yield from _compare_second_fit(method, data, config, seed, agent, stack))
 
 
-def _beside_avg(
+def _compare_early(
     method: Method,
     data: Dataset,
     fresh: Dataset,
@@ -96,19 +96,20 @@ def _beside_avg(
     choosing = chooses_probe(method, config)
     probe_gains = _probe_gains(place, agent) if choosing else None
     if choosing:
-        agent, early = (with_or_without_probe(one, probe_gains) for one in (agent, early))
-    mine, before = place.returns(agent), place.returns(early)
-    others = {name: place.returns(rival) for name, rival in rivals.items()}
+        agent = with_or_without_probe(agent, probe_gains)
+        early = with_or_without_probe(early, probe_gains)
+    returns, early_returns = place.returns(agent), place.returns(early)
+    rival_returns = {name: place.returns(rival) for name, rival in rivals.items()}
     evidence = Evidence(
         dynamics_off=place.off,
-        above_logs=place.difference(mine, None),
+        above_logs=place.difference(returns, None),
         probe_gains=probe_gains,
-        seeds_differ=float((before - mine).mean()),
-        knowing_gains=knowing_gains(place, agent, mine, data, config),
-        **_above(place, mine, others),
+        seeds_differ=float((early_returns - returns).mean()),
+        knowing_gains=knowing_gains(place, agent, returns, data, config),
+        **_above(place, returns, rival_returns),
     )
-    if "avg" in others:
-        early_gain = place.difference(before, others["avg"])
+    if "avg" in rival_returns:
+        early_gain = place.difference(early_returns, rival_returns["avg"])
         evidence = replace(evidence, above_avg=early_gain, agent_above_avg=evidence.above_avg)
     if isinstance(agent.context, SegmentContext | RefinedContext):
         gain = _explained(agent.context, fresh, config, generator(seed, "explained"))
@@ -116,7 +117,7 @@ def _beside_avg(
     return evidence
 
 
-def _without_some(
+def _compare_second_fit(
     method: Method,
     data: Dataset,
     config: FitConfig,
@@ -134,33 +135,34 @@ def _without_some(
         why = "There are too few episodes to hold some out and try the agent on them. Log more."
         return Evidence(missing=why)
     short = shortened(config)
-    own = yield from renamed(method.stages(kept, short, seed), "trial")
+    second_fit = yield from renamed(method.stages(kept, short, seed), "trial")
     history = short if _compares_history(method, config, stack) else None
     rivals = yield from _rivals(method, kept, short, seed, history)
     place = yield from _tried_in(data, unseen, config, seed, stack)
     choosing = chooses_probe(method, config)
-    probe_gains = _probe_gains(place, own, agent) if choosing else None
+    probe_gains = _probe_gains(place, second_fit, agent) if choosing else None
     if choosing:
-        agent, own = (with_or_without_probe(one, probe_gains) for one in (agent, own))
-    mine, second = place.returns(agent), place.returns(own)
-    others = {name: place.returns(rival) for name, rival in rivals.items()}
+        agent = with_or_without_probe(agent, probe_gains)
+        second_fit = with_or_without_probe(second_fit, probe_gains)
+    returns, second_returns = place.returns(agent), place.returns(second_fit)
+    rival_returns = {name: place.returns(rival) for name, rival in rivals.items()}
     evidence = Evidence(
         dynamics_off=place.off,
         probe_gains=probe_gains,
         held_out=record["by"],
-        above_logs=place.difference(mine, None),
-        seeds_differ=float((second - mine).mean()),
-        knowing_gains=knowing_gains(place, agent, mine, data, config),
-        **_above(place, second, others),
-        **_above(place, mine, others, "agent_above"),
+        above_logs=place.difference(returns, None),
+        seeds_differ=float((second_returns - returns).mean()),
+        knowing_gains=knowing_gains(place, agent, returns, data, config),
+        **_above(place, second_returns, rival_returns),
+        **_above(place, returns, rival_returns, "agent_above"),
     )
-    if isinstance(own.context, SegmentContext | RefinedContext):
-        evidence = replace(evidence, **_separation(own.context, unseen, config, seed))
+    if isinstance(second_fit.context, SegmentContext | RefinedContext):
+        evidence = replace(evidence, **_separation(second_fit.context, unseen, config, seed))
     return evidence
 
 
 def share_held_out(instances: int) -> float:
-    """The share of so many instances that the second fit does not see."""
+    """The share of this number of instances that the second fit does not see."""
     return max(HELD_OUT, LEAST_HELD_OUT / instances)
 
 
@@ -185,12 +187,12 @@ def _rivals(
 
 
 def _above(
-    place: Place, mine: Doubles, others: dict[str, Doubles], field: str = "above"
+    place: Place, returns: Doubles, rival_returns: dict[str, Doubles], field: str = "above"
 ) -> dict[str, Any]:
-    """The returns `mine[n]` less those of each rival, as fields of the evidence."""
+    """The returns `returns[n]` less those of each rival, as fields of the evidence."""
     return {
-        f"{field}_{name}": place.difference(mine, their, across=place.unseen)
-        for name, their in others.items()
+        f"{field}_{name}": place.difference(returns, theirs, across=place.unseen)
+        for name, theirs in rival_returns.items()
     }
 
 
@@ -212,9 +214,9 @@ def _probe_gains(place: Place, *agents: Agent) -> Interval | None:
 
 
 def knowing_gains(
-    place: Place, agent: Agent, mine: Doubles, data: Dataset, config: FitConfig
+    place: Place, agent: Agent, returns: Doubles, data: Dataset, config: FitConfig
 ) -> Interval | None:
-    """The return of the same control if it is told each instance's latent, less `mine[n]`.
+    """The return of the same control if it is given each instance's latent, less `returns[n]`.
 
     The latent of an instance is the mean of those that the agent infers in its logged episodes.
     None for an agent that infers none.
@@ -230,8 +232,9 @@ def knowing_gains(
     for code in np.unique(place.instance):
         mean = latent[segments.instance == code].mean(axis=0)
         known[int(code)] = dict(zip(names, map(float, mean), strict=True))
-    told = replace(agent, context=HiddenContext(names, context.latent_scaler))
-    return place.difference(place.returns(told, [known[int(i)] for i in place.instance]), mine)
+    informed = replace(agent, context=HiddenContext(names, context.latent_scaler))
+    best = place.returns(informed, [known[int(i)] for i in place.instance])
+    return place.difference(best, returns)
 
 
 def chooses_probe(method: Method, config: FitConfig) -> bool:
@@ -399,9 +402,10 @@ def bootstrap(
     ends = (1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2
     low, high = np.quantile(means[drawn].mean(axis=1), ends)
     if across and 1 < len(present) < MANY:
-        own = np.bincount(place, weights=values) / np.bincount(place)
-        room = stdtrit(len(own) - 1, ends[1]) * own.std(ddof=1) / np.sqrt(len(own))
-        low, high = min(low, own.mean() - room), max(high, own.mean() + room)
+        by_instance = np.bincount(place, weights=values) / np.bincount(place)
+        error = by_instance.std(ddof=1) / np.sqrt(len(by_instance))
+        room = stdtrit(len(by_instance) - 1, ends[1]) * error
+        low, high = min(low, by_instance.mean() - room), max(high, by_instance.mean() + room)
     return Interval(float(means.mean()), float(low), float(high))
 
 
@@ -414,10 +418,10 @@ def _separation(
     if isinstance(first, TransitionEncoder) and isinstance(context, RefinedContext):
         later = first.reading(later_steps(unseen, config))
     evidence: dict[str, Any] = {}
-    found = _separation_by(later, unseen, generator(seed, "separation"))
-    if found is not None:
-        evidence["unseen"] = Interval(found.apart, found.low, found.high)
-        evidence["unseen_separates"] = found.better_than_chance
+    separation = _separation_by(later, unseen, generator(seed, "separation"))
+    if separation is not None:
+        evidence["unseen"] = Interval(separation.apart, separation.low, separation.high)
+        evidence["unseen_separates"] = separation.better_than_chance
     # The regions of an agent are those of its first steps.
     early = _separation_by(first, unseen, generator(seed, "regions"))
     if early is not None:
@@ -456,8 +460,8 @@ def _halves(instance: Integers, rng: np.random.Generator) -> NDArray[np.bool_]:
     """A random half of each instance's rows."""
     half = np.zeros(len(instance), dtype=bool)
     for code in np.unique(instance):
-        own = rng.permutation(np.flatnonzero(instance == code))
-        half[own[: (len(own) + 1) // 2]] = True
+        rows = rng.permutation(np.flatnonzero(instance == code))
+        half[rows[: (len(rows) + 1) // 2]] = True
     return half
 
 

@@ -122,14 +122,14 @@ class Evidence:
         """
         if not self.faithful:
             return None
-        found = {
+        gains = {
             "avg": (self.above_avg, self.agent_above_avg),
             "history": (self.above_history, self.agent_above_history),
         }
         gaps = {}
-        for name, (gap, own) in found.items():
-            if own is not None and (own.high < 0 or own.low > 0):
-                gap = own
+        for name, (gap, agent_gap) in gains.items():
+            if agent_gap is not None and (agent_gap.high < 0 or agent_gap.low > 0):
+                gap = agent_gap
             if gap is not None and gap.high < 0 and (name == "avg" or self.clear(gap.mean)):
                 gaps[name] = gap.mean
         return min(gaps, key=gaps.__getitem__) if gaps else None
@@ -213,10 +213,10 @@ def _judge_latent(evidence: Evidence, bad: list[str], doubts: list[str], good: l
             "(--set probe_steps=…)."
         )
     else:
-        found = evidence.unseen or evidence.separation
-        if found is not None:
+        separation = evidence.unseen or evidence.separation
+        if separation is not None:
             where = "in unseen instances" if evidence.unseen else "in unseen episodes"
-            good.append(f"The latent distinguishes instances {where}: {_compared(found)}.")
+            good.append(f"The latent distinguishes instances {where}: {_compared(separation)}.")
         if evidence.uncertainty is not None and evidence.uncertainty >= UNINFORMED:
             doubts.append(
                 "After the first steps of held-out episodes the agent knows hardly more about the "
@@ -236,10 +236,10 @@ def _judge_latent(evidence: Evidence, bad: list[str], doubts: list[str], good: l
         )
 
 
-def _compared(found: Interval) -> str:
+def _compared(separation: Interval) -> str:
     return (
-        f"a segment lies nearer to its own instance in {found.mean:.0%} of comparisons "
-        f"[{found.low:.0%}, {found.high:.0%}], chance 50 %"
+        f"a segment lies nearer to its own instance in {separation.mean:.0%} of comparisons "
+        f"[{separation.low:.0%}, {separation.high:.0%}], chance 50 %"
     )
 
 
@@ -249,39 +249,39 @@ def _judge_values(evidence: Evidence, conservative: str, bad: list[str], doubts:
         return
     # Values may be far too high but in the right order; the agent then still earns more.
     earns = gain is not None and gain.low > 0
-    said = (
+    reason = (
         f"Control expects {values.mean:.3g} on average, more than the {values.bound:.3g} that "
         f"the logged rewards allow. Try --control {conservative}, or fewer updates "
         "(--set control.updates=…)."
     )
     if not values.truncated:
-        (bad if values.excess > FAR_BEYOND and not earns else doubts).append(said)
+        (bad if values.excess > FAR_BEYOND and not earns else doubts).append(reason)
     elif not earns:
-        doubts.append(said)
+        doubts.append(reason)
 
 
 def _judge_against_methods(
     evidence: Evidence, bad: list[str], doubts: list[str], good: list[str]
 ) -> None:
-    gain, own = evidence.above_avg, evidence.agent_above_avg
+    gain, agent_gain = evidence.above_avg, evidence.agent_above_avg
     if gain is None:
         return
     whose = "unseen instances" if evidence.held_out else "the logged instances"
     where = f"in learned dynamics of {whose}, in standard deviations of logged returns"
     instead = f" The agent acts as {evidence.replaced}." if evidence.replaced else ""
-    if own is not None and own.high < 0:
+    if agent_gain is not None and agent_gain.high < 0:
         bad.append(
-            f"It earns less than avg even in instances that it has seen: {own} standard "
+            f"It earns less than avg even in instances that it has seen: {agent_gain} standard "
             f"deviations of logged returns.{instead} Try fewer updates "
             "(--set control.updates=…), or log more."
         )
-    elif gain.high < 0 and own is not None and own.low > 0:
+    elif gain.high < 0 and agent_gain is not None and agent_gain.low > 0:
         shorter, advice = "A shorter fit", "Try more updates (--set control.updates=…)."
         if evidence.held_out:
             shorter, advice = f"{shorter} that has not seen these instances", "Log more instances."
         doubts.append(
-            f"{shorter} earns less than avg: {gain} {where}; the agent itself earns more: {own}. "
-            f"{advice}"
+            f"{shorter} earns less than avg: {gain} {where}; the agent itself earns more: "
+            f"{agent_gain}. {advice}"
         )
     elif gain.high < 0:
         bad.append(

@@ -106,9 +106,10 @@ def _step(group: Group) -> None:
         moments.append(group.moments[place])
     if not parameters:
         return
-    steps = [one.step for one in moments]
+    steps = [moment.step for moment in moments]
     torch._foreach_add_(steps, 1)
-    means, squares = [one.exp_avg for one in moments], [one.exp_avg_sq for one in moments]
+    means = [moment.exp_avg for moment in moments]
+    squares = [moment.exp_avg_sq for moment in moments]
     _descend(parameters, gradients, means, squares, steps, group.rate)
 
 

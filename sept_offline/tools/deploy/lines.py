@@ -176,7 +176,7 @@ def _mask(mask: Any) -> np.ndarray[Any, Any] | None:
     if mask is None:
         return None
     if not isinstance(mask, list) or not all(
-        isinstance(one, bool) or one in (0, 1) for one in mask
+        isinstance(allowed, bool) or allowed in (0, 1) for allowed in mask
     ):
         raise AgentError(f"The mask must be a list of true and false, found {_kind(mask)}.")
     return np.array(mask, dtype=bool)
