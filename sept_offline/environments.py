@@ -78,7 +78,7 @@ class NamedEnvironment(gymnasium.Wrapper[Any, Any, Any, Any]):
         if isinstance(space, gym.Box) and values.shape != space.shape:
             raise FamilyError(
                 f"{where} returned an observation of {len(values)} numbers, but observation_space "
-                f"has the shape {space.shape}; return as many at every step."
+                f"has the shape {space.shape}; return that many at every step."
             )
 
     def _plain(self, action: Any) -> Any:
@@ -168,7 +168,7 @@ def _observed(
     if isinstance(space, gym.Box) and rows.shape[1:] != space.shape:
         raise FamilyError(
             f"{where} returned observations of {rows.shape[1]} numbers each, but "
-            f"single_observation_space has the shape {space.shape}; return as many at every step."
+            f"single_observation_space has the shape {space.shape}; return that many at every step."
         )
     return rows
 

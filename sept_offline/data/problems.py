@@ -83,7 +83,7 @@ def _index_problems(header: Header, index: EpisodeIndex) -> list[Problem]:
         bad = (values < 0) | (values >= known)
         problems += report("unknown id", name, bad, f"an episode names an unknown {name}")
     back = np.diff(index.instance, prepend=index.instance[:1]) < 0
-    message = "the episodes of an instance do not lie together in the order of the instances"
+    message = "the episodes are not grouped by instance in the order of the instances"
     return problems + report("disorder", "instance", back, message)
 
 
@@ -198,7 +198,7 @@ def disagreements(stored: EpisodeIndex, scanned: EpisodeIndex) -> list[Problem]:
         bad = getattr(stored, name) != getattr(scanned, name)
         if bad.any():
             where = f"episodes/{name}, episode {int(np.argmax(bad))}"
-            message = f"the stored index says another {name} than the rows"
+            message = f"the stored index and the rows differ in {name}"
             problems.append(Problem("index", where, int(bad.sum()), message))
     return problems
 

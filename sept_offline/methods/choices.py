@@ -125,7 +125,7 @@ def choose_probe_steps(data: Dataset) -> Choice:
     shortest = int(data.episode_index.length.min(initial=wanted))
     if shortest < wanted:
         return Choice(shortest, f"The shortest episode has length {shortest}.")
-    return Choice(wanted, "The dataset names it." if named else "The dataset names no other.")
+    return Choice(wanted, "The dataset sets it." if named else "The dataset sets none.")
 
 
 def check_algorithm(data: Dataset, algorithm: str) -> None:

@@ -424,7 +424,7 @@ def test_scattered_rows_that_are_refused_ask_for_their_time(run: Callable[..., I
     with pytest.raises(DataError) as caught:
         run(rows, time=None)
     first, *others = str(caught.value).split(" Also: ")
-    assert "end flags stand before" in first and "name their time with --time" in first
+    assert "end flags are set before" in first and "name their time with --time" in first
     assert any("missing or not finite" in line and "'drug'" in line for line in others)
     assert "The rows of 6 episodes are interleaved with those of others" in others[-1]
     with pytest.raises(DataError) as caught:

@@ -282,9 +282,9 @@ class Assembly:
                 "early end",
                 rows,
                 np.flatnonzero(early),
-                "{count} end flags stand before the last step of their episode, first in the "
-                f"episode {{episode}} ({{place}}); {sort}give what follows an episode id of its "
-                "own.",
+                "{count} end flags are set before the last step of their episode, first in the "
+                f"episode {{episode}} ({{place}}); {sort}give the rows after them a new "
+                "episode id.",
             )
         given_up = rows.ends[shape.last[shape.gives_up_step]]
         counts["last steps given up"] += int(shape.gives_up_step.sum())

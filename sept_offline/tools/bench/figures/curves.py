@@ -119,8 +119,7 @@ def _step_pictures(
     kinds: list[tuple[str, Callable[[Row, int], Doubles], str, str, str]] = [
         (
             *("reward", cumulative_reward, "cumulative reward", ""),
-            "cumulative reward against the step of the test episode; one that has ended keeps its "
-            "last value",
+            "cumulative reward by step of the test episode; an ended episode keeps its last value",
         )
     ]
     if any(row["solved"] is not None for played in episodes.values() for row in played):
