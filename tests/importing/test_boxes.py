@@ -172,7 +172,7 @@ def test_refused_with_places(
     ("options", "message"),
     [
         ({"bins": 3}, "^--bins and an action of many columns are mutually exclusive"),
-        ({"probability": "density"}, r"--probability and .* mutually exclusive \(a box has a dens"),
+        ({"probability": "density"}, r"--probability and .* mutually exclusive \(use a dens"),
         ({"density": "a", "log_density": "b"}, "--density and --log-density are mutually"),
         ({"actions": "a,b"}, "--actions and an action of many columns"),
         ({"action_low": "low"}, "--action-low is .* expected numbers"),
