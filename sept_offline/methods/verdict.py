@@ -24,6 +24,8 @@ UNFAITHFUL = 0.3
 deviations of the logged returns, decide nothing."""
 UNINFORMED = 0.95
 """An agent as uncertain as this after the first steps knows hardly more than before them."""
+MOSTLY_KNOWN = 0.3
+"""Uncertainty after the first steps up to which they are not said to reveal little."""
 MOST_OF_IT = 0.8
 """An agent that covers less of the way from `avg` to one that knows the instance says so."""
 APART = 1.0
@@ -289,9 +291,10 @@ def _judge_against_methods(
             "more instances."
         )
     elif not (gain.low > 0 and gain.mean >= LEAST_GAIN):
+        more = "log more instances" if evidence.held_out else "log more"
         doubts.append(
             f"It is not shown to earn clearly more than avg: {gain} {where}. Compare with "
-            "--method avg, or log more."
+            f"--method avg, or {more}."
         )
     else:
         good.append(f"It earns more than avg: {gain} {where}.")
@@ -306,7 +309,8 @@ def _judge_against_methods(
             f"{remembers} {where}.{instead} Log more, or more instances."
         )
     elif remembers.low > 0 or remembers.high < 0:
-        more = "more than" if remembers.low > 0 else "about as much as"
+        above = remembers.low > 0 and evidence.clear(remembers.mean)
+        more = "more than" if above else "about as much as"
         good.append(f"It earns {more} history: {remembers} there.")
 
 
@@ -323,11 +327,13 @@ def _judge_knowledge(evidence: Evidence, good: list[str]) -> None:
     if gain is None or lost is None or not lost.low > 0 or not gain.mean > 0:
         return
     share = gain.mean / (gain.mean + lost.mean)
+    unclear = evidence.uncertainty is not None and evidence.uncertainty > MOSTLY_KNOWN
+    advice = " The first steps reveal little: more sensors may help." if unclear else ""
     if share < MOST_OF_IT:
         good.append(
             "Not knowing the instance costs much: the agent covers "
             f"{share:.0%} of the way from avg to one that knows the latent from the first step, "
-            f"which earns {lost} more. Steps reveal little: try --stack 4 or observe more."
+            f"which earns {lost} more.{advice}"
         )
 
 

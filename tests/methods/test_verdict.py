@@ -143,6 +143,20 @@ def test_little_or_uncertain_loss_is_not_mentioned(gains: Interval | None) -> No
     )
 
 
+@pytest.mark.parametrize(("uncertainty", "said"), [(0.1, False), (0.6, True), (None, False)])
+def test_sensors_are_advised_only_where_steps_reveal_little(
+    uncertainty: float | None, said: bool
+) -> None:
+    loses = replace(GOOD, knowing_gains=Interval(0.5, 0.3, 0.7), uncertainty=uncertainty)
+    assert any("more sensors" in reason for reason in reach(loses).reasons) == said
+
+
+def test_a_slight_lead_over_history_is_called_a_draw() -> None:
+    slight, large = Interval(0.003, 0.001, 0.005), Interval(0.5, 0.3, 0.7)
+    for gap, word in ((slight, "about as much as history"), (large, "more than history")):
+        assert any(word in reason for reason in reach(replace(GOOD, above_history=gap)).reasons)
+
+
 def test_the_best_of_those_that_earn_more_acts_instead() -> None:
     worse, much_worse = Interval(-0.5, -0.8, -0.2), Interval(-0.9, -1.0, -0.8)
     assert replace(GOOD, above_history=None).better is None
