@@ -139,6 +139,32 @@ def test_an_exact_reading_is_not_stacked(tmp_path: Path, training_seed: int) -> 
     assert found.chosen == 1, found.why
 
 
+def test_a_stock_with_random_demand_is_not_stacked(tmp_path: Path, training_seed: int) -> None:
+    # The last steps tell the demand of the instance, which a short fit does not learn exactly.
+    rng = np.random.default_rng(0)
+    with DatasetWriter(tmp_path / "stock.h5", num_actions=6, probe_steps=4) as writer:
+        for number in range(240):
+            demand = 0.7 + 0.8 * (number % 10)
+            actions = rng.integers(6, size=40)
+            state, rewards = [np.array([rng.integers(16), 0, 0])], []
+            for action in actions:
+                stock, next_day, day_after = state[-1]
+                asked = rng.poisson(demand)
+                left = np.clip(stock + next_day - asked, 0, 50)
+                state.append(np.array([left, day_after, 2 * action]))
+                rewards.append(-0.25 * left - max(0, asked - stock - next_day))
+            writer.append(
+                instance=f"shop-{number % 10}",
+                observations=np.array(state) / 5,
+                actions=actions,
+                rewards=rewards,
+                terminated=False,
+                truncated=True,
+            )
+    found = choice(so.load_dataset(tmp_path / "stock.h5"), training_seed)
+    assert found.chosen == 1, found.why
+
+
 @pytest.mark.parametrize("columns", [("place", "speed"), ("speed",)])
 @pytest.mark.parametrize("noise", [0.0, 0.3])
 def test_what_is_observed_is_not_stacked(
