@@ -3,16 +3,17 @@
     python benchmarks/testbed.py --work build/testbed
     python benchmarks/testbed.py --families many,delayed --methods avg,sept --seeds 1
     python benchmarks/testbed.py --families hiv,hiv-permuted --methods sept --seeds 5
+    python benchmarks/testbed.py --split validation --set control.gamma=0.98 --results tried.jsonl
     python benchmarks/testbed.py --only-table
 
 A cell is a family, a method and a seed. Logs are collected once a family and kept in the work
 folder; a finished cell adds a line to the results file and is never run twice, unless the logs or
 the settings are others. Beside the methods stand `random`, and `constant`: that action which, taken
-always, returns most in these very test episodes. Families whose packages are missing (the extra
+always, returns most in these very episodes. Families whose packages are missing (the extra
 `testbed`) are left out and named. Shipped families run by name only, and so do other logs of a
 family: `glucose-dosed`, logged by a policy that doses, `acrobot-narrow`, 400 episodes of the
-expert, and `-permuted`, where the episodes are assigned to the instances at random, so that nothing
-can be inferred.
+expert, `-permuted`, where the episodes are assigned to the instances at random, so that nothing can
+be inferred, and `-plain`, which name no family, so that no preset of a family is used.
 """
 
 from __future__ import annotations
@@ -44,8 +45,8 @@ sys.path.append(str(HERE.parent))  # families may be named as benchmarks.familie
 from benchmarks.families import NAMES  # noqa: E402
 
 Cell = dict[str, Any]
-SHIPPED = ("navigation2d", "acrobot", "hiv")
-PERMUTED = "-permuted"
+SHIPPED = ("navigation2d", "acrobot", "hiv", "pendulum")
+PERMUTED, PLAIN = "-permuted", "-plain"
 LOGS: dict[str, dict[str, Any]] = {
     "lander": {"policy": "benchmarks.families.lander:careful"},
     "glucose_dose": {"policy": "benchmarks.families.glucose_dose:dosing"},
@@ -53,7 +54,7 @@ LOGS: dict[str, dict[str, Any]] = {
     "acrobot-narrow": {"overrides": {"behaviour": "expert", "episodes": 400}},
 }
 """Arguments of `collect_dataset` for logs that the recipe of the family does not make."""
-SHIPPED_LOGS = (name + ending for name in SHIPPED for ending in ("", PERMUTED))
+SHIPPED_LOGS = (name + ending for name in SHIPPED for ending in ("", PERMUTED, PLAIN))
 KNOWN = tuple(dict.fromkeys((*NAMES, *LOGS, *SHIPPED_LOGS)))
 METHODS = ("random", "constant", "avg", "history", "sept", "oracle")
 UNTRAINED = ("random", "constant")
@@ -70,9 +71,11 @@ def spec_of(name: str) -> str:
 def collected(name: str, folder: Path) -> Path:
     """The family's logs: found, or collected; a file that was collected otherwise is refused."""
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{name.removesuffix(PERMUTED)}.h5"
+    path = folder / f"{name.removesuffix(PERMUTED).removesuffix(PLAIN)}.h5"
     so.collect_dataset(spec_of(name), path, resume=True, **LOGS.get(name, {})).close()
-    return permuted(path, folder / f"{name}.h5") if name.endswith(PERMUTED) else path
+    if name.endswith(PERMUTED):
+        return permuted(path, folder / f"{name}.h5")
+    return plain(path, folder / f"{name}.h5") if name.endswith(PLAIN) else path
 
 
 def permuted(path: Path, out: Path) -> Path:
@@ -85,13 +88,21 @@ def permuted(path: Path, out: Path) -> Path:
     return out
 
 
+def plain(path: Path, out: Path) -> Path:
+    """The same episodes, in logs that name no family."""
+    with so.load_dataset(path) as data, so.DatasetWriter.like(data, out, family=None) as writer:
+        for episode in data.episodes():
+            writer.copy(episode, instance=episode.instance)
+    return out
+
+
 Policy = Callable[[np.random.Generator], Any]
 
 
-def roll_out(family: so.Family, policy: Policy, seed: int, episodes: int) -> dict[str, float]:
-    """The mean return in each test instance, in the episodes that `evaluate` plays there."""
-    scores = {}
-    pairs = zip(family.instance_ids("test"), family.instances("test"), strict=True)
+def roll_out(family: so.Family, policy: Policy, seed: int, arguments: Any) -> dict[str, float]:
+    """The mean return in each instance, in the episodes that `evaluate` plays there."""
+    scores, split, episodes = {}, arguments.split, arguments.episodes
+    pairs = zip(family.instance_ids(split), family.instances(split), strict=True)
     for instance, hidden in pairs:
         env = family.make(hidden)
         returns = []
@@ -110,15 +121,15 @@ def roll_out(family: so.Family, policy: Policy, seed: int, episodes: int) -> dic
     return scores
 
 
-def untrained(family: so.Family, method: str, seed: int, episodes: int) -> Cell:
+def untrained(family: so.Family, method: str, seed: int, arguments: Any) -> Cell:
     """What nobody needs logs for."""
     space = spaces(family)[1]
     if method == "random":
         every = space.uniform(1)
         draw: Policy = lambda draws: every.draw(draws.random((1, space.draws)))[0]  # noqa: E731
-        return scored(roll_out(family, draw, seed, episodes))
+        return scored(roll_out(family, draw, seed, arguments))
     actions = space.grid()
-    found = [roll_out(family, lambda _, a=a: a, seed, episodes) for a in actions]  # type: ignore[misc]
+    found = [roll_out(family, lambda _, a=a: a, seed, arguments) for a in actions]  # type: ignore[misc]
     best = int(np.argmax([np.mean(list(scores.values())) for scores in found]))
     return scored(found[best]) | {"action": actions[best].tolist()}
 
@@ -139,7 +150,7 @@ def trained(
     agent = so.fit(logs, method, settings, seed, out=run, resume=run.exists())
     fitted = time.monotonic()
     results = so.evaluate(
-        agent, family, "test", seed=seed, episodes_per_instance=arguments.episodes
+        agent, family, arguments.split, seed=seed, episodes_per_instance=arguments.episodes
     )
     scores = {name: float(value or 0.0) for name, value in results.by_instance("total").items()}
     uncertain = [row.uncertainty for row in results.episodes if row.uncertainty is not None]
@@ -217,7 +228,7 @@ def run_cells(arguments: Any) -> int:
                 began = time.monotonic()
                 try:
                     if method in UNTRAINED:
-                        cell |= untrained(family, method, seed, arguments.episodes)
+                        cell |= untrained(family, method, seed, arguments)
                     else:
                         digest = hashlib.sha256(repr(key_of(cell)).encode()).hexdigest()[:8]
                         run = arguments.work / "runs" / f"{name}-{method}-{seed}-{digest}"
@@ -377,6 +388,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--episodes", type=int, default=10, help="test episodes per instance")
     parser.add_argument("--set", action="append", default=[], help="a setting of fit, as in fit")
+    parser.add_argument("--split", default="test", help="instances; with --results of its own")
     parser.add_argument("--work", type=Path, default=Path("build/testbed"), help="logs and runs")
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--only-table", action="store_true", help="run nothing")

@@ -161,8 +161,13 @@ def regressed(
         return errors, now, before, steps.instance, np.cumsum(steps.time == 0) - 1
 
     view = data.stacked(length)
-    errors, now, before, instance, _ = (
-        column[:: 1 + len(column) // MOST_ROWS] for column in rows(view.select(~tested))
+    errors, now, before, instance, _ = rows(view.select(~tested))
+    thinned = slice(None, None, 1 + len(errors) // MOST_ROWS)
+    errors, now, before, instance = (
+        errors[thinned],
+        now[thinned],
+        before[thinned],
+        instance[thinned],
     )
     scales = Standardiser.fit(now), Standardiser.fit(before)
     instances = np.unique(data.episode_index.instance)

@@ -228,7 +228,7 @@ def test_a_graph_is_never_looked_for_outside_of_its_export(folder: Path, edit: E
     graphs = json.loads((folder / "out" / "manifest.json").read_text())["graphs"]
     graphs["control"]["file"] = "../elsewhere.onnx"
     edit(folder / "out" / "manifest.json", graphs=graphs)
-    with pytest.raises(AgentError, match="another file"):
+    with pytest.raises(AgentError, match="names a different file"):
         load_export(folder / "out")
 
 
