@@ -66,7 +66,7 @@ class Numbered:
 
     def _refusal(self, action: Any, name: str) -> ValueError:
         return ValueError(
-            f"An action of {name!r} is an integer from 0 to {self.count - 1}: {action!r}."
+            f"An action of {name!r} must be an integer from 0 to {self.count - 1}, got {action!r}."
         )
 
 
@@ -128,8 +128,8 @@ class Bounded:
 
     def _refusal(self, action: Any, name: str) -> ValueError:
         return ValueError(
-            f"An action of {name!r} is a vector between {list(self.low)} and {list(self.high)}: "
-            f"{action!r:.200}."
+            f"An action of {name!r} must be a vector between {list(self.low)} and "
+            f"{list(self.high)}, got {action!r:.200}."
         )
 
 

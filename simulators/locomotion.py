@@ -147,7 +147,8 @@ class LocomotionEnv(gymnasium.Env[NDArray[np.float32], Any]):
         given = np.asarray(action, dtype=np.float32)
         if given.shape != self.action_space.shape or not self.action_space.contains(given):
             raise ValueError(
-                f"An action is a vector of {self.action_space.shape} between -1 and 1: {action!r}."
+                f"An action must be a vector of shape {self.action_space.shape} between -1 and 1, "
+                f"got {action!r}."
             )
         observation, reward, terminated, _, _ = self._inside.step(given)
         return observation.astype(np.float32), float(reward), bool(terminated), False, {}

@@ -252,7 +252,7 @@ def _judge_values(evidence: Evidence, conservative: str, bad: list[str], doubts:
     # Values may be far too high but in the right order; the agent then still earns more.
     earns = gain is not None and gain.low > 0
     reason = (
-        f"Control expects {values.mean:.3g} on average, more than the {values.bound:.3g} that "
+        f"The mean value of control is {values.mean:.3g}, more than the {values.bound:.3g} that "
         f"the logged rewards allow. Try --control {conservative}, or fewer updates "
         "(--set control.updates=…)."
     )
@@ -273,8 +273,8 @@ def _judge_against_methods(
     instead = f" The agent acts as {evidence.replaced}." if evidence.replaced else ""
     if agent_gain is not None and agent_gain.high < 0:
         bad.append(
-            f"It earns less than avg even in instances that it has seen: {agent_gain} standard "
-            f"deviations of logged returns.{instead} Try fewer updates "
+            "The agent earns less than avg even in instances that it was trained on: "
+            f"{agent_gain} standard deviations of logged returns.{instead} Try fewer updates "
             "(--set control.updates=…), or log more."
         )
     elif gain.high < 0 and agent_gain is not None and agent_gain.low > 0:
@@ -287,17 +287,17 @@ def _judge_against_methods(
         )
     elif gain.high < 0:
         bad.append(
-            f"With its latent it earns less than avg: {gain} {where}.{instead} Log more, or "
+            f"With its latent the agent earns less than avg: {gain} {where}.{instead} Log more, or "
             "more instances."
         )
     elif not (gain.low > 0 and gain.mean >= LEAST_GAIN):
         more = "log more instances" if evidence.held_out else "log more"
         doubts.append(
-            f"It is not shown to earn clearly more than avg: {gain} {where}. Compare with "
+            f"The agent is not shown to earn clearly more than avg: {gain} {where}. Compare with "
             f"--method avg, or {more}."
         )
     else:
-        good.append(f"It earns more than avg: {gain} {where}.")
+        good.append(f"The agent earns more than avg: {gain} {where}.")
     remembers, seen = evidence.above_history, evidence.agent_above_history
     if seen is not None and seen.high < 0:
         remembers = seen
@@ -305,13 +305,13 @@ def _judge_against_methods(
         return
     if remembers.high < 0 and evidence.clear(remembers.mean):
         doubts.append(
-            "With its latent it earns less than a policy on the last steps (history): "
+            "With its latent the agent earns less than a policy on the last steps (history): "
             f"{remembers} {where}.{instead} Log more, or more instances."
         )
     elif remembers.low > 0 or remembers.high < 0:
         above = remembers.low > 0 and evidence.clear(remembers.mean)
         more = "more than" if above else "about as much as"
-        good.append(f"It earns {more} history: {remembers} there.")
+        good.append(f"The agent earns {more} history: {remembers} there.")
 
 
 def _judge_probe(evidence: Evidence, good: list[str]) -> None:
@@ -343,11 +343,11 @@ def _judge_against_logs(
     logged = evidence.above_logs
     if logged is not None and logged.high < 0:
         doubts.append(
-            f"It earns less than the logs: {logged} standard deviations of logged returns. "
+            f"The agent earns less than the logs: {logged} standard deviations of logged returns. "
             f"Try --control {conservative} or more updates (--set control.updates=…)."
         )
     elif logged is not None and logged.low > 0:
-        good.append(f"It earns more than the logs: {logged} standard deviations.")
+        good.append(f"The agent earns more than the logs: {logged} standard deviations.")
     if evidence.seeds_differ is not None and evidence.seeds_differ > APART:
         doubts.append(
             f"A shorter fit earns {evidence.seeds_differ:.2g} standard deviations of "

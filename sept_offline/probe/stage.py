@@ -283,17 +283,17 @@ class ProbeStage:
             if not accepted:
                 ratio = torch.zeros_like(ratio)
             weights = normalised(ratio, shares).numpy()
-        evidence = (
-            f"held-out reward {gain:+.3f} ± {error:.3f} standard deviations against the behaviour"
-            if len(self.checked)
-            else "a probe that no held-out episode can check"
-        )
+        doing = "kept" if accepted else "dropped, the agent starts as the behaviour does"
+        evidence = "no held-out episode can check it"
+        if len(self.checked):
+            evidence = (
+                f"held-out reward {gain:+.3f} ± {error:.3f} standard deviations relative to the "
+                f"behaviour's{'' if accepted else ' is not a clear improvement'}"
+            )
         return ProbeResult(
             policy=self.learner.policy.export() if accepted else self._start,
             accepted=accepted,
-            reason=f"learned probe kept: {evidence}"
-            if accepted
-            else f"the behaviour's start is kept: {evidence} is not a clear improvement",
+            reason=f"{doing}: {evidence}",
             improvement=gain,
             error=error,
             history=tuple(self.history),

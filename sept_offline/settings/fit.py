@@ -195,7 +195,7 @@ class ControlConfig(Settings, section="control"):
     the size of the values, which it does change."""
     counterfactual: Share = 0.0
     """Share of a minibatch's steps that are moved to other instances, between and beyond the logged
-    ones, by the latent's decoder (`sept` with the transitions objective)."""
+    ones, by the latent's decoder (`sept`, `totalvar` and `maxent` with `latent.refine`)."""
     bounded: bool = True
     """Whether targets are clipped to the range that the logged rewards allow."""
 

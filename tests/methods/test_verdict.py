@@ -109,7 +109,7 @@ CHANCE = Interval(0.5, 0.4, 0.6)
         (
             {"agent_above_avg": Interval(-0.9, -1.0, -0.8)},
             "not usable",
-            "even in instances that it has seen",
+            "even in instances that it was trained on",
         ),
         (
             {"agent_above_history": Interval(-0.9, -1.0, -0.8)},

@@ -182,7 +182,7 @@ def test_noise_is_not_mistaken_for_a_reward(training_seed: int, margin: Margins)
         result = stage.result()
         kept += result.accepted
         if not result.accepted:
-            assert "the behaviour's start is kept" in result.reason
+            assert "starts as the behaviour does" in result.reason
             assert np.allclose(chances(result.policy, SEGMENTS.observations[:, 0]), 1 / ACTIONS)
             assert np.allclose(result.weights, 1 / len(REWARD))
     margin("kept", kept, at_most=1)
