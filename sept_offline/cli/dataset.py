@@ -30,7 +30,7 @@ COLUMNS = 6
 
 @click.command()
 @click.argument("dataset", type=DATASET)
-@count_option("--probe-steps", help="Length of an initial segment.")
+@count_option("--probe-steps", help="Length of an initial segment (default: the dataset's, or 5).")
 @output_options
 def inspect(dataset: str, probe_steps: int | None, as_json: bool, quiet: bool) -> None:
     """Summarise the instances, returns and actions of DATASET.
@@ -95,7 +95,7 @@ def _cover(summary: Summary) -> str:
 
 @click.command()
 @click.argument("dataset", type=DATASET)
-@count_option("--probe-steps", help="Warn about shorter episodes.")
+@count_option("--probe-steps", help="Warn about shorter episodes (default: the dataset's length).")
 @output_options
 def validate(dataset: str, probe_steps: int | None, as_json: bool, quiet: bool) -> None:
     """Check every value of DATASET.
@@ -156,9 +156,9 @@ def convert(source: str, target: Path, as_json: bool, quiet: bool) -> None:
 def merge(datasets: tuple[str, ...], out: Path, separate: bool, as_json: bool, quiet: bool) -> None:
     """Write the episodes of several DATASETS to one file.
 
-    They must be of one system: they agree in actions, observed columns and family. An id that
-    occurs in two files is one instance, and its hidden parameters must agree if both files have
-    them. Unknown probabilities stay unknown.
+    The datasets must have the same actions, observed columns and family. An id that occurs in two
+    files is treated as one instance; contradicting hidden parameters are an error. Unknown
+    probabilities stay unknown.
 
     \b
     Example:

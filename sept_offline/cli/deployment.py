@@ -90,8 +90,8 @@ def act(run: Path, seed: int) -> None:
           {"episode": "a", "end": true}
     Out:  {"episode": "a", "action": 0, "phase": "control", "latent": [0.3], …}
           {"episode": "a", "error": "…"}
-    The mask is optional. The first line of an episode may have a "seed". Lines of different
-    episodes may be interleaved.
+    Optional: "mask", for continuous actions "bounds", and "seed" in the first line of an
+    episode. Lines of different episodes may be interleaved.
 
     \b
     Example:

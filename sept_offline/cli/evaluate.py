@@ -313,7 +313,9 @@ def _mean(values: list[Any]) -> float | None:
     show_default=True,
     help="Confidence level of the intervals.",
 )
-@count_option("--updates", help="Gradient steps of each fitted Q.")
+@count_option(
+    "--updates", help="Gradient steps of each fitted Q (default: by the horizon, 8000 or more)."
+)
 @seed_option
 @output_options
 def ope(

@@ -54,7 +54,7 @@ FEW = 8
 @click.option(
     "--fallback",
     type=Choice(["none", "avg"]),
-    help="Policy to use when the instance looks out-of-distribution.",
+    help="Policy to use when the instance looks out-of-distribution (default: none).",
 )
 @click.option(
     "--hold-out",
