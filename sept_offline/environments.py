@@ -267,7 +267,7 @@ def _unpacked(where: str, result: Any, wanted: str, with_info: bool = False) -> 
     """
     right = isinstance(result, tuple) and len(result) == len(wanted.split(","))
     if not right or (with_info and not isinstance(result[-1], dict)):
-        note = ", info being a dict" if with_info else ""
+        note = ", where info is a dict" if with_info else ""
         raise FamilyError(f"{where} returned {_kind(result)}; return {wanted}{note}.")
     return result
 

@@ -398,7 +398,7 @@ BROKEN = {
     "observation in words": ({"make": maker(Wordy)}, "must be a 1-D numeric array"),
     "no reward": ({"make": maker(NotPaid)}, "step 0 returned the reward None"),
     "no environment": ({"make": lambda hidden: object()}, r"make\(\) returned a object"),
-    "no info": ({"make": maker(Silent)}, "info being a dict"),
+    "no info": ({"make": maker(Silent)}, "where info is a dict"),
     "rows of one observation": ({"make": maker(TwoRows)}, "must be a 1-D numeric array"),
     "shorter observation": (
         {"make": maker(Shrinking)},
