@@ -1,7 +1,7 @@
 """Settings that a fit chooses from the logs, each with its reason in one sentence.
 
-They are the algorithm of control, its updates, the length of the probe, and how many observations
-to stack (from the models in `stack_models`).
+They are the algorithm of control, its updates and discount factor, the length of the probe, and how
+many observations to stack (from the models in `stack_models`).
 """
 
 from __future__ import annotations
@@ -46,6 +46,10 @@ BEHAVIOUR_STEPS = 4000
 UPDATES, MOST_UPDATES = 8000, 24_000
 """Updates of control: for up to `ENOUGH_STEPS` logged steps, and at most."""
 ENOUGH_STEPS = 50_000
+LEAST_GAMMA, GAMMA = 0.9, 0.99
+"""Discount factors of continuous actions: at least, and at most; of discrete actions the latter."""
+HORIZONS = 3
+"""Horizons of the discount, 1 / (1 − γ), in the longest logged episode of continuous actions."""
 
 TRIED = 4
 """Number of stacked observations to compare with the current one alone."""
@@ -65,7 +69,7 @@ LASTING = 0.1
 class Choice:
     """A choice and its reason in one sentence."""
 
-    chosen: int | str
+    chosen: int | float | str
     why: str
 
     def summary(self) -> dict[str, Any]:
@@ -118,6 +122,17 @@ def choose_updates(data: Dataset) -> Choice:
     return Choice(chosen, f"The logs have {data.num_steps:,} steps.")
 
 
+def choose_gamma(data: Dataset) -> Choice:
+    """A horizon that fits the episodes; discrete actions do not gain by a shorter one."""
+    if isinstance(data.action_space, Finite):
+        return Choice(GAMMA, "The actions are discrete.")
+    longest = int(data.episode_index.length.max())
+    chosen = round(1 - HORIZONS / longest, 3)
+    return Choice(
+        min(max(chosen, LEAST_GAMMA), GAMMA), f"The longest logged episode has length {longest}."
+    )
+
+
 def choose_probe_steps(data: Dataset) -> Choice:
     """The dataset's probe length, or the default one; at most the length of every episode."""
     named = data.metadata.probe_steps
@@ -157,6 +172,9 @@ def choose_settings(
     if control.updates == 0:
         choices["control.updates"] = choice = choose_updates(data)
         control = replace(control, updates=int(choice.chosen))
+    if control.gamma == 0:
+        choices["control.gamma"] = choice = choose_gamma(data)
+        control = replace(control, gamma=float(choice.chosen))
     config = replace(config, control=control)
     if config.probe_steps == 0:
         choices["probe_steps"] = choice = choose_probe_steps(data)

@@ -141,7 +141,7 @@ class ControlConfig(Settings, section="control"):
     layer_norm: bool = False
     """Whether to use layer normalisation; critics of continuous actions always do."""
     gamma: Fraction = 0.99
-    """Discount factor."""
+    """Discount factor. 0: chosen by the kind of actions and the length of the logged episodes."""
     learning_rate: Positive = 5e-4
     """Learning rate of Adam."""
     batch_size: Count = 64

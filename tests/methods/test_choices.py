@@ -19,6 +19,7 @@ from sept_offline.methods.choices import (
     MOST_UPDATES,
     UPDATES,
     choose_algorithm,
+    choose_gamma,
     choose_settings,
     choose_updates,
 )
@@ -81,12 +82,35 @@ def test_more_steps_are_learned_from_for_longer(tmp_path: Path) -> None:
 
 def test_what_is_set_is_not_chosen(tmp_path: Path) -> None:
     data = log(tmp_path / "line.h5", 0.95)
-    config = resolve_config(data, "default", {"control": {"algorithm": "nfq", "updates": 7}})
+    control = {"algorithm": "nfq", "updates": 7, "gamma": 0.8}
+    config = resolve_config(data, "default", {"control": control})
     assert choose_settings(data, config, 0) == (config, {})
     left = resolve_config(data, "default", {})
     settled, choices = choose_settings(data, left, 0, double_dqn=True)
     assert settled.control.algorithm == "double_dqn"
-    assert list(choices) == ["control.updates"]
+    assert list(choices) == ["control.updates", "control.gamma"]
+    assert settled.control.gamma == 0.99
+
+
+@pytest.mark.parametrize(("length", "chosen"), [(5, 0.9), (60, 0.95), (200, 0.985), (1000, 0.99)])
+def test_continuous_actions_are_discounted_by_the_length_of_episodes(
+    tmp_path: Path, length: int, chosen: float
+) -> None:
+    with DatasetWriter(
+        tmp_path / "box.h5", action_space=so.Box.of([-1], [1]), observation_dim=1
+    ) as writer:
+        for steps in (2, length):
+            writer.append(
+                instance="only",
+                observations=np.zeros((steps + 1, 1)),
+                actions=np.linspace(-1, 1, steps)[:, None],
+                rewards=np.zeros(steps),
+                terminated=False,
+                truncated=True,
+            )
+    with so.load_dataset(tmp_path / "box.h5") as data:
+        found = choose_gamma(data)
+    assert found.chosen == chosen and f"length {length}" in found.why
 
 
 @pytest.mark.parametrize(
