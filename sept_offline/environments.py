@@ -129,10 +129,14 @@ def make_vector(
     ]
     for instance, env in zip(ids, envs, strict=True):
         _check_same_spaces(f"Family {family.name!r}", ids[0], envs[0], instance, env)
+
+    def maker(env: Environment) -> Callable[[], Environment]:
+        return lambda: env
+
     # "different": the bounds of observations may depend on the hidden parameters
     return called(
         f"Family {family.name!r}: stepping copies",
-        lambda: SyncVectorEnv([lambda env=env: env for env in envs], observation_mode="different"),
+        lambda: SyncVectorEnv([maker(env) for env in envs], observation_mode="different"),
     )
 
 
@@ -219,7 +223,7 @@ def spaces(family: Family) -> tuple[int, ActionSpace]:
     try:
         return check_spaces(family, env)
     finally:
-        env.close()  # type: ignore[no-untyped-call]
+        env.close()
 
 
 def check_spaces(family: Family, env: Environment) -> tuple[int, ActionSpace]:
