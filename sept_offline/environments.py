@@ -68,6 +68,10 @@ class NamedEnvironment(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._step += 1
         return step
 
+    def close(self) -> None:
+        """Close the environment."""
+        called(f"{self._where}: close()", self.env.close)
+
     def _check_observation(self, where: str, observation: Any) -> None:
         values, space = _array(observation), self.observation_space
         if values.ndim != 1 or values.dtype.kind not in "biufO":
@@ -119,11 +123,37 @@ def make_vector(
         return batch
     ids = list(instances) or [str(dict(hidden)) for hidden in hiddens]
 
-    def maker(hidden: Hidden, instance: str) -> Callable[[], Any]:
-        return lambda: TimeLimit(open_environment(family, hidden, instance), max_steps)
+    envs = [
+        TimeLimit(open_environment(family, hidden, instance), max_steps)
+        for hidden, instance in zip(hiddens, ids, strict=True)
+    ]
+    for instance, env in zip(ids, envs, strict=True):
+        _check_same_spaces(f"Family {family.name!r}", ids[0], envs[0], instance, env)
 
-    makers = [maker(hidden, instance) for hidden, instance in zip(hiddens, ids, strict=True)]
-    return called(f"Family {family.name!r}: stepping copies", lambda: SyncVectorEnv(makers))
+    def maker(env: Environment) -> Callable[[], Environment]:
+        return lambda: env
+
+    # "different": the bounds of observations may depend on the hidden parameters
+    return called(
+        f"Family {family.name!r}: stepping copies",
+        lambda: SyncVectorEnv([maker(env) for env in envs], observation_mode="different"),
+    )
+
+
+def _check_same_spaces(
+    where: str, first: str, env: Environment, second: str, other: Environment
+) -> None:
+    """Refuse two instances that take other actions, or observe other things than their bounds."""
+    seen, also = env.observation_space, other.observation_space
+    for verb, mine, theirs, same in (
+        ("takes", env.action_space, other.action_space, env.action_space == other.action_space),
+        ("observes", seen, also, (seen.shape, seen.dtype) == (also.shape, also.dtype)),
+    ):
+        if not same:
+            raise FamilyError(
+                f"{where}: instance {first} {verb} {mine}, but instance {second} {theirs}; all "
+                "instances must share the actions and the observed columns."
+            )
 
 
 def reset_rows(
@@ -180,7 +210,7 @@ def _per_row(where: str, what: str, values: Any, count: int, dtype: Any) -> NDAr
             f"{where} returned {what} of shape {np.shape(values)}; return one value per row, "
             f"shape {(count,)}."
         )
-    return np.array(values, dtype=dtype)
+    return called(f"{where}, {what}", lambda: np.array(values, dtype=dtype))
 
 
 def spaces(family: Family) -> tuple[int, ActionSpace]:
@@ -193,7 +223,7 @@ def spaces(family: Family) -> tuple[int, ActionSpace]:
     try:
         return check_spaces(family, env)
     finally:
-        env.close()  # type: ignore[no-untyped-call]
+        env.close()
 
 
 def check_spaces(family: Family, env: Environment) -> tuple[int, ActionSpace]:
@@ -208,7 +238,7 @@ def check_spaces(family: Family, env: Environment) -> tuple[int, ActionSpace]:
             "flat Box of the measured quantities alone (gymnasium.wrappers.TransformObservation), "
             "without entries that contain hidden parameters."
         )
-    if not isinstance(seen, gym.Box) or len(seen.shape) != 1:
+    if not isinstance(seen, gym.Box) or len(seen.shape) != 1 or not seen.shape[0]:
         raise FamilyError(
             f"Family {family.name!r} observes {seen}; only a flat Box is supported: return the "
             "measured quantities, without hidden parameters, as one vector."

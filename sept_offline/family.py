@@ -8,7 +8,7 @@ import importlib
 import importlib.metadata
 import math
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -98,13 +98,14 @@ class Family:
         for name, value in hidden.items():
             # NumPy's numbers, and arrays of a single one, have `item`
             number = value.item() if getattr(value, "size", 0) == 1 else value
-            if not hasattr(number, "__float__") or not math.isfinite(number):
+            if not _is_finite(number):
                 raise FamilyError(
                     f"{where}: the hidden parameter {name!r} is {value!r:.80}; hidden parameters "
                     "must be finite numbers; encode a category as one parameter per value, 0 or "
                     "1 each (one-hot), and decode them in make()."
                 )
-            plain[name] = number
+            # others that have a value, such as a Fraction, do not fit into a file
+            plain[name] = number if isinstance(number, int | float) else float(number)
         return plain
 
     @property
@@ -116,6 +117,14 @@ class Family:
     def instance_ids(self, split: str = "train") -> list[str]:
         """The ids of a split's instances, in order."""
         return [f"{split}-{index}" for index in range(len(self.instances(split)))]
+
+
+def _is_finite(number: Any) -> bool:
+    """Whether it is a number that a float can hold; text is none, even if it spells one."""
+    try:
+        return hasattr(number, "__float__") and math.isfinite(number)
+    except (TypeError, ValueError, OverflowError):
+        return False
 
 
 def suggest(word: str, known: Any) -> str:
@@ -204,7 +213,11 @@ def registered_family(name: str) -> Family:
 def _check_record(spec: object, record: object) -> None:
     if not isinstance(record, Family):
         raise FamilyError(f"{spec!r} is a {type(record).__name__}, not a sept_offline.Family.")
-    if not isinstance(record.splits, Mapping):
+    if not isinstance(record.name, str) or not record.name:
+        raise FamilyError(f"A family's name must be a string, found {record.name!r:.80}.")
+    splits = record.splits
+    # A generator would be empty when it is read for the second time.
+    if not isinstance(splits, Mapping) or not all(isinstance(s, Sized) for s in splits.values()):
         raise FamilyError(
             f"Family {record.name!r}: splits must be a dict of lists of hidden dicts."
         )

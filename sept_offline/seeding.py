@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import hashlib
+import numbers
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from .errors import ConfigError
 
 if TYPE_CHECKING:
     import torch
 
 Name = str | int
+
+
+def root_seed(seed: Any) -> int:
+    """A user's seed as a plain integer; a ConfigError if it is not a whole number from 0."""
+    whole = isinstance(seed, numbers.Integral) and not isinstance(seed, bool)
+    if not whole or seed < 0:
+        raise ConfigError(f"The seed is {seed!r:.80}; expected a whole number of at least 0.")
+    return int(seed)
 
 
 def seed_sequence(root: int, *names: Name) -> np.random.SeedSequence:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ..actions import Policy
 from ..errors import AgentError
-from ..seeding import generator
+from ..seeding import generator, root_seed
 from .control import Control
 from .networks import Array
 
@@ -26,6 +26,7 @@ class AgentEpisode:
 
     def __init__(self, agent: Agent, seed: int = 0, hidden: Hidden | None = None) -> None:
         _check_given(agent, "hidden", hidden is not None)
+        seed = root_seed(seed)
         self.agent = agent
         self.steps = 0
         self.ended = False

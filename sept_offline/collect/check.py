@@ -166,7 +166,7 @@ def _check_gymnasium(family: Family, instance: str, hidden: Hidden) -> None:
             f"{where}: Gymnasium's environment checker says: {one_line(error)}"
         ) from error
     finally:
-        env.close()  # type: ignore[no-untyped-call]
+        env.close()
 
 
 def _check_limit(family: Family, instance: str, hidden: Hidden) -> None:
@@ -175,7 +175,7 @@ def _check_limit(family: Family, instance: str, hidden: Hidden) -> None:
 
     needed = max(family.train_steps, family.test_steps)
     env = open_environment(family, hidden, instance)
-    env.close()  # type: ignore[no-untyped-call]
+    env.close()
     layer: Any = env
     while hasattr(layer, "env"):
         if isinstance(layer, TimeLimit) and layer._max_episode_steps < needed:
@@ -217,7 +217,7 @@ def _trace(family: Family, instance: Instance, seed: int, actions: NDArray[Any])
             if terminated:
                 break
     finally:
-        env.close()  # type: ignore[no-untyped-call]
+        env.close()
     return Trace(np.array(observations), np.array(rewards), np.array(ends))
 
 

@@ -35,6 +35,7 @@ from sept_offline.errors import ConfigError, DataError, FamilyError
 from sept_offline.family import Family, Hidden, load_family, registered_family
 from sept_offline.files import refuse_links
 from sept_offline.progress import Progress, Silent
+from sept_offline.seeding import root_seed
 
 
 def collect_dataset(
@@ -61,6 +62,7 @@ def collect_dataset(
     often the process was killed and resumed.
     """
     check_engine(engine)
+    seed = root_seed(seed)
     progress = progress or Silent()
     elsewhere = workers > 1 or engine != "local"
     target = locate(out)
@@ -333,8 +335,6 @@ def decide(
 ) -> Collection:
     """The collection that a user asks for; `elsewhere`: its episodes run in other processes."""
     record = load_family(family)
-    if not isinstance(seed, int) or seed < 0:
-        raise ConfigError(f"The seed is {seed!r}; expected a whole number of at least 0.")
     if not isinstance(recipe, Recipe):
         recipe = load_recipe(record, Path(recipe) if recipe else None, overrides)
     shares = parse_behaviour(recipe.behaviour, with_policy=True)

@@ -175,6 +175,10 @@ def check_episode(
     reward = _numbers(rewards, "rewards", place, np.float64)
     if reward.shape != (steps,):
         raise DataError(f"rewards of {place}: expected shape ({steps},), found {reward.shape}.")
+    terminated, truncated = (
+        _flag(value, f"{name} of {place}")
+        for name, value in (("terminated", terminated), ("truncated", truncated))
+    )
     if not (terminated or truncated):
         raise DataError(
             f"The end of {place}: neither terminated nor truncated; pass terminated=True if its "
@@ -187,10 +191,18 @@ def check_episode(
         "observations": obs,
         "actions": act,
         "rewards": reward,
-        "terminations": last & bool(terminated),
-        "truncations": last & (bool(truncated) and not terminated),
+        "terminations": last & terminated,
+        "truncations": last & (truncated and not terminated),
         "propensities": _propensities(propensities, act, space, place),
     }
+
+
+def _flag(value: Any, name: str) -> bool:
+    """An end flag; None is false. The truth of a word or of a list says nothing about the end."""
+    flag = np.asarray(False if value is None else value)
+    if flag.size != 1 or flag.dtype.kind not in "biuf" or not np.isin(flag, (0, 1)).all():
+        raise DataError(f"{name}: expected True or False, for the last step, found {value!r:.60}.")
+    return bool(flag.any())
 
 
 def _actions(values: ArrayLike, space: ActionSpace, place: str) -> NDArray[Any]:
@@ -267,28 +279,41 @@ def hidden_table(
     """The rows of the instances that have episodes, the names in order of first appearance."""
     if not hidden:
         return None
-    missing = [instance for instance in instances if instance not in hidden]
-    if missing:
+    rows = [hidden_row(hidden, instance) for instance in instances]
+    names = tuple(dict.fromkeys(name for row in rows for name in row))
+    values = [[row.get(name, np.nan) for name in names] for row in rows]
+    array = np.asarray(values, dtype=np.float64).reshape(len(instances), len(names))
+    return HiddenTable(names, np.where(np.isnan(array), np.nan, array))
+
+
+def hidden_row(hidden: Mapping[str, Mapping[str, float]], instance: str) -> dict[str, float]:
+    """The hidden parameters of an instance; NaN where one is unknown."""
+    if instance not in hidden:
         raise DataError(
-            f"hidden has no entry for the instance {missing[0]!r}; pass one for every instance, "
+            f"hidden has no entry for the instance {instance!r}; pass one for every instance, "
             "or none."
         )
-    hidden = {row: {str(name): value for name, value in hidden[row].items()} for row in instances}
-    names = tuple(dict.fromkeys(name for row in instances for name in hidden[row]))
-    values = [[float(hidden[row].get(name, np.nan)) for name in names] for row in instances]
-    array = np.asarray(values, dtype=np.float64).reshape(len(instances), len(names))
-    if np.isinf(array).any():
-        row, column = np.argwhere(np.isinf(array))[0]
+    entry = hidden[instance]
+    if not isinstance(entry, Mapping):
         raise DataError(
-            f"hidden[{instances[row]!r}][{names[column]!r}] is infinite; expected a finite number."
+            f"hidden[{instance!r}] is {entry!r:.60}; expected a dict of numbers by name."
         )
-    return HiddenTable(names, np.where(np.isnan(array), np.nan, array))
+    row: dict[str, float] = {}
+    for name, value in entry.items():
+        where = f"hidden[{instance!r}][{name!r}]"
+        try:
+            row[str(name)] = number = float(value)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise DataError(f"{where} is {value!r:.60}; expected a number.") from error
+        if np.isinf(number):
+            raise DataError(f"{where} is infinite; expected a finite number.")
+    return row
 
 
 def whole(value: Any, name: str) -> int:
     """A whole number of any kind as an int."""
     try:
-        return operator.index(value)
+        return int(operator.index(value))
     except TypeError as error:
         raise DataError(f"{name}: expected a whole number, found {value!r:.60}.") from error
 

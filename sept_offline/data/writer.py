@@ -18,7 +18,13 @@ from sept_offline.data.parquet_source import ParquetSource
 from sept_offline.data.records import Episode, EpisodeIndex, HiddenTable, Int64, Metadata
 from sept_offline.data.source import DTYPES, Header, RowCounter, Source, content_hash
 from sept_offline.data.spool import SortedSpool, Spool
-from sept_offline.data.validation import check_episode, hidden_table, json_ready, whole
+from sept_offline.data.validation import (
+    check_episode,
+    hidden_row,
+    hidden_table,
+    json_ready,
+    whole,
+)
 from sept_offline.errors import ConfigError, DataError
 from sept_offline.files import Workspace, writing
 from sept_offline.limits import MOST_ACTIONS
@@ -74,6 +80,8 @@ class DatasetWriter:
             raise DataError(
                 f"observation_names has {len(names)} names, expected {observation_dim}."
             )
+        if family is not None and not isinstance(family, str):
+            raise DataError(f"family is {family!r:.60}; expected its name.")
         if instances is not None and len(set(instances)) != len(instances):
             raise DataError("instances names an instance twice.")
         self._dim = observation_dim if names is None else len(names)
@@ -164,6 +172,9 @@ class DatasetWriter:
                 f"Episode {number} names the instance {instance!r}, which is not among "
                 "the writer's instances."
             )
+        if self._hidden:
+            # here, so that a mistake refuses one episode and does not discard all in the end
+            hidden_row(self._hidden, str(instance))
         columns = check_episode(
             place=f"episode {number} of instance {instance!r}",
             space=self._space,
@@ -280,7 +291,12 @@ def _action_space(
     """The space of a writer, and the names to store; discrete actions may have none."""
     if (num_actions is None) == (space is None):
         raise DataError("Pass num_actions for discrete actions, or action_space.")
-    count = space.width if space is not None else num_actions or 0
+    if space is not None and not isinstance(space, ActionSpace):
+        raise DataError(
+            f"action_space is {space!r:.80}; expected Box.of(low, high) of sept_offline, or "
+            "num_actions instead for discrete actions."
+        )
+    count = whole(num_actions, "num_actions") if space is None else space.width
     if not 1 <= count <= MOST_ACTIONS:
         raise DataError(
             f"num_actions must be at least 1 and at most {MOST_ACTIONS}, found {count}."

@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 from sept_offline.actions import ActionSpace
 from sept_offline.agent import Agent, AgentEpisode
 from sept_offline.environments import check_spaces, open_environment
-from sept_offline.errors import ConfigError, FamilyError, HarnessError
+from sept_offline.errors import AgentError, ConfigError, FamilyError, HarnessError
 from sept_offline.evaluation.handle import SingleEpisode, environment_seed, ledger_of
 from sept_offline.evaluation.references import References, references_at, scores
 from sept_offline.evaluation.results import EpisodeResult, Results, plain_actions
 from sept_offline.family import Family, Hidden, known_family, load_family
 from sept_offline.progress import Progress, Silent
-from sept_offline.seeding import integer
+from sept_offline.seeding import integer, root_seed
 from sept_offline.threads import one_thread
 
 
@@ -73,8 +73,7 @@ def evaluate(
             f"max_steps is {limit} and episodes_per_instance {episodes_per_instance}; "
             "both must be at least 1."
         )
-    if seed < 0:
-        raise ConfigError(f"The seed is {seed}; expected 0 or more.")
+    seed = root_seed(seed)
     hiddens = record.instances(instances)
     if not hiddens:
         raise FamilyError(f"Split {instances!r} of family {record.name!r} has no instances.")
@@ -126,6 +125,8 @@ def _run(
         # the one way by which a reward reaches an agent
         channel = (lambda: ledger.rewards[-1]) if "reward" in agent.needs else None
         driven = drive(episode, handle, channel)
+    except AgentError as error:
+        raise AgentError(f"Family {family.name!r}, instance {instance}: {error}") from error
     finally:
         env.close()  # type: ignore[no-untyped-call]
     seconds = time.perf_counter() - began

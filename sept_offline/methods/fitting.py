@@ -43,6 +43,7 @@ from sept_offline.methods.sept_np import SEPT_NP
 from sept_offline.methods.trial import chooses_probe, renamed, trial, with_or_without_probe
 from sept_offline.methods.verdict import Evidence, Interval, Values, reach
 from sept_offline.progress import Progress, Silent
+from sept_offline.seeding import root_seed
 from sept_offline.settings import FitConfig, to_plain
 from sept_offline.stacking import Stack
 from sept_offline.stage import Stage
@@ -104,7 +105,7 @@ class Fitter:
         seed: int = 0,
         run: RunDirectory | None = None,
     ) -> None:
-        self.method = _method(method)
+        self.method, self.seed = _method(method), root_seed(seed)
         if not isinstance(config, FitConfig):
             config = resolve_config(data, "default", config or {}, stacks=self.method.stacks)
         self.config = config
@@ -115,9 +116,8 @@ class Fitter:
         check_data(data, self.config.probe_steps if self.method.segments else 0)
         self.data = data if self.method.privileged else data.without_hidden()
         self.config, self.choices = choose_settings(
-            self.data, config, seed, double_dqn=self.method.double_dqn
+            self.data, config, self.seed, double_dqn=self.method.double_dqn
         )
-        self.seed = seed
         self.run = run
         self.held_out: dict[str, Any] | None = None
         """The held-out episodes that are already missing from `data`."""
@@ -353,7 +353,7 @@ def fit(
 
     The verdict, if any, is in `agent.record["verdict"]` and `agent.record["reasons"]`.
     """
-    listener = progress or Silent()
+    listener, seed = progress or Silent(), root_seed(seed)
     # read once, and then shared by all stages
     data = data.in_memory() if isinstance(data, Dataset) else read_dataset(data)
     stacks = _method(method).stacks

@@ -247,7 +247,10 @@ def identification(
 def separation(
     known: Knowledge, segments: Segments, fresh: NDArray[np.bool_], seed: int
 ) -> Separation | None:
-    """Separation of the instances on fresh segments, weighted by the probe; None without any."""
+    """Separation of the instances on fresh segments, weighted by the probe.
+
+    None without a fresh segment of an instance that has others too.
+    """
     rng = generator(seed, "separation")
     asked = rng.permutation(np.flatnonzero(fresh))[:SEPARATION_SAMPLE]
     reference = rng.permutation(np.flatnonzero(~fresh))[:SEPARATION_SAMPLE]
@@ -263,6 +266,8 @@ def separation(
     rows[asked] = rows[reference] = True
     mean, log_variance = known.latent.encode(segments.select(rows))
     new, instance = fresh[rows], segments.instance[rows]
+    if not np.isin(instance[new], instance[~new]).any():
+        return None
     weights = known_weights[rows][new]
     if not weights.sum() > 0:
         weights = np.ones(len(weights))

@@ -218,20 +218,24 @@ def knowing_gains(
 ) -> Interval | None:
     """The return of the same control if it is given each instance's latent, less `returns[n]`.
 
-    The latent of an instance is the mean of those that the agent infers in its logged episodes.
-    None for an agent that infers none.
+    The latent of an instance is the mean of those that the agent infers in its logged episodes, or
+    in the longest of them if all are short. None for an agent that infers none.
     """
     context = agent.context
     if not isinstance(context, RefinedContext):
         return None
-    encoder = context.encoder.reading(later_steps(data, config))
-    segments = data.segments(encoder.steps)
-    latent, _ = encoder.encode(segments.observations, data.action_space.encode(segments.actions))
-    names = tuple(f"z{column}" for column in range(latent.shape[1]))
+    names = tuple(f"z{column}" for column in range(context.encoder.latent_dim))
+    index, codes = data.episode_index, np.unique(place.instance)
+    longest = np.array([index.length[index.instance == code].max() for code in codes])
+    read = np.minimum(longest, later_steps(data, config))
     known: dict[int, Hidden] = {}
-    for code in np.unique(place.instance):
-        mean = latent[segments.instance == code].mean(axis=0)
-        known[int(code)] = dict(zip(names, map(float, mean), strict=True))
+    for steps in np.unique(read):
+        encoder, segments = context.encoder.reading(int(steps)), data.segments(int(steps))
+        taken = data.action_space.encode(segments.actions)
+        latent, _ = encoder.encode(segments.observations, taken)
+        for code in codes[read == steps]:
+            mean = latent[segments.instance == code].mean(axis=0)
+            known[int(code)] = dict(zip(names, map(float, mean), strict=True))
     informed = replace(agent, context=HiddenContext(names, context.latent_scaler))
     best = place.returns(informed, [known[int(i)] for i in place.instance])
     return place.difference(best, returns)

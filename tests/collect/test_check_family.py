@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import importlib.util
 from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -306,6 +308,52 @@ class ShrinkingBatch(Batch):
         return seen[:, :0], *others
 
 
+class PaidInWords(Batch):
+    """Rewards that are no numbers."""
+
+    def step(self, actions: Any) -> Any:
+        observation, reward, *others = super().step(actions)
+        return observation, reward.astype(str).astype(object) + " euros", *others
+
+
+class Bounded(Slide):
+    """Sees as far as it may move, which depends on the hidden amount."""
+
+    def __init__(self, amount: float = 1.0) -> None:
+        super().__init__(amount)
+        self.observation_space = gymnasium.spaces.Box(-amount - 99, amount + 99, (1,), np.float32)
+
+
+class Stronger(Slide):
+    """Has more actions if the hidden amount is larger."""
+
+    def __init__(self, amount: float = 1.0) -> None:
+        super().__init__(amount)
+        self.action_space = gymnasium.spaces.Discrete(1 + int(amount))
+
+
+class Longer(Bounded):
+    """Declares more columns if the hidden amount is larger."""
+
+    def __init__(self, amount: float = 1.0) -> None:
+        super().__init__(amount)
+        self.observation_space = gymnasium.spaces.Box(-99, 99, (int(amount),), np.float32)
+
+
+class Empty(Slide):
+    """Observes nothing."""
+
+    observation_space = gymnasium.spaces.Box(-1, 1, (0,), np.float32)
+
+    def seen(self) -> Any:
+        return np.empty(0, dtype=np.float32)
+
+
+class NeverClosed(Slide):
+    def close(self) -> None:
+        raise RuntimeError("the window is gone")
+
+
 class NotPaid(Slide):
     def pay(self) -> Any:
         return None
@@ -428,6 +476,28 @@ BROKEN = {
         "not a dict of hidden parameters by name",
     ),
     "no splits": ({"splits": None}, "splits must be a dict"),
+    "no list of instances": ({"splits": {**SOUND.splits, "train": None}}, "splits must be a dict"),
+    "instances to be read once": (
+        {"splits": {**SOUND.splits, "train": ({"amount": each} for each in (1.0, 2.0))}},
+        "splits must be a dict of lists",
+    ),
+    "hidden beyond floats": (
+        {"splits": {**SOUND.splits, "train": [{"amount": 1.0}, {"amount": 10**400}]}},
+        "instance train-1: the hidden parameter 'amount' is 1000",
+    ),
+    "other actions": (
+        {
+            "make": maker(Stronger),
+            "splits": {**SOUND.splits, "train": [{"amount": 3}, {"amount": 1}]},
+        },
+        r"train-0 takes Discrete\(4\), but instance train-1 Discrete\(2\); all instances must",
+    ),
+    "nothing observed": ({"make": maker(Empty)}, "only a flat Box is supported"),
+    "close fails": ({"make": maker(NeverClosed)}, r"close\(\) raised RuntimeError: the window is"),
+    "rewards in words": (
+        {"make_vec": PaidInWords},
+        "step 0 of the batch, rewards raised ValueError",
+    ),
     "half a step": ({"train_steps": 12.0}, "train_steps is 12.0; expected a whole number"),
     "no test split": (
         {"splits": {name: SOUND.splits[name] for name in ("train", "validation")}},
@@ -479,6 +549,35 @@ def test_hidden_parameters_of_numpy_are_plain_numbers(tmp_path: Path) -> None:
     family = dataclasses.replace(SOUND, splits={**SOUND.splits, "train": train})
     assert [type(one["amount"]) for one in family.instances("train")] == [int, float, float]
     collect_dataset(family, tmp_path / "x.h5", overrides={"episodes": 3}).close()
+
+
+def test_hidden_parameters_may_be_exact_numbers(tmp_path: Path) -> None:
+    train = [{"amount": Fraction(1, 2)}, {"amount": Decimal("1.5")}]
+    family = dataclasses.replace(SOUND, splits={**SOUND.splits, "train": train})
+    data = collect_dataset(family, tmp_path / "x.h5", overrides={"episodes": 3})
+    assert data.hidden is not None and data.hidden.values[:, 0].tolist() == [0.5, 1.5]
+
+
+def test_bounds_of_observations_may_depend_on_the_instance(tmp_path: Path) -> None:
+    family = dataclasses.replace(SOUND, make=maker(Bounded))
+    check_family(family)
+    logged = [
+        collect_dataset(each, tmp_path / name, overrides={"episodes": 4}).content_hash
+        for each, name in ((family, "x.h5"), (SOUND, "y.h5"))
+    ]
+    assert logged[0] == logged[1]
+
+
+def test_the_columns_of_observations_may_not(tmp_path: Path) -> None:
+    family = dataclasses.replace(SOUND, make=maker(Longer))
+    with pytest.raises(FamilyError, match=r"observes Box.* all instances must share"):
+        collect_dataset(family, tmp_path / "x.h5", overrides={"episodes": 4})
+
+
+@pytest.mark.parametrize("name", [5, "", None])
+def test_a_family_needs_a_name(name: Any) -> None:
+    with pytest.raises(FamilyError, match="name must be a string"):
+        load_family(dataclasses.replace(SOUND, name=name))
 
 
 def test_the_cartpole_of_the_docs_passes() -> None:

@@ -53,7 +53,7 @@ WriteFile = Callable[..., Path]
 @pytest.fixture
 def write() -> WriteFile:
     def write_file(path: Path, episodes: list[dict[str, Any]], **options: Any) -> Path:
-        with DatasetWriter(path, num_actions=NUM_ACTIONS, **options) as writer:
+        with DatasetWriter(path, **({"num_actions": NUM_ACTIONS} | options)) as writer:
             for episode in episodes:
                 writer.append(**episode)
         return path

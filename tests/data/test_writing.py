@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gymnasium.spaces import Discrete
 
 import sept_offline as so
 from sept_offline.data import DatasetWriter
@@ -111,6 +112,12 @@ BAD = {
     "action float": ({"actions": np.zeros(5)}, "integers"),
     "no step": ({"actions": np.zeros(0, int), "observations": np.zeros((1, 3))}, "no step"),
     "no end": ({"terminated": False, "truncated": False}, "neither terminated nor truncated"),
+    "flags of all steps": (
+        {"terminated": [False] * 5, "truncated": True},
+        r"terminated of .* expected True or False, for the last step, found \[False",
+    ),
+    "a word as a flag": ({"truncated": "no"}, "truncated of .* True or False, .* found 'no'"),
+    "NaN as a flag": ({"terminated": np.nan}, "terminated of .* True or False"),
     "probabilities' shape": ({"propensities": np.ones((5, 3)) / 3}, r"\(5, 4\)"),
     "probabilities' sum": ({"propensities": np.full((5, 4), 0.3)}, "sum to 1"),
     "negative probability": ({"propensities": [[0.5, 0.7, -0.2, 0.0]] * 5}, "at least 0"),
@@ -147,6 +154,12 @@ def test_other_refusals(tmp_path: Path, episodes: Any, write: Any) -> None:
     for options, message in (
         ({"hidden": {"train-0": {"z": 1.0}}}, "no entry for the instance 'train-1'"),
         ({"hidden": {f"train-{i}": {"z": np.inf} for i in range(3)}}, "is infinite"),
+        ({"hidden": {f"train-{i}": {"z": "ice"} for i in range(3)}}, "'z'] is 'ice'; .* a number"),
+        ({"hidden": {f"train-{i}": {"z": 10**400} for i in range(3)}}, "expected a number"),
+        ({"hidden": {f"train-{i}": None for i in range(3)}}, "is None; expected a dict"),
+        ({"family": 1}, "family is 1; expected its name"),
+        ({"num_actions": 4.0}, "num_actions: expected a whole number"),
+        ({"num_actions": None, "action_space": Discrete(4)}, r"is Discrete\(4\); .* num_actions"),
         ({"extra": {"x": object()}}, "extra must contain JSON-serialisable values"),
         ({"action_names": ["one"]}, "action_names has 1 names, expected 4"),
         ({"instances": ["a", "a"]}, "twice"),
@@ -160,6 +173,27 @@ def test_other_refusals(tmp_path: Path, episodes: Any, write: Any) -> None:
     with pytest.raises(DataError, match="no directory"):
         write(tmp_path / "gone" / "a.h5", episodes)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_hidden_parameters_are_checked_with_each_episode(tmp_path: Path, episodes: Any) -> None:
+    """Not in the end, when all episodes would be lost."""
+    first, *others = episodes
+    hidden = {first["instance"]: {"z": 1.0}}
+    with DatasetWriter(tmp_path / "a.h5", num_actions=4, hidden=hidden) as writer:
+        writer.append(**first)
+        for episode in others:
+            if episode["instance"] != first["instance"]:
+                with pytest.raises(DataError, match="no entry for the instance"):
+                    writer.append(**episode)
+    assert so.load_dataset(tmp_path / "a.h5").num_episodes == 1
+
+
+@pytest.mark.parametrize("flag", [True, np.True_, 1, np.array([True]), 1.0])
+def test_flags_of_any_kind_of_number(tmp_path: Path, episodes: Any, flag: Any) -> None:
+    with DatasetWriter(tmp_path / "a.h5", num_actions=4) as writer:
+        writer.append(**episodes[0] | {"terminated": flag, "truncated": None})
+    episode = so.load_dataset(tmp_path / "a.h5").episodes()[0]
+    assert episode.terminated and not episode.truncated
 
 
 def test_an_error_keeps_the_old_file(

@@ -12,7 +12,7 @@ import pytest
 
 import simulators
 from sept_offline.agent import NoContext
-from sept_offline.errors import ConfigError, FamilyError, HarnessError
+from sept_offline.errors import AgentError, ConfigError, FamilyError, HarnessError
 from sept_offline.evaluation import EpisodeResult, Results, evaluate
 from sept_offline.family import Family
 from sept_offline.seeding import integer
@@ -172,6 +172,19 @@ def test_a_reward_that_is_not_finite_is_named() -> None:
     broken = navigation(make=lambda hidden: Broken(plain.make(hidden), [0.0, -1.0]))
     with pytest.raises(FamilyError, match="instance test-0: step 0 gave reward nan"):
         evaluate(constant_agent(EAST), broken)
+
+
+def test_an_observation_that_is_not_finite_names_the_instance() -> None:
+    plain = simulators.family("navigation2d")
+
+    class Blind(StartAt):
+        def step(self, action: Any) -> Any:
+            observation, *others = super().step(action)
+            return observation * np.float32("nan"), *others
+
+    blind = navigation(make=lambda hidden: Blind(plain.make(hidden), [0.0, -1.0]))
+    with pytest.raises(AgentError, match=r"instance test-0: .* at step 1 is not finite"):
+        evaluate(constant_agent(EAST), blind)
 
 
 def test_an_error_in_the_environment_names_the_instance_and_the_step() -> None:

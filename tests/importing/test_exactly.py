@@ -152,6 +152,16 @@ def test_strings_of_a_parquet_file_keep_their_names(run: Run) -> None:
     assert actions(run(columns(action=["0", "1", None]))) == (None, [0, 1])
 
 
+def test_ids_of_bytes_stay_apart(run: Run) -> None:
+    ids = [bytes([number, 200]) for number in (128, 129)]
+    twice: dict[str, Any] = {name: values * 2 for name, values in columns().items()}
+    done = run(
+        twice | {"instance": [one for one in ids for _ in range(3)], "episode": [1] * 3 + [2] * 3}
+    )
+    with so.load_dataset(done.path) as data:
+        assert data.instances == [r"\x80\xc8", r"\x81\xc8"]
+
+
 def test_categories_that_nobody_took_are_no_actions(run: Run) -> None:
     codes = pa.DictionaryArray.from_arrays(pa.array([1, 2, None], pa.int32()), ["zz", "l", "r"])
     assert actions(run(columns(action=codes))) == (("l", "r"), [0, 1])
@@ -222,6 +232,13 @@ def test_times_that_cannot_be_held(run: Run, times: Any, message: str) -> None:
         run(columns(time=times))
 
 
+@pytest.mark.parametrize("time", ["inf", "-inf", "nan"])
+def test_a_time_that_is_not_finite_orders_nothing(run: Run, time: str) -> None:
+    rows = ["a,1,0.5,0,l,0,0", f"a,1,{time},1,r,0,0", "a,1,2,2,,,"]
+    with pytest.raises(DataError, match=r"not finite \(1 in 'time'; first .*row 2\)"):
+        run(text(*rows))
+
+
 def test_times_of_different_kinds(tmp_path: Path) -> None:
     def both(one: Any, other: Any) -> Imported:
         pq.write_table(pa.table(columns(time=one)), tmp_path / "1.parquet")
@@ -252,6 +269,12 @@ def test_whole_numbers_and_large_lists_are_observations(run: Run) -> None:
     assert seen(run(columns(x=large))) == [1, 2.0**24, 3, 4, 5, 6]
     with pytest.raises(DataError, match="holds string, expected numbers"):
         run(columns(x=[["a", "2"], ["3", "4"], ["5", "6"]]))
+
+
+@pytest.mark.parametrize("lists", [[[]] * 3, [[1.0], [1.0, 2.0], [1.0]], [[1.0], [2.0], []]])
+def test_lists_must_hold_equally_many_numbers(run: Run, lists: Any) -> None:
+    with pytest.raises(DataError, match=r"lists of 'x' .* are empty or do not all have the same"):
+        run(columns(x=pa.array(lists, pa.list_(pa.float64()))))
 
 
 def test_a_rule_for_a_list_is_for_all_of_it(run: Run) -> None:

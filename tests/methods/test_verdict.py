@@ -221,6 +221,43 @@ def test_equal_returns_compare_nothing(tmp_path: Path) -> None:
     assert any("the same return" in reason for reason in record["reasons"])
 
 
+def log_walks(path: Path, lengths: list[list[int]]) -> Path:
+    """Steps of +1 or −1, which the instances with odd numbers take backwards; `lengths` of each."""
+    rng = np.random.default_rng(0)
+    with DatasetWriter(path, num_actions=2, probe_steps=1, observation_dim=1) as writer:
+        for instance, steps in ((i, n) for i, each in enumerate(lengths) for n in each):
+            actions = rng.integers(2, size=steps)
+            sign = 1.0 if instance % 2 else -1.0
+            moved = np.cumsum(np.append(rng.normal(), sign * (2 * actions - 1)))
+            writer.append(
+                instance=f"i{instance}",
+                observations=moved[:, None].astype(np.float32),
+                actions=actions,
+                rewards=-np.abs(moved[1:]),
+                propensities=np.full((steps, 2), 0.5),
+                terminated=False,
+                truncated=True,
+            )
+    return path
+
+
+@pytest.mark.usefixtures("few_rollouts")
+@pytest.mark.parametrize(
+    "lengths",
+    [
+        pytest.param([[3] * 8, [12] * 40], id="one instance has short episodes alone"),
+        pytest.param([[20], [20], [5, 20], [5, 20]], id="long episodes are all fresh or none is"),
+    ],
+)
+def test_episodes_may_differ_much_in_length(lengths: list[list[int]], tmp_path: Path) -> None:
+    path = log_walks(tmp_path / "walks.h5", lengths)
+    control = {"updates": 20, "hidden": [16]}
+    few = {"latent": {"updates": 200}, "control": control, "probe": {"use": "never"}}
+    record = so.fit(path, "sept", {**few, "stack": 1}, seed=0).record
+    assert record["separation"]["better_than_chance"]
+    assert record["evidence"]["knowing_gains"] is not None
+
+
 @pytest.mark.usefixtures("few_rollouts")
 def test_one_episode_of_each_instance_leaves_a_doubt(tmp_path: Path) -> None:
     path = log_two_step(tmp_path / "two-step.h5", episodes=80)

@@ -16,7 +16,7 @@ from sept_offline.data.filesystems import kind_of
 from sept_offline.errors import DataError
 from sept_offline.files import real_path, write_text
 from sept_offline.progress import Progress, Silent
-from sept_offline.seeding import generator, integer
+from sept_offline.seeding import generator, integer, root_seed
 from sept_offline.settings import DemarcateConfig
 from sept_offline.threads import one_thread
 from sept_offline.tools.demarcate.groups import Grouping, refine
@@ -79,7 +79,7 @@ def demarcate_dataset(
     instance may be split, but no two are merged. Hidden parameters are never read. Labels that the
     logs do not support are written only with `force`.
     """
-    config, progress = config or DemarcateConfig(), progress or Silent()
+    config, progress, seed = config or DemarcateConfig(), progress or Silent(), root_seed(seed)
     check_sklearn()
     target = None if out is None else Path(out)
     with opened(data, check=True) as given:

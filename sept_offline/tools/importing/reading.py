@@ -326,7 +326,7 @@ class _Batch:
         try:
             if kind == "real":
                 times = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
-                return times, np.isnan(times)
+                return times, ~np.isfinite(times)
             if kind != "whole":
                 column = _stamps(column, reading.look)
             return column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False), absent
@@ -386,10 +386,10 @@ class _Batch:
         flat = self._floats(lists.flatten(), name)
         if len(lists):
             width, rest = divmod(len(flat), len(lists))
-            uneven = len(flat) and (np.asarray(compute.list_value_length(lists)) != width).any()
-            if rest or uneven:
+            if not width or rest or (np.asarray(compute.list_value_length(lists)) != width).any():
                 raise DataError(
-                    f"The lists of {name!r} in {self.path} do not all have the same length."
+                    f"The lists of {name!r} in {self.path} are empty or do not all have the same "
+                    "length."
                 )
         out = np.full((len(column), width), np.nan)
         out[column.is_valid().to_numpy(zero_copy_only=False)] = flat.reshape(-1, width)

@@ -166,7 +166,8 @@ def _spelled(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, bytes):
-        return value.decode(errors="replace")
+        # not "replace", which makes ids of bytes, such as UUIDs, the same
+        return value.decode(errors="backslashreplace")
     if isinstance(value, float):
         return str(int(value)) if value.is_integer() else repr(value)
     return str(value)

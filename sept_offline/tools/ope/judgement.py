@@ -20,7 +20,7 @@ from sept_offline.errors import DataError
 from sept_offline.methods.hold_out import episode_digests, in_ranges
 from sept_offline.probe import Behaviour, logged_or_estimated
 from sept_offline.progress import Progress, Silent
-from sept_offline.seeding import generator, integer
+from sept_offline.seeding import generator, integer, root_seed
 from sept_offline.settings import OpeConfig
 from sept_offline.tools.ope.estimators import (
     LITTLE,
@@ -137,7 +137,7 @@ def judge(
     from sept_offline.tools.ope.fitted_q import transitions
 
     agent = agent if isinstance(agent, Agent) else load_agent(agent)
-    config, progress = config or OpeConfig(), progress or Silent()
+    config, progress, seed = config or OpeConfig(), progress or Silent(), root_seed(seed)
     with opened(data, check=True) as logs:
         check_spaces(agent, logs, agent.spaces.observation_dim)
         judged, judged_on = unseen(agent, logs, in_sample)
