@@ -3,29 +3,25 @@ dynamics."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Generator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtrit
 
 from sept_offline.agent import Agent, HiddenContext, RefinedContext, SegmentContext
 from sept_offline.agent.encoders import SegmentEncoder, TransitionEncoder
 from sept_offline.control import EARLY
-from sept_offline.control.rewards import one_form
 from sept_offline.data import Dataset
-from sept_offline.dynamics.columns import Columns
-from sept_offline.dynamics.outcome import NEARLY_EQUAL, OutcomeStage
-from sept_offline.dynamics.world import WorldStage, replay_error, roll_out
-from sept_offline.errors import ConfigError, DataError, TrainingError
+from sept_offline.errors import ConfigError, DataError
 from sept_offline.family import Hidden
 from sept_offline.latent.identification import Separation, measure_separation
 from sept_offline.methods.baselines import AVG, HISTORY
 from sept_offline.methods.hold_out import FEW_INSTANCES, choose_hold_out, unfitted_episodes
 from sept_offline.methods.knowledge import later_steps, refines
 from sept_offline.methods.method import Method, check_data
+from sept_offline.methods.rehearsal import Rehearsal, bootstrap, rehearse_in
 from sept_offline.methods.verdict import Evidence, Interval, probe_pays
 from sept_offline.seeding import generator, integer
 from sept_offline.settings import FitConfig
@@ -41,16 +37,8 @@ SHORT = 0.25
 """Share of control's updates that the second fit makes."""
 SHORT_LATENT = 0.5
 """Share of the latent's updates that it makes."""
-WORLD_UPDATES = 2000
-"""Updates of each model of the learned dynamics, at most."""
-ROLLOUTS = 160
-"""Episodes in learned dynamics, spread evenly over the instances that are tried."""
 SEGMENTS = 4000
 """Held-out segments that are looked at, at most."""
-CONFIDENCE = 0.95
-DRAWS = 1000
-MANY = 10
-"""From this number of held-out instances on, the bootstrap draws instances; below, episodes."""
 
 
 def trial(
@@ -92,24 +80,24 @@ def _compare_early(
     short = shortened(config, EARLY)
     history = short if _compares_history(method, config, stack) else None
     rivals = yield from _rivals(method, data, short, seed, history)
-    place = yield from _tried_in(data, data, config, seed, stack)
+    rehearsal = yield from rehearse_in(data, data, config, seed, stack)
     choosing = chooses_probe(method, config)
-    probe_gains = _probe_gains(place, agent) if choosing else None
+    probe_gains = _probe_gains(rehearsal, agent) if choosing else None
     if choosing:
         agent = with_or_without_probe(agent, probe_gains)
         early = with_or_without_probe(early, probe_gains)
-    returns, early_returns = place.returns(agent), place.returns(early)
-    rival_returns = {name: place.returns(rival) for name, rival in rivals.items()}
+    returns, early_returns = rehearsal.returns(agent), rehearsal.returns(early)
+    rival_returns = {name: rehearsal.returns(rival) for name, rival in rivals.items()}
     evidence = Evidence(
-        dynamics_off=place.off,
-        above_logs=place.difference(returns, None),
+        dynamics_off=rehearsal.off,
+        above_logs=rehearsal.difference(returns, None),
         probe_gains=probe_gains,
         seeds_differ=float((early_returns - returns).mean()),
-        knowing_gains=knowing_gains(place, agent, returns, data, config),
-        **_above(place, returns, rival_returns),
+        knowing_gains=knowing_gains(rehearsal, agent, returns, data, config),
+        **_above(rehearsal, returns, rival_returns),
     )
     if "avg" in rival_returns:
-        early_gain = place.difference(early_returns, rival_returns["avg"])
+        early_gain = rehearsal.difference(early_returns, rival_returns["avg"])
         evidence = replace(evidence, above_avg=early_gain, agent_above_avg=evidence.above_avg)
     if isinstance(agent.context, SegmentContext | RefinedContext):
         gain = _explained(agent.context, fresh, config, generator(seed, "explained"))
@@ -138,23 +126,23 @@ def _compare_second_fit(
     second_fit = yield from renamed(method.stages(kept, short, seed), "trial")
     history = short if _compares_history(method, config, stack) else None
     rivals = yield from _rivals(method, kept, short, seed, history)
-    place = yield from _tried_in(data, unseen, config, seed, stack)
+    rehearsal = yield from rehearse_in(data, unseen, config, seed, stack)
     choosing = chooses_probe(method, config)
-    probe_gains = _probe_gains(place, second_fit, agent) if choosing else None
+    probe_gains = _probe_gains(rehearsal, second_fit, agent) if choosing else None
     if choosing:
         agent = with_or_without_probe(agent, probe_gains)
         second_fit = with_or_without_probe(second_fit, probe_gains)
-    returns, second_returns = place.returns(agent), place.returns(second_fit)
-    rival_returns = {name: place.returns(rival) for name, rival in rivals.items()}
+    returns, second_returns = rehearsal.returns(agent), rehearsal.returns(second_fit)
+    rival_returns = {name: rehearsal.returns(rival) for name, rival in rivals.items()}
     evidence = Evidence(
-        dynamics_off=place.off,
+        dynamics_off=rehearsal.off,
         probe_gains=probe_gains,
         held_out=record["by"],
-        above_logs=place.difference(returns, None),
+        above_logs=rehearsal.difference(returns, None),
         seeds_differ=float((second_returns - returns).mean()),
-        knowing_gains=knowing_gains(place, agent, returns, data, config),
-        **_above(place, second_returns, rival_returns),
-        **_above(place, returns, rival_returns, "agent_above"),
+        knowing_gains=knowing_gains(rehearsal, agent, returns, data, config),
+        **_above(rehearsal, second_returns, rival_returns),
+        **_above(rehearsal, returns, rival_returns, "agent_above"),
     )
     if isinstance(second_fit.context, SegmentContext | RefinedContext):
         evidence = replace(evidence, **_separation(second_fit.context, unseen, config, seed))
@@ -187,16 +175,16 @@ def _rivals(
 
 
 def _above(
-    place: Place, returns: Doubles, rival_returns: dict[str, Doubles], field: str = "above"
+    rehearsal: Rehearsal, returns: Doubles, rival_returns: dict[str, Doubles], field: str = "above"
 ) -> dict[str, Any]:
     """The returns `returns[n]` less those of each rival, as fields of the evidence."""
     return {
-        f"{field}_{name}": place.difference(returns, theirs, across=place.unseen)
+        f"{field}_{name}": rehearsal.difference(returns, theirs, across=rehearsal.unseen)
         for name, theirs in rival_returns.items()
     }
 
 
-def _probe_gains(place: Place, *agents: Agent) -> Interval | None:
+def _probe_gains(rehearsal: Rehearsal, *agents: Agent) -> Interval | None:
     """The return with the probe less that without: of the first agent whose probe does not pay.
 
     Of the first agent, if it pays for all. None if an agent has no probe to leave out.
@@ -207,14 +195,14 @@ def _probe_gains(place: Place, *agents: Agent) -> Interval | None:
         if not isinstance(context, RefinedContext) or context.probe is None:
             return None
         without = replace(agent, context=context.without_probe())
-        gains.append(place.difference(place.returns(agent), place.returns(without)))
+        gains.append(rehearsal.difference(rehearsal.returns(agent), rehearsal.returns(without)))
         if not probe_pays(gains[-1]):
             return gains[-1]
     return gains[0]
 
 
 def knowing_gains(
-    place: Place, agent: Agent, returns: Doubles, data: Dataset, config: FitConfig
+    rehearsal: Rehearsal, agent: Agent, returns: Doubles, data: Dataset, config: FitConfig
 ) -> Interval | None:
     """The return of the same control if it is given each instance's latent, less `returns[n]`.
 
@@ -225,7 +213,7 @@ def knowing_gains(
     if not isinstance(context, RefinedContext):
         return None
     names = tuple(f"z{column}" for column in range(context.encoder.latent_dim))
-    index, codes = data.episode_index, np.unique(place.instance)
+    index, codes = data.episode_index, np.unique(rehearsal.instance)
     longest = np.array([index.length[index.instance == code].max() for code in codes])
     read = np.minimum(longest, later_steps(data, config))
     known: dict[int, Hidden] = {}
@@ -237,8 +225,8 @@ def knowing_gains(
             mean = latent[segments.instance == code].mean(axis=0)
             known[int(code)] = dict(zip(names, map(float, mean), strict=True))
     informed = replace(agent, context=HiddenContext(names, context.latent_scaler))
-    best = place.returns(informed, [known[int(i)] for i in place.instance])
-    return place.difference(best, returns)
+    best = rehearsal.returns(informed, [known[int(i)] for i in rehearsal.instance])
+    return rehearsal.difference(best, returns)
 
 
 def chooses_probe(method: Method, config: FitConfig) -> bool:
@@ -272,145 +260,6 @@ def renamed(stages: Generator[Stage, None, Agent], prefix: str) -> Generator[Sta
             return agent
         stage.name = f"{prefix}-{stage.name}"
         yield stage
-
-
-@dataclass(frozen=True)
-class Place:
-    """Learned dynamics to try agents in, and what was logged there.
-
-    roll: an agent, and what its episodes are told, to the returns of its rollouts, which have the
-    instances instance `[n]`; logged
-    `[E]`: returns of the episodes logged in the instances logged_instance `[E]`, in the unit that
-    all returns here have, a standard deviation of logged returns.
-    """
-
-    roll: Callable[[Agent, Sequence[Hidden] | None], Doubles]
-    instance: Integers
-    logged: Doubles
-    logged_instance: Integers
-    unit: float
-    off: float
-    """Error of the dynamics in what logged actions earn, in that unit: see `replay_error`."""
-    unseen: bool
-    """Whether the instances stand for others, because the fit that is tried has not seen them."""
-    rng: Callable[[], np.random.Generator]
-
-    def returns(self, agent: Agent, hidden: Sequence[Hidden] | None = None) -> Doubles:
-        """The agent's return in each rollout, `[n]`."""
-        return self.roll(agent, hidden) / self.unit
-
-    def difference(
-        self, first: Doubles, second: Doubles | None, *, across: bool = False
-    ) -> Interval:
-        """Mean of `first[n]` less `second[n]`, pairwise; or less the logged returns.
-
-        across: the interval holds for other instances, too.
-        """
-        if second is not None:
-            return bootstrap(first - second, self.instance, self.rng(), across)
-        means = {
-            code: self.logged[self.logged_instance == code].mean()
-            for code in np.unique(self.logged_instance)
-        }
-        against = np.array([means[code] for code in self.instance])
-        return bootstrap(first - against, self.instance, self.rng())
-
-
-def _tried_in(
-    data: Dataset, unseen: Dataset, config: FitConfig, seed: int, stack: Stack | None
-) -> Generator[Stage, None, Place]:
-    """Learn the dynamics of all instances, and choose where rollouts begin."""
-    steps = data.steps()
-    rewards, factor = one_form(steps.rewards, steps.terminations, steps.instance, config.control)
-    returns = np.bincount(np.cumsum(steps.time == 0) - 1, weights=rewards * factor[steps.instance])
-    unit = float(returns.std())
-    if not unit > NEARLY_EQUAL * np.abs(returns).max():
-        raise TrainingError("all logged episodes have the same return.")
-    columns = Columns.fit(steps)
-    # A short fit is not worth a long trial.
-    updates = max(1, min(WORLD_UPDATES, config.control.updates // 3))
-    world = WorldStage(
-        steps,
-        columns,
-        updates,
-        integer(seed, "world"),
-        space=data.action_space,
-        num_instances=len(data.instances),
-        stack=stack,
-    )
-    world.name = "trial-world"
-    yield world
-    outcome = OutcomeStage(
-        steps,
-        rewards,
-        steps.terminations,
-        columns,
-        replace(config.dynamics, outcome_updates=updates),
-        integer(seed, "outcome"),
-        space=data.action_space,
-    )
-    outcome.name = "trial-outcome"
-    yield outcome
-
-    length = data.episode_index.length
-    error = replay_error(world, outcome.outcome, steps, length, rewards, factor, seed)
-
-    chosen = np.isin(data.episode_index.number, unseen.episode_index.number)
-    first = steps.observations[steps.row[steps.time == 0]][chosen]
-    owner = data.episode_index.instance[chosen]
-    rows = _spread(owner, generator(seed, "starts"))
-    terminated = steps.terminations[np.cumsum(length) - 1]
-    # As long as the logged episode, if a limit cut that: returns are compared with its own.
-    horizon = np.where(terminated, length.max(), length)[chosen][rows]
-
-    def roll(agent: Agent, hidden: Sequence[Hidden] | None) -> Doubles:
-        starts, whose = first[rows], owner[rows]
-        noise = integer(seed, "roll")
-        earned = roll_out(world, outcome.outcome, agent, starts, whose, horizon, noise, hidden)
-        return earned * factor[whose]
-
-    return Place(
-        roll,
-        owner[rows],
-        returns[chosen] / unit,
-        owner,
-        unit,
-        error / unit,
-        unseen is not data,
-        lambda: generator(seed, "bootstrap"),
-    )
-
-
-def _spread(owner: Integers, rng: np.random.Generator) -> Integers:
-    """`ROLLOUTS` positions in `owner[E]` or a few more, as many of each instance."""
-    present = np.unique(owner)
-    each = -(-ROLLOUTS // len(present))
-    picked = [np.resize(rng.permutation(np.flatnonzero(owner == code)), each) for code in present]
-    return np.concatenate(picked)
-
-
-def bootstrap(
-    values: Doubles, instance: Integers, rng: np.random.Generator, across: bool = False
-) -> Interval:
-    """Bootstrap interval of the mean of `values[n]`: over instances if there are many, else over
-    rollouts.
-
-    across: the interval must hold for other instances. With a few it is as wide as Student's t
-    interval over them, at least.
-    """
-    present, place = np.unique(instance, return_inverse=True)
-    groups = place if len(present) >= MANY else np.arange(len(values))
-    counts = np.bincount(groups)
-    means = np.bincount(groups, weights=values) / counts
-    drawn = rng.integers(len(means), size=(DRAWS, len(means)))
-    ends = (1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2
-    low, high = np.quantile(means[drawn].mean(axis=1), ends)
-    if across and 1 < len(present) < MANY:
-        by_instance = np.bincount(place, weights=values) / np.bincount(place)
-        error = by_instance.std(ddof=1) / np.sqrt(len(by_instance))
-        room = stdtrit(len(by_instance) - 1, ends[1]) * error
-        low, high = min(low, by_instance.mean() - room), max(high, by_instance.mean() + room)
-    return Interval(float(means.mean()), float(low), float(high))
 
 
 def _separation(

@@ -16,7 +16,8 @@ from sept_offline.agent import NoContext
 from sept_offline.data import DatasetWriter
 from sept_offline.methods import trial
 from sept_offline.methods.hold_out import choose_hold_out
-from sept_offline.methods.trial import bootstrap, share_held_out
+from sept_offline.methods.rehearsal import bootstrap
+from sept_offline.methods.trial import share_held_out
 from sept_offline.methods.verdict import Evidence, Interval, Values, Word, reach
 from sept_offline.settings import merge
 from tests.margins import Margins
