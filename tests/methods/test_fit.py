@@ -18,7 +18,7 @@ from sept_offline.cli import main
 from sept_offline.data import Dataset, DatasetWriter
 from sept_offline.errors import ConfigError, DataError, TrainingError
 from sept_offline.latent.identification import linear
-from sept_offline.methods import trial
+from sept_offline.methods import rehearsal
 from sept_offline.methods.hold_out import unfitted_episodes
 from sept_offline.methods.knowledge import learn_jointly
 from sept_offline.methods.preset import preset_values, resolve_config
@@ -469,7 +469,7 @@ def test_one_episode_of_each_instance_is_enough(
     method: str, hold_out: float | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing can then be kept from the latent to judge it by, and nothing is said about it."""
-    monkeypatch.setattr(trial, "ROLLOUTS", 16)
+    monkeypatch.setattr(rehearsal, "ROLLOUTS", 16)
     rng = np.random.default_rng(0)
     with DatasetWriter(tmp_path / "one.h5", num_actions=2, probe_steps=2) as writer:
         for number in range(12):

@@ -14,7 +14,7 @@ import sept_offline as so
 from benchmarks.testbed import permuted
 from sept_offline.agent import NoContext
 from sept_offline.data import DatasetWriter
-from sept_offline.methods import trial
+from sept_offline.methods import rehearsal
 from sept_offline.methods.hold_out import choose_hold_out
 from sept_offline.methods.rehearsal import bootstrap
 from sept_offline.methods.trial import share_held_out
@@ -194,7 +194,7 @@ def test_two_instances_say_little_about_others() -> None:
 @pytest.fixture
 def few_rollouts(monkeypatch: pytest.MonkeyPatch) -> None:
     """For verdicts that do not depend on what the rollouts earn."""
-    monkeypatch.setattr(trial, "ROLLOUTS", 16)
+    monkeypatch.setattr(rehearsal, "ROLLOUTS", 16)
 
 
 def test_equal_returns_compare_nothing(tmp_path: Path) -> None:
