@@ -12,7 +12,7 @@ from sept_offline.errors import ConfigError
 from sept_offline.family import suggest
 from sept_offline.settings import FitConfig, build, merge, read_toml
 
-LEAST_DIM = 5
+LEAST_DIM = 12
 """Minimum size of the latent if neither a preset nor a setting gives one."""
 PRESETS = ("default", "paper", "segment")
 FOUNDATIONS = {"segment": "default"}

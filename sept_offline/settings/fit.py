@@ -49,7 +49,7 @@ class LatentConfig(Settings, section="latent"):
     refine_steps: Annotated[int, Range(least=1, most=LONGEST_REFINED)] = 64
     """Number of steps for which the latent is refined."""
     dim: Count = 2
-    """Number of latent dimensions; `fit` takes five or more, unless a preset or you set it."""
+    """Number of latent dimensions; `fit` takes 12 or more, unless a preset or you set it."""
     updates: Count = 2000
     """Total number of gradient steps."""
     learning_rate: Positive = 2e-3
