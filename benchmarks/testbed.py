@@ -99,9 +99,11 @@ def plain(path: Path, out: Path) -> Path:
 Policy = Callable[[np.random.Generator], Any]
 
 
-def roll_out(family: so.Family, policy: Policy, seed: int, arguments: Any) -> dict[str, float]:
+def roll_out(
+    family: so.Family, policy: Policy, seed: int, episodes: int, split: str = "test"
+) -> dict[str, float]:
     """The mean return in each instance, in the episodes that `evaluate` plays there."""
-    scores, split, episodes = {}, arguments.split, arguments.episodes
+    scores = {}
     pairs = zip(family.instance_ids(split), family.instances(split), strict=True)
     for instance, hidden in pairs:
         env = family.make(hidden)
@@ -123,13 +125,13 @@ def roll_out(family: so.Family, policy: Policy, seed: int, arguments: Any) -> di
 
 def untrained(family: so.Family, method: str, seed: int, arguments: Any) -> Cell:
     """What nobody needs logs for."""
-    space = spaces(family)[1]
+    space, extent = spaces(family)[1], (arguments.episodes, arguments.split)
     if method == "random":
         every = space.uniform(1)
         draw: Policy = lambda draws: every.draw(draws.random((1, space.draws)))[0]  # noqa: E731
-        return scored(roll_out(family, draw, seed, arguments))
+        return scored(roll_out(family, draw, seed, *extent))
     actions = space.grid()
-    found = [roll_out(family, lambda _, a=a: a, seed, arguments) for a in actions]  # type: ignore[misc]
+    found = [roll_out(family, lambda _, a=a: a, seed, *extent) for a in actions]  # type: ignore[misc]
     best = int(np.argmax([np.mean(list(scores.values())) for scores in found]))
     return scored(found[best]) | {"action": actions[best].tolist()}
 

@@ -160,3 +160,17 @@ def test_a_cell_that_fails_leaves_the_others(
     assert testbed.main(words) == 1
     assert "the fit fell over" in capsys.readouterr().out
     assert [cell["method"] for cell in lines(tmp_path)] == ["random"]
+
+
+def test_plain_logs_name_no_family(tmp_path: Path) -> None:
+    few = {"behaviour": "random", "episodes": 4}
+    so.collect_dataset("navigation2d", tmp_path / "logs.h5", overrides=few).close()
+    testbed.plain(tmp_path / "logs.h5", tmp_path / "plain.h5")
+    with (
+        so.load_dataset(tmp_path / "logs.h5") as logs,
+        so.load_dataset(tmp_path / "plain.h5") as plain,
+    ):
+        assert logs.metadata.family == "navigation2d" and plain.metadata.family is None
+        for one, other in zip(logs.episodes(), plain.episodes(), strict=True):
+            assert one.instance == other.instance
+            assert np.array_equal(one.observations, other.observations)
