@@ -211,7 +211,8 @@ def main(words: Sequence[str] | None = None) -> int:
     cells = read(arguments.results)
     for family in FAMILIES:
         own = [cell for cell in cells if cell["family"] == family]
-        print("\n".join(table(family, own)) if own else "", end="")
+        if own:
+            print("\n".join(table(family, own)))
     return 1 if failed else 0
 
 
