@@ -45,7 +45,7 @@ sys.path.append(str(HERE.parent))  # families may be named as benchmarks.familie
 from benchmarks.families import NAMES  # noqa: E402
 
 Cell = dict[str, Any]
-SHIPPED = ("navigation2d", "acrobot", "hiv", "pendulum")
+SHIPPED = ("navigation2d", "acrobot", "hiv", "pendulum", "point-robot-wind")
 PERMUTED, PLAIN = "-permuted", "-plain"
 LOGS: dict[str, dict[str, Any]] = {
     "lander": {"policy": "benchmarks.families.lander:careful"},
@@ -64,8 +64,10 @@ RESULTS = HERE / "results" / "testbed.jsonl"
 
 def spec_of(name: str) -> str:
     """The family as a user types it; what follows a hyphen names its logs."""
-    name = name.partition("-")[0]
-    return name if name in SHIPPED else f"benchmarks.families.{name}:family"
+    for shipped in SHIPPED:
+        if name == shipped or name.startswith(f"{shipped}-"):
+            return shipped
+    return f"benchmarks.families.{name.partition('-')[0]}:family"
 
 
 def collected(name: str, folder: Path) -> Path:

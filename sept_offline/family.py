@@ -120,7 +120,7 @@ class Family:
 
 
 def _is_finite(number: Any) -> bool:
-    """Whether it is a number that a float can hold; text is none, even if it spells one."""
+    """Whether it is a finite number that a float can hold; text that spells one does not count."""
     try:
         return hasattr(number, "__float__") and math.isfinite(number)
     except (TypeError, ValueError, OverflowError):

@@ -16,7 +16,7 @@ from tests.methods.two_step import log_two_step
 
 
 @pytest.mark.parametrize("seed", [-1, 1.0, True, None, "1", [1]])
-def test_what_is_no_seed_is_refused(seed: Any, tmp_path: Path) -> None:
+def test_invalid_seeds_are_refused(seed: Any, tmp_path: Path) -> None:
     path, agent = log_two_step(tmp_path / "logs.h5", episodes=40), mode_one_agent()
     wrong = pytest.raises(ConfigError, match=r"The seed is .* a whole number of at least 0")
     with wrong:
@@ -34,7 +34,7 @@ def test_what_is_no_seed_is_refused(seed: Any, tmp_path: Path) -> None:
     assert [file.name for file in tmp_path.iterdir()] == ["logs.h5"]
 
 
-def test_an_integer_of_numpy_is_a_seed(tmp_path: Path) -> None:
+def test_numpy_integers_are_seeds(tmp_path: Path) -> None:
     logs = log_two_step(tmp_path / "logs.h5", episodes=40)
     options = {"overrides": {"behaviour": "random", "episodes": 4}}
     made: list[Any] = []
