@@ -37,20 +37,28 @@ class AgentEpisode:
         self._space = agent.spaces.actions
         self._stack = agent.stacking if agent.stack > 1 else None
         self._stacked = agent.stacking.empty()
+        self._change_control(agent.control)
         self._prepare(agent.control, self._tracker.vector)
         self._settled = self._tracker.settled
         self._seen: list[float] | None = None
 
-    def _prepare(self, control: Control, vector: Array) -> None:
-        """Allocate control's input, whose state part is overwritten at each step."""
-        dim = len(self._stacked)
+    def _change_control(self, control: Control) -> None:
+        """Act by `control` from now on."""
         self._control = control
-        self._inputs = np.zeros(control.network.input_dim, dtype=np.float32)
-        self._state = self._inputs[:dim]
+        self._mean, self._inverse = control.scaler.mean, control.scaler.inverse
+        self._place(np.zeros(control.network.input_dim, dtype=np.float32))
+
+    def _place(self, inputs: Array) -> None:
+        """Keep control's input in `inputs`, whose state part is overwritten at each step."""
+        self._inputs, self._state = inputs, inputs[: len(self._stacked)]
+
+    def _prepare(self, control: Control, vector: Array) -> None:
+        """Write the context's `vector` into the input of `control`."""
+        if control is not self._control:
+            self._change_control(control)
+        dim = len(self._stacked)
         # empty while a probe has not yet found its vector
         self._inputs[dim : dim + len(vector)] = vector
-        self._mean = control.scaler.mean
-        self._inverse = control.scaler.inverse
 
     @property
     def phase(self) -> str:
@@ -210,11 +218,15 @@ class BatchEpisode:
         ]
         count = len(self.episodes)
         self._steps = 0
-        self._contexts = np.zeros((count, agent.context.dim), dtype=np.float32)
         self._stacked = agent.stacking.empty(count)
-        for episode, row in zip(self.episodes, self._stacked, strict=True):
+        self._inputs = np.zeros((count, agent.control.network.input_dim), dtype=np.float32)
+        for episode, row, inputs in zip(self.episodes, self._stacked, self._inputs, strict=True):
             # shared memory: an episode may act alone at first and with the others later
             episode._stacked = row
+            inputs[:] = episode._inputs
+            episode._place(inputs)
+        dim = self._stacked.shape[1]
+        self._states, self._contexts = self._inputs[:, :dim], self._inputs[:, dim:]
         self._settled = np.zeros(count, dtype=bool)
         self._steady = np.zeros(count, dtype=bool)
         self._falling_back = np.zeros(count, dtype=bool)
@@ -304,18 +316,19 @@ class BatchEpisode:
             if control is None or not mine.any():
                 continue
             rows = together[mine]
-            inputs = control.scaler(stacked[mine])
+            states = control.scaler(stacked[mine])
             if control is agent.control:
-                inputs = np.concatenate([inputs, self._contexts[rows]], axis=1)
-            among = None if allowed is None else allowed[rows]
-            actions[rows] = control.greedy(inputs, among)
-            for index, row in zip(rows, inputs, strict=True):
-                # whoever asks it for its values, or lets it go on alone
-                self.episodes[index]._inputs[:] = row
+                self._states[rows] = states
+                inputs = self._inputs[rows]
+            else:
+                inputs = states
+                for index, row in zip(rows, inputs, strict=True):
+                    self.episodes[index]._inputs[:] = row
+            actions[rows] = control.greedy(inputs, None if allowed is None else allowed[rows])
         if agent.stack > 1:
             agent.stacking.took(stacked, agent.spaces.actions.encode(actions[together]))
             self._stacked[together] = stacked
-        for index in together:
+        for index in together.tolist():
             self.episodes[index].steps += 1
         for index, taken in zip(steady, agent.spaces.actions.encode(actions[steady]), strict=True):
             if self._steady[index]:
