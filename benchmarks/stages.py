@@ -12,9 +12,7 @@ segments, drawn as the probe would make them.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Generator
 from dataclasses import replace
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,7 +37,7 @@ from sept_offline.probe import (
 from sept_offline.probe.weights import balance
 from sept_offline.seeding import generator, integer
 from sept_offline.settings import FitConfig, Reward
-from sept_offline.stage import Stage
+from sept_offline.stage import train_all
 from sept_offline.threads import one_thread
 
 REWARDS: dict[str, Reward] = {"paper": "elbo", "default": "information"}
@@ -48,20 +46,6 @@ DRAWN = 3000
 NEIGHBOURS = 15
 EPISODES = {"test": 1, "validation": 10}
 """Of each instance."""
-
-Result = TypeVar("Result")
-
-
-def finish(stages: Generator[Stage, None, Result]) -> Result:
-    """What a generator of stages returns when each has been trained to its end."""
-    with one_thread():
-        while True:
-            try:
-                stage = next(stages)
-            except StopIteration as finished:
-                result: Result = finished.value
-                return result
-            stage.advance(stage.total)
 
 
 class Exchange:
@@ -89,7 +73,7 @@ class Exchange:
             if latent == probe:
                 learn = learn_jointly if latent == "paper" else learn_in_turn
                 parts = self.fitted, self.segments, self.fresh, self.configs[latent], self.seed
-                self.known[latent, probe] = finish(learn(*parts))
+                self.known[latent, probe] = train_all(learn(*parts))
             else:
                 self.known[latent, probe] = self._probed(self.knowledge(latent, latent), probe)
         return self.known[latent, probe]
@@ -103,9 +87,8 @@ class Exchange:
             integer(self.seed, "probe"),
             space=self.data.action_space,
         )
-        with one_thread():
-            stage.advance(stage.total)
-            found = stage.result()
+        stage.advance(stage.total)
+        found = stage.result()
         return replace(known, probe=found.policy, weights=found.weights)
 
     def row(self, latent: str, probe: str, control: str) -> list[str]:
@@ -114,7 +97,7 @@ class Exchange:
         config = replace(self.configs[latent], control=self.configs[control].control)
         seen = read_segments(known, self.segments)
         scaler = Standardiser.fit(seen.latent)
-        acting = finish(
+        acting = train_all(
             control_stage(
                 self.data,
                 config.control,
@@ -142,7 +125,7 @@ class Exchange:
         unfitted = unfitted_episodes(self.data, config.held_out, self.seed)
         fresh = np.isin(segments.episode, self.data.episode_index.number[unfitted])
         parts = self.fitted, segments, fresh, config, self.seed
-        named = self.named(finish(learn_jointly(*parts)), segments, fresh)
+        named = self.named(train_all(learn_jointly(*parts)), segments, fresh)
         return ["segment"] * 3 + [*named, *judged(agent, self.split, self.seed)]
 
     def named(
@@ -193,7 +176,7 @@ def main() -> None:
     arguments = parser.parse_args()
     print("| seed | latent | probe | control | neighbours | linear | steps | solved |")
     print("|---|---|---|---|---|---|---|---|", flush=True)
-    with so.load_dataset(arguments.dataset) as data:
+    with one_thread(), so.load_dataset(arguments.dataset) as data:
         for seed in range(arguments.seeds):
             exchange = Exchange(data.without_hidden(), seed, arguments.split)
             for latent in REWARDS:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
     import torch
+
+Result = TypeVar("Result")
 
 
 @dataclass
@@ -37,3 +40,14 @@ class Stage(Protocol):
     def restore(self, state: StageState) -> None:
         """Continue from a snapshot."""
         ...
+
+
+def train_all(stages: Generator[Stage, None, Result]) -> Result:
+    """Train each stage to its end; returns what the generator returns."""
+    while True:
+        try:
+            stage = next(stages)
+        except StopIteration as finished:
+            result: Result = finished.value
+            return result
+        stage.advance(stage.total)

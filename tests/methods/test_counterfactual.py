@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 import pytest
@@ -26,7 +24,7 @@ from sept_offline.methods.knowledge import learn_in_turn
 from sept_offline.methods.preset import resolve_config
 from sept_offline.methods.run import RunDirectory
 from sept_offline.settings import merge
-from sept_offline.stage import Stage
+from sept_offline.stage import train_all
 from tests.margins import Margins
 from tests.methods.mirrored import cost_of, log_mirrored
 
@@ -42,7 +40,6 @@ FEW = {
     "dynamics": {"outcome_updates": 600},
     "control": {"counterfactual": 0.8, "reward_form": "raw", "updates": 200},
 }
-Result = TypeVar("Result")
 
 
 def log_pushes(path: Path, episodes: int = 240) -> Dataset:
@@ -74,16 +71,6 @@ def log_pushes(path: Path, episodes: int = 240) -> Dataset:
     return so.load_dataset(path)
 
 
-def trained(stages: Generator[Stage, None, Result]) -> Result:
-    while True:
-        try:
-            stage = next(stages)
-        except StopIteration as finished:
-            result: Result = finished.value
-            return result
-        stage.advance(stage.total)
-
-
 @pytest.fixture(scope="module")
 def pushes(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
     return log_pushes(tmp_path_factory.mktemp("pushes") / "pushes.h5")
@@ -94,9 +81,9 @@ def imagination(pushes: Dataset, training_seed: int) -> Imagination:
     config = resolve_config(pushes, "default", FEW)
     segments = pushes.segments(1)
     fresh = np.zeros(len(segments.instance), dtype=bool)
-    known = trained(learn_in_turn(pushes, segments, fresh, config, training_seed))
+    known = train_all(learn_in_turn(pushes, segments, fresh, config, training_seed))
     scaler = Standardiser.identity(known.latent.dim)
-    return trained(learn_to_imagine(pushes, known.latent, scaler, config, training_seed))
+    return train_all(learn_to_imagine(pushes, known.latent, scaler, config, training_seed))
 
 
 def logged(data: Dataset, imagination: Imagination) -> tuple[Batch, np.ndarray]:

@@ -25,6 +25,7 @@ from sept_offline.methods.preset import preset_values, resolve_config
 from sept_offline.methods.run import read_record
 from sept_offline.seals import write_json
 from sept_offline.settings import FitConfig, build, merge
+from sept_offline.stage import train_all
 from simulators.families import acrobot, navigation2d
 from tests.margins import Margins
 from tests.methods.navigation import SMALL, log_navigation
@@ -241,12 +242,7 @@ def test_fresh_segments_are_weighed_by_the_probe_as_the_others_are(data: Dataset
     segments = data.segments(config.probe_steps)
     unfitted = unfitted_episodes(data, config.held_out, 0)
     fresh = np.isin(segments.episode, data.episode_index.number[unfitted])
-    stages = learn_jointly(data.select(~unfitted), segments, fresh, config, 0)
-    stage = next(stages)
-    stage.advance(stage.total)
-    with pytest.raises(StopIteration) as end:
-        next(stages)
-    known = end.value.value
+    known = train_all(learn_jointly(data.select(~unfitted), segments, fresh, config, 0))
     assert not known.weights[fresh].any() and known.likely[fresh].all()
     for code in np.unique(segments.instance):
         own = ~fresh & (segments.instance == code)

@@ -27,6 +27,7 @@ from sept_offline.methods.stack_models import Gain
 from sept_offline.seeding import torch_generator
 from sept_offline.settings import FitConfig, merge
 from sept_offline.stacking import Stack
+from sept_offline.stage import train_all
 from tests.latent.grid import walks
 
 PUSHES = (0.3, 0.6)
@@ -105,14 +106,7 @@ def hidden_speed(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
 
 
 def choice(data: Dataset, seed: int) -> Choice:
-    stages = choose_stack(data, resolve_config(data, "default", ENOUGH), seed)
-    try:
-        while True:
-            stage = next(stages)
-            stage.advance(stage.total)
-    except StopIteration as finished:
-        chosen: Choice = finished.value
-        return chosen
+    return train_all(choose_stack(data, resolve_config(data, "default", ENOUGH), seed))
 
 
 def test_a_hidden_speed_is_found(hidden_speed: Dataset) -> None:
@@ -319,12 +313,7 @@ def test_in_a_world_an_agent_stacks_as_its_rows_are_stacked(hidden_speed: Datase
     config: FitConfig = resolve_config(hidden_speed, "default", FEW | {"control": control})
     view = hidden_speed.stacked(3)
     steps = view.steps()
-    stages = METHODS["avg"].stages(view, config, 0)
-    stage = next(stages)
-    stage.advance(stage.total)
-    with pytest.raises(StopIteration) as finished:
-        next(stages)
-    wide = finished.value.value
+    wide = train_all(METHODS["avg"].stages(view, config, 0))
     columns = Columns.fit(steps)
     world = WorldStage(steps, columns, 5, 0, space=Finite.of(3), num_instances=2, stack=stack)
     world.advance(5)
