@@ -4,15 +4,18 @@
     python benchmarks/ope.py navigation2d acrobot hiv --table
 
 A cell is one agent, fitted with a fifth of the logs held out, judged on that fifth by
-`sept_offline.judge`, and then run in the simulator, in the very instances it was judged on. Agents
-are of varied quality: methods, and shares of their updates. Each finished cell adds a line to the
-results file and is never run twice; the tables are drawn from that file. Data come from the shipped
-recipes, with data seed 0 for even training seeds and 1 for odd ones.
+`sept_offline.judge`, and then run in the simulator, in the very instances it was judged on. It also
+runs in dynamics, rewards and ends learned from all logs, from the held-out episodes' first states:
+a second way to choose an agent. Agents are of varied quality: methods, and shares of their updates.
+Each finished cell adds a line to the results file and is never run twice; the tables are drawn from
+that file. Data come from the shipped recipes, with data seed 0 for even training seeds and 1 for
+odd ones.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import time
 from collections import Counter
@@ -26,6 +29,10 @@ from scipy import stats
 
 import sept_offline as so
 from sept_offline.methods import resolve_config
+from sept_offline.methods.hold_out import choose_hold_out
+from sept_offline.methods.rehearsal import Rehearsal, rehearse_in
+from sept_offline.stage import train_all
+from sept_offline.threads import one_thread
 
 Cell = dict[str, Any]
 HOLD_OUT = 0.2
@@ -70,6 +77,33 @@ def truth(
     return float(returns.mean()), float(error)
 
 
+@functools.lru_cache(maxsize=1)
+def rehearsal(data: so.Dataset, seed: int) -> Rehearsal:
+    """The learned dynamics in which all agents of a seed run."""
+    config = resolve_config(data, "default")
+    # the rewards as they were logged
+    plain = replace(config.control, reward_form="raw", reward_scale=1.0)
+    held, _ = choose_hold_out(data, HOLD_OUT, seed)
+    stages = rehearse_in(data, data.select(held), replace(config, control=plain), seed, None)
+    with one_thread():
+        return train_all(stages)
+
+
+def rehearsed(agent: so.Agent, data: so.Dataset, seed: int) -> Cell:
+    """What the agent earns in learned dynamics, on average, and the dynamics' own error."""
+    learned = rehearsal(data, seed)
+    hidden = None
+    if "hidden" in agent.needs:
+        table = data.hidden
+        assert table is not None
+        rows = table.values[learned.instance]
+        hidden = [dict(zip(table.names, map(float, row), strict=True)) for row in rows]
+    returns = learned.returns(agent, hidden) * learned.unit
+    present = np.unique(learned.instance)
+    means = [returns[learned.instance == code].mean() for code in present]
+    return {"mean": float(np.mean(means)), "off": learned.off}
+
+
 def run_cell(family: so.Family, name: str, seed: int, data: Any, arguments: Any) -> Cell:
     """Fit, judge, run."""
     method, share = AGENTS[name]
@@ -89,6 +123,8 @@ def run_cell(family: so.Family, name: str, seed: int, data: Any, arguments: Any)
     settings = so.OpeConfig(horizon=horizon, updates=arguments.updates)
     found = so.judge(agent, data, settings, seed=seed).summary()
     judged = time.monotonic()
+    rolled = rehearsed(agent, data, seed)
+    rehearsed_at = time.monotonic()
     mean, error = truth(agent, family, data, horizon, arguments.episodes, seed)
     return {
         "family": family.name,
@@ -98,6 +134,8 @@ def run_cell(family: so.Family, name: str, seed: int, data: Any, arguments: Any)
         "truth_se": error,
         "fit_seconds": round(fitted - began, 1),
         "judge_seconds": round(judged - fitted, 1),
+        "rehearsed": rolled,
+        "rehearsal_seconds": round(rehearsed_at - judged, 1),
         **found,
     }
 
@@ -140,7 +178,8 @@ def holds(cell: Cell, name: str) -> bool:
 
 def ranking(cells: list[Cell]) -> list[str]:
     """Spearman's correlation of estimates and true returns over agents: a seed's, then the mean."""
-    columns = ["family", "seeds", "agents", *ESTIMATORS, "lost by choosing by fqe"]
+    columns = ["family", "seeds", "agents", *ESTIMATORS, "rehearsed", "lost by choosing by fqe"]
+    columns.append("by rehearsed")
     lines = [row(columns), row(["---"] * len(columns))]
     for family in sorted({cell["family"] for cell in cells}):
         seeds: dict[int, list[Cell]] = {}
@@ -151,12 +190,13 @@ def ranking(cells: list[Cell]) -> list[str]:
         if not full:
             continue
         shown = []
-        for name in ESTIMATORS:
+        for name in (*ESTIMATORS, "rehearsed"):
             values = [correlation(own, name) for own in full]
             there = [value for value in values if np.isfinite(value)]
             shown.append(f"{np.mean(there):.2f}" if there else "–")
-        regret = np.mean([lost(own) for own in full])
-        lines.append(row([family, len(full), max(map(len, full)), *shown, f"{regret:.0%}"]))
+        regrets = [np.mean([lost(own, name) for own in full]) for name in ("fqe", "rehearsed")]
+        shares = [f"{regret:.0%}" if np.isfinite(regret) else "–" for regret in regrets]
+        lines.append(row([family, len(full), max(map(len, full)), *shown, *shares]))
     return lines
 
 
@@ -193,20 +233,33 @@ def row(values: Iterable[Any]) -> str:
     return f"| {' | '.join(str(value) for value in values)} |"
 
 
+def estimate(cell: Cell, name: str) -> float:
+    """What an estimator, or the rollouts, say of an agent; not a number where it was not asked."""
+    found = cell.get("rehearsed") if name == "rehearsed" else cell["estimators"][name]
+    return float(found["mean"]) if found else float("nan")
+
+
 def correlation(own: list[Cell], name: str) -> float:
     """Of one seed's agents; not a number where all estimates are the same."""
-    said = [cell["estimators"][name]["mean"] for cell in own]
+    said = [estimate(cell, name) for cell in own]
     true = [cell["truth"] for cell in own]
     if len(set(said)) < 2 or len(set(true)) < 2:
         return float("nan")
     return float(stats.spearmanr(said, true).statistic)
 
 
-def lost(own: list[Cell]) -> float:
-    """What the agent that fqe says is best costs, of those covered, as a share of best − worst."""
+def lost(own: list[Cell], name: str) -> float:
+    """What the agent costs that an estimator says is best, as a share of best − worst.
+
+    Fitted Q chooses among the agents that the logs cover.
+    """
     true = np.array([cell["truth"] for cell in own])
+    said = [estimate(cell, name) for cell in own]
+    if not np.isfinite(said).all():
+        return float("nan")
     covered = [cell for cell in own if cell["verdict"] != "uncovered"] or own
-    chosen = max(covered, key=lambda cell: float(cell["estimators"]["fqe"]["mean"]))
+    asked = covered if name == "fqe" else own
+    chosen = max(asked, key=lambda cell: estimate(cell, name))
     return float((true.max() - chosen["truth"]) / max(np.ptp(true), 1e-12))
 
 
