@@ -158,7 +158,10 @@ def trained(
     )
     scores = {name: float(value or 0.0) for name, value in results.by_instance("total").items()}
     uncertain = [row.uncertainty for row in results.episodes if row.uncertainty is not None]
+    parts = results.by_instance("normalised").values()  # of shipped families alone
+    known = [part for part in parts if part is not None]
     return scored(scores) | {
+        "normalised": float(np.mean(known)) if known else None,
         "uncertainty": float(np.mean(uncertain)) if uncertain else None,
         "fit_seconds": round(fitted - began, 1),
         "test_seconds": round(time.monotonic() - fitted, 1),
