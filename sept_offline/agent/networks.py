@@ -75,11 +75,12 @@ def _float32(value: Any) -> Array:
     return np.ascontiguousarray(value, dtype=np.float32)
 
 
-def varying(rows: NDArray[Any], unit: float = 1e-3) -> NDArray[np.bool_]:
+def varying(rows: NDArray[Any], unit: float = 1e-9) -> NDArray[np.bool_]:
     """Which columns of `rows[n, k]` are not constant, `[k]`.
 
     Float32 noise on a constant is about 1e-7 of its size and must not be amplified: a column varies
-    if it does so by 1e-6 of its largest value, and of `unit`.
+    if it does so by 1e-6 of its largest value, and of `unit`. The default `unit` admits sensors
+    that report picoamperes in amperes, but not the rounding errors of a column that should be 0.
     """
     values = np.asarray(rows, dtype=np.float64)
     return np.asarray(values.std(axis=0) > 1e-6 * np.maximum(np.abs(values).max(axis=0), unit))
@@ -116,7 +117,7 @@ class Standardiser:
         return cls(np.zeros(dim), np.ones(dim))
 
     @classmethod
-    def fit(cls, rows: NDArray[Any], unit: float = 1e-3) -> Standardiser:
+    def fit(cls, rows: NDArray[Any], unit: float = 1e-9) -> Standardiser:
         """From the columns of `rows[n, k]`; a constant column (see `varying`) is only centred."""
         values = np.asarray(rows, dtype=np.float64)
         scale = np.where(varying(values, unit), values.std(axis=0), 1.0)

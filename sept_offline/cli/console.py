@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import re
 import sys
@@ -134,8 +135,16 @@ def rich_console(stderr: bool = False) -> Console:
 
 
 def print_json(value: Any) -> None:
-    """Print one object on one line."""
-    click.echo(json.dumps(value, allow_nan=False))
+    """Print one object on one line; a number that overflowed or is undefined is null."""
+    click.echo(json.dumps(_without_nan(value), allow_nan=False))
+
+
+def _without_nan(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_nan(entry) for name, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_nan(entry) for entry in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def print_table(

@@ -237,7 +237,8 @@ def _instance(
     shares: NDArray[Any] = np.zeros(0)
     means = deviations = np.zeros(0)
     if space.shape:
-        means, deviations = actions.mean(axis=0, dtype=np.float64), actions.std(axis=0)
+        wide = actions.astype(np.float64)  # squares of large actions exceed float32
+        means, deviations = wide.mean(axis=0), wide.std(axis=0)
     else:
         shares = np.bincount(actions, minlength=space.width) / index.length.sum()
     return InstanceSummary(

@@ -302,12 +302,25 @@ def hidden_row(hidden: Mapping[str, Mapping[str, float]], instance: str) -> dict
     for name, value in entry.items():
         where = f"hidden[{instance!r}][{name!r}]"
         try:
-            row[str(name)] = number = float(value)
+            number = float(value)
         except (TypeError, ValueError, OverflowError) as error:
             raise DataError(f"{where} is {value!r:.60}; expected a number.") from error
         if np.isinf(number):
             raise DataError(f"{where} is infinite; expected a finite number.")
+        row[storable(name, "The hidden parameter")] = number
     return row
+
+
+def storable(value: Any, name: str) -> str:
+    """A name as text; a DataError if it cannot be encoded, as the names of some files cannot."""
+    text = str(value)
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise DataError(
+            f"{name} {text!r:.80} contains characters that are not valid Unicode; replace them."
+        ) from error
+    return text
 
 
 def whole(value: Any, name: str) -> int:
@@ -322,6 +335,7 @@ def json_ready(value: Mapping[str, Any], name: str) -> dict[str, Any]:
     """A mapping after a JSON round trip, so that metadata compare equal when read."""
     try:
         loaded: dict[str, Any] = json.loads(canonical_json(dict(value)))
+        json.dumps(loaded, ensure_ascii=False).encode()
     except (TypeError, ValueError) as error:
         raise DataError(f"{name} must contain JSON-serialisable values: {error}.") from error
     return loaded

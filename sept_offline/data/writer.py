@@ -23,6 +23,7 @@ from sept_offline.data.validation import (
     hidden_row,
     hidden_table,
     json_ready,
+    storable,
     whole,
 )
 from sept_offline.errors import ConfigError, DataError
@@ -100,8 +101,12 @@ class DatasetWriter:
             extra=json_ready(extra or {}, "extra"),
             plan=plan,
         )
+        for value in (family or "", *(names or ()), *(stored_names or ())):
+            storable(value, "The name")
         self._declared = instances is not None
-        self._instances = {name: number for number, name in enumerate(instances or ())}
+        self._instances = {
+            storable(name, "The instance"): number for number, name in enumerate(instances or ())
+        }
         self._behaviours: dict[str, int] = {}
         self._knows_propensities = False
         self._work = Workspace(self.path)
@@ -167,6 +172,8 @@ class DatasetWriter:
         if self._spool is None:
             raise DataError(f"The writer of {self.path} is closed; create a new one.")
         number = self._spool.count
+        instance = storable(instance, "The instance")
+        behaviour = storable(behaviour, "The behaviour")
         if self._declared and instance not in self._instances:
             raise DataError(
                 f"Episode {number} names the instance {instance!r}, which is not among "
@@ -174,7 +181,7 @@ class DatasetWriter:
             )
         if self._hidden:
             # here, so that a mistake refuses one episode and does not discard all in the end
-            hidden_row(self._hidden, str(instance))
+            hidden_row(self._hidden, instance)
         columns = check_episode(
             place=f"episode {number} of instance {instance!r}",
             space=self._space,
@@ -191,8 +198,8 @@ class DatasetWriter:
         self._knows_propensities |= not np.isnan(columns["propensities"]).all()
         about = (
             len(columns["actions"]),
-            self._instances.setdefault(str(instance), len(self._instances)),
-            self._behaviours.setdefault(str(behaviour), len(self._behaviours)),
+            self._instances.setdefault(instance, len(self._instances)),
+            self._behaviours.setdefault(behaviour, len(self._behaviours)),
             int(seed),
         )
         try:

@@ -120,9 +120,11 @@ def ragged(start: Tensor, length: Tensor) -> tuple[Tensor, Tensor]:
 
 def change_scale(before: Floats, change: Floats, predicted: int) -> Floats:
     """The unit of each column's change, [d]; 0 where a column never changes or is not predicted."""
-    spread = np.maximum(change.astype(np.float64).std(axis=0), LEAST_CHANGE * before.std(axis=0))
+    # squares of large observations exceed float32
+    moved, spread = change.std(axis=0, dtype=np.float64), before.std(axis=0, dtype=np.float64)
+    size = np.maximum(moved, LEAST_CHANGE * spread)
     counts = varying(change) & (np.arange(change.shape[1]) < predicted)
-    return np.where(counts, spread, 0.0).astype(np.float32)
+    return np.where(counts, size, 0.0).astype(np.float32)
 
 
 class TransitionLatentStage(UpdateStage):

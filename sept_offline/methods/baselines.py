@@ -17,7 +17,7 @@ from sept_offline.agent import HiddenContext, HistoryContext, NoContext
 from sept_offline.agent.networks import Array, Standardiser
 from sept_offline.control import Batch, Replay
 from sept_offline.data import Dataset
-from sept_offline.data.records import Steps
+from sept_offline.data.records import HiddenTable, Steps
 from sept_offline.errors import DataError
 from sept_offline.methods.method import Method, Stages, agent_of, control_stage
 from sept_offline.seeding import generator
@@ -33,6 +33,21 @@ def _avg(data: Dataset, config: FitConfig, seed: int) -> Stages:
     return agent_of("avg", data, NoContext(), control)
 
 
+def _check_known(data: Dataset, hidden: HiddenTable, present: NDArray[np.int64]) -> None:
+    """Every parameter of every instance is known, and a float32 number."""
+    with np.errstate(over="ignore"):
+        unusable = np.argwhere(~np.isfinite(hidden.values[present].astype(np.float32)))
+    if len(unusable):
+        row, column = unusable[0]
+        value = hidden.values[present[row], column]
+        problem = "unknown" if np.isnan(value) else f"{value}, too large for float32"
+        raise DataError(
+            f"The hidden parameter {hidden.names[column]!r} of the instance "
+            f"{data.instances[present[row]]!r} in {data.path} is {problem}; the method 'oracle' "
+            "needs all of them."
+        )
+
+
 def _oracle(data: Dataset, config: FitConfig, seed: int) -> Stages:
     """π(a | s, hidden), shown the true hidden parameters in training and in the test."""
     hidden = data.hidden
@@ -43,6 +58,7 @@ def _oracle(data: Dataset, config: FitConfig, seed: int) -> Stages:
         )
     # instances that were held out keep their rows, and no say in the scale
     present = np.unique(data.episode_index.instance)
+    _check_known(data, hidden, present)
     scaler = Standardiser.fit(hidden.values[present])
     copies = COPIES if config.oracle_noise else 1
     contexts = np.repeat(scaler(hidden.values), copies, axis=0)

@@ -193,8 +193,11 @@ def test_needs_are_enforced() -> None:
         oracle.begin_batch([0])
     with pytest.raises(AgentError, match="mass, length"):
         oracle.begin(hidden={"mass": 1.0})
-    with pytest.raises(AgentError, match="finite"):
-        oracle.begin(hidden={"mass": 1.0, "length": float("nan")})
+    for length in (float("nan"), 1e300):
+        with pytest.raises(AgentError, match="finite float32"):
+            oracle.begin(hidden={"mass": 1.0, "length": length})
+    with pytest.raises(AgentError, match="expected a dict of numbers by name"):
+        oracle.begin(hidden=5)  # type: ignore[arg-type]
     with pytest.raises(AgentError, match=r"did not declare.*'reward'"):
         sept.begin().act(np.zeros(4), reward=1.0)
     with pytest.raises(AgentError, match=r"did not declare.*'reward'"):

@@ -19,6 +19,7 @@ from sept_offline.agent.networks import (
     Standardiser,
     network_from_arrays,
     plain_networks,
+    varying,
 )
 from sept_offline.agent.novelty import Novelty, posterior_elbo, segment_elbo
 from sept_offline.errors import AgentError
@@ -211,6 +212,16 @@ def test_a_standardiser_keeps_results_within_the_range_of_known_rows() -> None:
     np.testing.assert_array_equal(limited(rows), [[0.0, 0.5], [0.5, -1.0]])
     again = Standardiser.from_arrays(limited.to_arrays("s"), "s")
     np.testing.assert_array_equal(again(rows), limited(rows))
+
+
+def test_only_rounding_counts_as_constant() -> None:
+    """Sensors may report small units, such as amperes for picoamperes."""
+    rows = np.random.default_rng(0).normal(size=(1000, 1))
+    for scale in (1e-14, 1.0, 1e20):
+        standard = Standardiser.fit((scale * rows).astype(np.float32))(scale * rows)
+        assert standard.std() == pytest.approx(1.0, rel=1e-3)
+    for noise in (1e-17 * rows, (1.0 + 1e-7 * rows).astype(np.float32)):
+        assert not varying(noise).any()
 
 
 def test_networks_that_do_not_fit_are_refused() -> None:

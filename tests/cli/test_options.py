@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import typing
 from typing import Any
 
 import pytest
 
 from sept_offline.cli import parameters
+from sept_offline.cli.console import print_json
 from sept_offline.cli.main import cli
 from sept_offline.cli.parameters import setting_names
 from sept_offline.collect.recipe import BEHAVIOURS
@@ -28,6 +30,11 @@ WITHOUT = {
 def test_every_command_has_json_and_quiet(name: str) -> None:
     there = {option for parameter in cli.commands[name].params for option in parameter.opts}
     assert (there >= {"--json", "--quiet"}) == (name not in WITHOUT)
+
+
+def test_json_has_null_for_what_overflowed(capsys: pytest.CaptureFixture[str]) -> None:
+    print_json({"returns": [1.0, float("-inf")], "by": ({"mean": float("nan")},)})
+    assert json.loads(capsys.readouterr().out) == {"returns": [1.0, None], "by": [{"mean": None}]}
 
 
 def test_what_is_completed_is_what_there_is() -> None:

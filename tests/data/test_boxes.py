@@ -396,6 +396,13 @@ def test_bounds_are_rounded_inwards() -> None:
     assert fixed is not None and (fixed[0] == fixed[1]).all()
 
 
+def test_a_summary_of_large_actions_is_finite(tmp_path: Path) -> None:
+    path = tmp_path / "a.h5"
+    with so.DatasetWriter(path, action_space=Box.of([-1e20], [1e20])) as writer:
+        writer.append(**make_episode(0, 2) | {"actions": [[-1e20], [1e20]]})
+    assert so.inspect(path).table[0].action_deviations == pytest.approx((1e20,))
+
+
 def test_summary_by_hand(tmp_path: Path) -> None:
     """Two instances, of which one uses a fifth of the first component's range."""
     box = Box.of([0.0, 0.0], [10.0, 1.0])

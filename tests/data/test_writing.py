@@ -188,6 +188,33 @@ def test_hidden_parameters_are_checked_with_each_episode(tmp_path: Path, episode
     assert so.load_dataset(tmp_path / "a.h5").num_episodes == 1
 
 
+def test_names_that_cannot_be_encoded_are_refused(
+    tmp_path: Path, suffix: str, episodes: Any
+) -> None:
+    """They come from names of files; a dataset that contained one could not be opened again."""
+    name, path, first = "pump-\udc80", tmp_path / f"a.{suffix}", episodes[0]
+    for arguments in (
+        {"family": name},
+        {"observation_names": [name, "b", "c"]},
+        {"action_names": [name, "b", "c", "d"]},
+        {"instances": [name]},
+        {"hidden": {first["instance"]: {name: 1.0}}},
+    ):
+        with (
+            pytest.raises(DataError, match="not valid Unicode"),
+            DatasetWriter(path, num_actions=4, **arguments) as writer,
+        ):
+            writer.append(**first)
+    with pytest.raises(DataError, match="extra must contain JSON"):
+        DatasetWriter(path, num_actions=4, extra={"site": name})
+    with DatasetWriter(path, num_actions=4) as writer:
+        writer.append(**first)
+        for change in ({"instance": name}, {"behaviour": name}):
+            with pytest.raises(DataError, match="not valid Unicode"):
+                writer.append(**first | change)
+    assert so.load_dataset(path).num_episodes == 1
+
+
 @pytest.mark.parametrize("flag", [True, np.True_, 1, np.array([True]), 1.0])
 def test_flags_of_any_kind_of_number(tmp_path: Path, episodes: Any, flag: Any) -> None:
     with DatasetWriter(tmp_path / "a.h5", num_actions=4) as writer:

@@ -18,6 +18,7 @@ from sept_offline.latent import (
     WindowLatentStage,
     identify,
 )
+from sept_offline.latent.transitions import change_scale
 from sept_offline.latent.window import all_windows
 from sept_offline.settings import LatentConfig
 from sept_offline.stage import StageState
@@ -55,6 +56,15 @@ def model(training_seed: int) -> LatentModel:
     learner = stage(dataclasses.replace(CONFIG, updates=1200), seed=training_seed)
     learner.advance(10_000)
     return learner.result()
+
+
+@pytest.mark.parametrize("size", [1e-14, 1e18])
+def test_the_unit_of_a_change_is_that_of_its_column(size: float) -> None:
+    before, change = np.random.default_rng(0).normal(size=(2, 10_000, 1))
+    scale = change_scale(
+        (size * before).astype(np.float32), (size * change).astype(np.float32), predicted=1
+    )
+    assert scale == pytest.approx(size, rel=0.1, abs=0)
 
 
 def same(one: StageState, other: StageState) -> bool:

@@ -12,7 +12,7 @@ from sept_offline.actions import Finite
 from sept_offline.agent import Control, HistoryContext
 from sept_offline.agent.networks import MLP, Standardiser
 from sept_offline.data import Dataset
-from sept_offline.errors import ConfigError
+from sept_offline.errors import ConfigError, DataError
 from sept_offline.methods import resolve_config
 from sept_offline.methods.baselines import WorstReplay, histories
 from sept_offline.settings import EpoptConfig
@@ -143,6 +143,26 @@ def check_by_hand(data: Dataset, context: HistoryContext, offline: np.ndarray) -
         assert np.array_equal(second[lag, :2], context.scaler(seen))
         assert second[lag, 2:].tolist() == [*(np.arange(4) == action).astype(float), 1.0]
     assert not second[2].any()
+
+
+@pytest.mark.parametrize(("value", "problem"), [(np.nan, "unknown"), (1e60, "too large")])
+def test_the_oracle_names_a_parameter_that_it_cannot_use(
+    tmp_path: Path, value: float, problem: str
+) -> None:
+    path = tmp_path / "a.h5"
+    hidden = {"left": {"gain": 1.0}, "right": {"gain": value}}
+    with so.DatasetWriter(path, num_actions=2, hidden=hidden) as writer:
+        for instance in hidden:
+            writer.append(
+                instance=instance,
+                observations=np.zeros((3, 1)),
+                actions=[0, 1],
+                rewards=[0.0, 1.0],
+                terminated=False,
+                truncated=True,
+            )
+    with pytest.raises(DataError, match=f"'gain' of the instance 'right' in .* is .*{problem}"):
+        so.fit(path, "oracle")
 
 
 def test_the_length_is_a_setting(tmp_path: Path) -> None:

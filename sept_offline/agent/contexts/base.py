@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -136,6 +135,8 @@ class HiddenContext(Context):
 
 def hidden_row(names: Sequence[str], hidden: Hidden) -> Array:
     """The hidden parameters `[k]` in the order of `names`, which must be theirs."""
+    if not isinstance(hidden, Mapping):
+        raise AgentError(f"hidden is {hidden!r:.60}; expected a dict of numbers by name.")
     if set(hidden) != set(names):
         raise AgentError(
             f"The agent needs the hidden parameters {', '.join(names)}, "
@@ -147,9 +148,11 @@ def hidden_row(names: Sequence[str], hidden: Hidden) -> Array:
         raise AgentError(
             f"Hidden parameters must be numbers, found {dict(hidden)!r:.80}."
         ) from error
-    if not all(map(math.isfinite, values)):
-        raise AgentError(f"Hidden parameters must be finite, found {dict(hidden)}.")
-    return np.array(values, dtype=np.float32)
+    with np.errstate(over="ignore"):
+        row = np.array(values, dtype=np.float32)
+    if not np.isfinite(row).all():
+        raise AgentError(f"Hidden parameters must be finite float32 numbers, found {dict(hidden)}.")
+    return row
 
 
 class HistoryContext(Context):
