@@ -285,7 +285,7 @@ def called(
         return function()
     except (SeptError, MemoryError):
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         words = one_line(error)
         raise kind(f"{where} raised {type(error).__name__}: {words}".rstrip(": ")) from error
 

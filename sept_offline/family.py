@@ -146,7 +146,7 @@ def load_object(spec: str, what: str) -> Any:
         for part in attribute.split("."):
             target = getattr(target, part)
     # The module is the user's: report any error in it.
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise FamilyError(
             f"Cannot load the {what} {spec!r}: {type(error).__name__}: {error}."
         ) from error

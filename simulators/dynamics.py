@@ -153,7 +153,8 @@ class HiddenParameter:
             if self.choices is None
             else f"one of {', '.join(f'{choice:g}' for choice in self.choices)}"
         )
-        number = float(value) if isinstance(value, Real | np.number) else math.nan
+        is_number = isinstance(value, Real | np.number) and not isinstance(value, bool)
+        number = float(value) if is_number else math.nan
         between = self.above < number <= self.most
         admissible = between if self.choices is None else number in self.choices
         if not admissible:

@@ -114,6 +114,12 @@ def test_a_lock_is_held_by_one_process_and_dropped_when_that_is_killed(tmp_path:
     assert not path.exists()
 
 
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="no folder that takes no file")
+def test_a_lock_where_no_file_can_be_made_is_not_somebodys() -> None:
+    with pytest.raises(DataError, match="no file can be made there"):
+        Lock(Path("/proc/lock"), DataError("busy"))
+
+
 @pytest.mark.parametrize("exchange", [True, False])
 def test_a_folder_is_replaced_whole_or_not_at_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exchange: bool

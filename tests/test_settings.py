@@ -50,12 +50,13 @@ def test_settings_are_nested_and_typed() -> None:
     ("setting", "words"),
     [
         ("inner.rat=1", "inner.rat.*did you mean 'rate'"),
-        ("steps=1.5", "steps is 1.5; expected int"),
-        ("steps=true", "expected int"),
+        ("steps=1.5", "steps is 1.5; expected a whole number"),
+        ("steps=true", "expected a whole number"),
+        ("limit=a", "limit is 'a'; expected a whole number or none"),
         ("inner.mode=c", "expected one of 'a', 'b'"),
-        ("inner.layers=3", "inner.layers"),
+        ("inner.layers=3", "inner.layers is 3; expected a list, each item a whole number"),
         ("inner.layers=[1.5]", r"inner.layers\[0\]"),
-        ("inner=3", "inner is 3"),
+        ("inner=3", "inner is 3; expected a group of settings, such as {rate = …}"),
         ("steps", "name=value"),
     ],
 )

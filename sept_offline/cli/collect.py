@@ -14,6 +14,7 @@ from sept_offline.cli.parameters import (
     BEHAVIOURS,
     DATASET,
     FILE,
+    check_either,
     count_option,
     engines,
     family_argument,
@@ -134,6 +135,7 @@ def collect(
     from sept_offline.collect import collect_dataset
     from sept_offline.data.filesystems import locate
 
+    check_either(options["resume"], options["restart"])
     if policy is not None and behaviour is not None and "policy" not in behaviour:
         raise click.UsageError(
             "--behaviour does not include --policy; give it a share, as in "

@@ -18,6 +18,7 @@ from sept_offline.cli.parameters import (
     Choice,
     algorithms,
     check_dataset,
+    check_either,
     name_option,
     output_options,
     seed_option,
@@ -94,6 +95,7 @@ def fit(
       sept-offline fit nav.h5 --stack 2 --no-verdict --set latent.updates=100
         --set control.updates=200 -o runs/nav-stacked
     """
+    check_either(options["resume"], options["restart"])
     check_dataset(dataset)
     from sept_offline.data.filesystems import locate
     from sept_offline.settings import merge, parse_settings, read_toml

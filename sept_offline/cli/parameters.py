@@ -246,5 +246,13 @@ def check_run_and_dataset(run: Path, dataset: str) -> None:
     check_dataset(dataset)
 
 
+def check_either(resume: bool, restart: bool) -> None:
+    """Refuse to continue and to discard the same work."""
+    if resume and restart:
+        raise click.UsageError(
+            "--resume continues what is there and --restart discards it; pass only one of them."
+        )
+
+
 def _holds_agent(run: Path) -> bool:
     return any((folder / "agent.json").is_file() for folder in (run, run / "agent"))

@@ -33,6 +33,7 @@ from sept_offline.data.records import (
     Metadata,
     Segments,
     Steps,
+    whole,
 )
 from sept_offline.data.source import (
     Source,
@@ -233,6 +234,7 @@ class Dataset:
 
     def segments(self, n: int) -> Segments:
         """The first n steps of every episode with at least n steps, stacked; reads only those."""
+        n = whole(n, "n of segments(n)")
         if n < 1:
             raise DataError(f"segments(n) needs at least one step, found n = {n}.")
         long_enough = self.episode_index.length >= n

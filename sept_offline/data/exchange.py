@@ -280,6 +280,17 @@ def _minari() -> Any:
     return minari
 
 
+def _stored(name: str) -> Any:
+    """The dataset of that id in Minari's store on this machine."""
+    try:
+        return _minari().load_dataset(name)
+    except (FileNotFoundError, ValueError) as error:  # no such dataset; no valid id
+        raise DataError(
+            f"Minari has no dataset {name!r:.120} on this machine; download it first, or choose "
+            "one that `minari list local` names."
+        ) from error
+
+
 def to_minari(data: Dataset, dataset_id: str, **options: Any) -> minari.MinariDataset:
     """Write the episodes of `data` into Minari's local store under `dataset_id`.
 
@@ -333,10 +344,9 @@ def from_minari(dataset: str | minari.MinariDataset, path: str | Path | None = N
     The file is `path`, by default `<id>.h5` in the current directory with "-" for "/". The instance
     of an episode is read from its infos; by default it is the dataset's id.
     """
-    minari = _minari()
     import gymnasium
 
-    source = minari.load_dataset(dataset) if isinstance(dataset, str) else dataset
+    source = _stored(dataset) if isinstance(dataset, str) else dataset
     observations = source.observation_space
     space = _action_space(source)
     if not isinstance(observations, gymnasium.spaces.Box) or len(observations.shape) != 1:

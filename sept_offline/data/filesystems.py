@@ -61,6 +61,8 @@ def locate(place: str | Place) -> Place:
     """A path for local files, including `file:///…`; a `Remote` for any other URI."""
     if isinstance(place, Remote):
         return place
+    if not str(place):
+        raise DataError("The path of the dataset is empty; give a file or a folder.")
     match = _URI.fullmatch(str(place))
     if match is None:
         return Path(place)

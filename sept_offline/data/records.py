@@ -17,12 +17,15 @@ episodes lie end to end, so do steps, and episode k owns one observation row mor
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from sept_offline.errors import DataError
 
 Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
@@ -215,3 +218,11 @@ class Problem:
     """The field, and the first place: instance, episode and step where they are known."""
     count: int
     message: str
+
+
+def whole(value: Any, name: str) -> int:
+    """A whole number of any kind as an int."""
+    try:
+        return int(operator.index(value))
+    except TypeError as error:
+        raise DataError(f"{name}: expected a whole number, found {value!r:.60}.") from error

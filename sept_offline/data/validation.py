@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import operator
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -15,7 +14,7 @@ from sept_offline.actions import ActionSpace
 from sept_offline.data.dataset import Dataset, bytes_intact, load_in_memory, open_source
 from sept_offline.data.filesystems import Place, check_place
 from sept_offline.data.problems import structural_problems, value_problems
-from sept_offline.data.records import HiddenTable, Problem
+from sept_offline.data.records import HiddenTable, Problem, whole
 from sept_offline.data.source import RowCounter, Source, canonical_json, content_hash
 from sept_offline.errors import DataError
 
@@ -234,8 +233,11 @@ def _actions(values: ArrayLike, space: ActionSpace, place: str) -> NDArray[Any]:
 
 def _numbers(values: ArrayLike, name: str, place: str, dtype: type[np.floating[Any]]) -> Any:
     try:
+        given = np.asarray(values)
+        if given.dtype.kind == "c":
+            raise TypeError("complex numbers have no place in a dataset")
         with np.errstate(over="ignore"):
-            array = np.asarray(values).astype(dtype)
+            array = given.astype(dtype)
     except (TypeError, ValueError) as error:
         raise DataError(f"{name} of {place}: expected an array of numbers; {error}.") from error
     bad = ~np.isfinite(array)
@@ -321,14 +323,6 @@ def storable(value: Any, name: str) -> str:
             f"{name} {text!r:.80} contains characters that are not valid Unicode; replace them."
         ) from error
     return text
-
-
-def whole(value: Any, name: str) -> int:
-    """A whole number of any kind as an int."""
-    try:
-        return int(operator.index(value))
-    except TypeError as error:
-        raise DataError(f"{name}: expected a whole number, found {value!r:.60}.") from error
 
 
 def json_ready(value: Mapping[str, Any], name: str) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from sept_offline.data.filesystems import Folder, kind_of
 from sept_offline.data.hdf5 import write_hdf5
 from sept_offline.data.parquet import Manifest, write_manifest, write_parquet
 from sept_offline.data.parquet_source import ParquetSource
-from sept_offline.data.records import Episode, EpisodeIndex, HiddenTable, Int64, Metadata
+from sept_offline.data.records import Episode, EpisodeIndex, HiddenTable, Int64, Metadata, whole
 from sept_offline.data.source import DTYPES, Header, RowCounter, Source, content_hash
 from sept_offline.data.spool import SortedSpool, Spool
 from sept_offline.data.validation import (
@@ -24,7 +24,6 @@ from sept_offline.data.validation import (
     hidden_table,
     json_ready,
     storable,
-    whole,
 )
 from sept_offline.errors import ConfigError, DataError
 from sept_offline.files import Workspace, writing

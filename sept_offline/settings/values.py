@@ -20,6 +20,14 @@ from sept_offline.limits import read_whole
 Record = TypeVar("Record")
 Rule = Callable[[Any, str], None]
 """Raises a ConfigError if the value of the setting at this path is not allowed."""
+WORDS = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "text",
+    dict: "a table of names and values",
+}
+"""What the types of settings are called in errors."""
 TOML_BYTES = 16 << 20
 """Size limit of a settings file, which is written by hand."""
 
@@ -88,8 +96,25 @@ def _convert(value: Any, hint: Any, path: str) -> Any:
             return value
     elif isinstance(hint, type) and isinstance(value, hint):
         return value
-    name = getattr(hint, "__name__", str(hint))
-    raise ConfigError(f"Setting {path} is {value!r:.120}; expected {name}.")
+    raise ConfigError(f"Setting {path} is {value!r:.120}; expected {_in_words(hint)}.")
+
+
+def _in_words(hint: Any) -> str:
+    """What a setting's type admits, as its user would say it."""
+    if typing.get_origin(hint) in (types.UnionType, typing.Union):
+        options = typing.get_args(hint)
+        given = [_in_words(option) for option in options if option is not type(None)]
+        return " or ".join([*given, *(["none"] if type(None) in options else [])])
+    if dataclasses.is_dataclass(hint):
+        example = dataclasses.fields(hint)[0].name
+        return f"a group of settings, such as {{{example} = …}}"
+    if typing.get_origin(hint) is tuple:
+        return f"a list, each item {_in_words(typing.get_args(hint)[0])}"
+    if typing.get_origin(hint) is typing.Literal:
+        return f"one of {', '.join(map(repr, typing.get_args(hint)))}"
+    if typing.get_origin(hint) in (dict, Mapping):
+        return WORDS[dict]
+    return WORDS.get(hint) or str(getattr(hint, "__name__", hint))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -76,9 +76,19 @@ MISTAKES = {
     "fit {nav} --set control.updates -o r": "name=value",
     "fit {nav} --set control.updates=many -o r": "control.updates",
     "fit {nav} --config none.toml -o r": "none.toml",
+    "fit {nav} --set latent=3 -o r": "latent is 3; expected a group of settings",
+    "fit {nav} --resume --restart -o r": "pass only one of them",
+    "collect navigation2d --resume --restart -o a.h5": "pass only one of them",
+    "bench --families hiv --vary probe_steps=abc": "expected a whole number or none",
     "evaluate {run} --family acrobot": "fitted for",
     "evaluate {run} -o results.csv": "results.csv",
 }
+
+
+def test_an_empty_path_is_not_the_current_folder(tmp_path: Path) -> None:
+    for words in (["inspect", ""], ["fit", "", "-o", "r"]):
+        assert "The path of the dataset is empty" in refused(*words, cwd=tmp_path)
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("command", MISTAKES)

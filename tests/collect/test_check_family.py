@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
@@ -176,6 +177,18 @@ class Failing(Slide):
         self.steps += 1
         if self.amount == 2.0 and self.steps == 4:
             raise ZeroDivisionError("no\nfriction")
+        return super().step(action)
+
+
+class Leaving(Slide):
+    """Ends the program in one instance."""
+
+    steps = 0
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self.steps += 1
+        if self.amount == 2.0 and self.steps == 4:
+            sys.exit(7)
         return super().step(action)
 
 
@@ -622,6 +635,7 @@ def test_an_error_keeps_its_cause() -> None:
     [
         (Failing, "instance train-1: step 3 raised ZeroDivisionError"),
         (FailingAtReset, r"instance train-1: reset\(\) raised KeyError"),
+        (Leaving, "instance train-1: step 3 raised SystemExit: 7"),
         (PaidInArrays, r"step 0 returned a reward of shape \(1,\)"),
         (OldStyle, "step 0 returned 4 values"),
         (Shrinking, "instance train-0: step 4 returned an observation of 1 numbers"),

@@ -57,6 +57,14 @@ def test_there_and_back(
 
 
 @needs_minari
+def test_a_name_that_minari_does_not_know(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "store"))
+    with pytest.raises(DataError, match=r"no dataset 'toy/none-v0' on this machine; download"):
+        so.from_minari("toy/none-v0", tmp_path / "a.h5")
+    assert not (tmp_path / "a.h5").exists()
+
+
+@needs_minari
 def test_views_travel_too(tmp_path: Path, episodes: Any, write: Any, monkeypatch: Any) -> None:
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "store"))
     data = so.load_dataset(write(tmp_path / "data.h5", episodes)).select([7, 3])

@@ -73,6 +73,8 @@ def test_segments_skip_the_short(path: Path, episodes: list[dict[str, Any]]) -> 
         assert segments.instance[row] == int(episode["instance"][-1])
     with pytest.raises(DataError):
         so.load_dataset(path).segments(0)
+    with pytest.raises(DataError, match="expected a whole number"):
+        so.load_dataset(path).segments(1.5)  # type: ignore[arg-type]
 
 
 def test_steps_alignment(path: Path, episodes: list[dict[str, Any]]) -> None:

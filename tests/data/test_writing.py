@@ -105,6 +105,7 @@ BAD = {
     "flat observations": ({"observations": np.zeros(6)}, "expected shape"),
     "observation NaN": ({"observations": np.full((6, 3), np.nan)}, "step 0.*finite"),
     "observation beyond float32": ({"observations": np.full((6, 3), 1e300)}, "finite"),
+    "complex numbers": ({"rewards": np.full(5, 1 + 2j)}, "complex numbers have no place"),
     "words": ({"rewards": ["a"] * 5}, "array of numbers"),
     "reward inf": ({"rewards": [0, 0, 0, np.inf, 0]}, "rewards of .*step 3"),
     "reward count": ({"rewards": np.zeros(4)}, r"rewards.*expected shape \(5,\)"),

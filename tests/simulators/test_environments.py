@@ -257,6 +257,7 @@ def test_a_limit_reached_on_the_terminal_step_is_flagged_as_in_gymnasium():
         ("sept/HIV-v0", {"lambda1": float("inf")}),
         ("sept/HIV-v0", {"lambda1": "0.4"}),
         ("sept/HIV-v0", {"lambda1": None}),
+        ("sept/HIV-v0", {"lambda1": True}),
         ("sept/HIV-v0", {"lambda_1": 0.4}),
         ("sept/HIV-v0", 0.4),
         ("sept/Pendulum-v0", {"mass": 0.0}),

@@ -92,16 +92,22 @@ def demarcate_dataset(
                 f"{logs.path} has {count} episodes; demarcation needs at least {FEWEST}, because "
                 "groups must be found again in each half of them."
             )
+        smallest = config.smallest_of(count)
+        if smallest > count // 2:
+            raise DataError(
+                f"{logs.path} has {count} episodes, and --smallest {smallest} leaves no room for "
+                f"two groups; use at most {count // 2}."
+            )
         grouping = find_groups(
             transitions_of(logs.steps(), logs.episode_index.length, logs.action_space),
             config,
             seed,
             progress,
         )
-        names, labels = name_labels(logs, grouping.groups, within, config.smallest_of(count))
+        names, labels = name_labels(logs, grouping.groups, within, smallest)
         kept = ~grouping.unsure if config.unsure == "drop" else np.ones(count, dtype=np.bool_)
         sizes = np.bincount(labels[kept], minlength=len(names))
-        reasons = _reasons(grouping, config, config.smallest_of(count))
+        reasons = _reasons(grouping, config, smallest)
         record = {
             "source": logs.content_hash,
             "episodes": count,
