@@ -27,7 +27,7 @@ decoder needs, so that instances which were never seen are placed by what they d
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 import torch
@@ -290,18 +290,31 @@ class TransitionLatentStage(UpdateStage):
 
 
 def draw_latents(
-    evidence: Tensor, contexts: Contexts, rng: torch.Generator
+    evidence: Iterable[Tensor], contexts: Contexts, rng: torch.Generator
 ) -> tuple[Gaussian, Tensor, Tensor]:
-    """Latents of contexts of 0 steps or more, equally many of each instance; `evidence[N, 2k]`.
+    """Latents of contexts of 0 steps or more, equally many of each instance.
 
-    Returns q(z | context), two `[S, k]`, their instances `[S]` and the contexts' first steps `[S]`.
+    `evidence` is that of all steps, `[n, 2k]` block by block. Returns q(z | context), two `[S, k]`,
+    their instances `[S]` and the contexts' first steps `[S]`.
     """
-    sums = evidence.double().cumsum(0)
-    sums = torch.cat((torch.zeros_like(sums[:1]), sums))
     present = contexts.steps.present
     instance = present.repeat(max(CONTEXTS // len(present), LEAST_CONTEXTS))
     start, length = contexts.draw(instance, rng)
-    return posterior((sums[start + length] - sums[start]).float()), instance, start
+    # the sums before each context and up to its end; those of all steps would fill the memory
+    rows = torch.cat((start, start + length)).numpy()
+    wanted, place = map(torch.from_numpy, np.unique(rows, return_inverse=True))
+    found, total, first = [], None, 0
+    for block in evidence:
+        total = torch.zeros_like(block[:1], dtype=torch.float64) if total is None else total
+        sums = torch.cat((total, block.double())).cumsum(0)
+        total, last = sums[-1:], first + len(block)
+        found.append(sums[wanted[(first <= wanted) & (wanted < last)] - first])
+        first = last
+    if total is None:
+        raise TrainingError("There are no steps to infer a latent from.")
+    found.append(total.expand(int((wanted == first).sum()), -1))
+    before, until = torch.cat(found)[place].chunk(2)
+    return posterior((until - before).float()), instance, start
 
 
 def _encode_some(model: LatentModel, segments: Segments, most: int) -> tuple[Floats, Integers]:
@@ -323,15 +336,17 @@ def context_latents(
     network = model.network
     if not isinstance(network, TransitionNetwork):
         raise TrainingError("Only the transitions objective reads contexts of any length.")
-    parts = []
-    with one_thread(), torch.no_grad():
+
+    def evidence() -> Iterator[Tensor]:
         for rows in np.array_split(np.arange(len(steps.row)), -(-len(steps.row) // BLOCK)):
             before = torch.from_numpy(steps.observations[steps.row[rows]])
             after = torch.from_numpy(steps.observations[steps.row[rows] + 1])
             actions = torch.from_numpy(model.space.encode(steps.actions[rows]))
-            parts.append(network.evidence_of(before, actions, after))
+            yield network.evidence_of(before, actions, after)
+
+    with one_thread(), torch.no_grad():
         (latent, log_variance), instance, first = draw_latents(
-            torch.cat(parts),
+            evidence(),
             Contexts(steps.instance, steps.time, longest),
             torch_generator(seed, "contexts"),
         )

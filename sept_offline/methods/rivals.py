@@ -141,9 +141,9 @@ class ContextStage(UpdateStage):
         """Latents `[S, k]` of contexts of 0 to `context` steps, and their instances `[S]`."""
         with one_thread(), torch.no_grad():
             everything = torch.arange(len(self.states))
-            parts = [_evidence(self.embed(rows)) for rows in torch.split(everything, BLOCK)]
+            blocks = (_evidence(self.embed(rows)) for rows in torch.split(everything, BLOCK))
             rng = torch_generator(self._seed, "contexts")
-            (latent, _), instance, _ = draw_latents(torch.cat(parts), self.draws, rng)
+            (latent, _), instance, _ = draw_latents(blocks, self.draws, rng)
         return latent.numpy(), instance.numpy()
 
     def encoder(self) -> TransitionEncoder:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +19,8 @@ from sept_offline.latent import (
     WindowLatentStage,
     identify,
 )
-from sept_offline.latent.transitions import change_scale
+from sept_offline.latent.networks import posterior
+from sept_offline.latent.transitions import Contexts, change_scale, draw_latents
 from sept_offline.latent.window import all_windows
 from sept_offline.settings import LatentConfig
 from sept_offline.stage import StageState
@@ -317,3 +319,26 @@ def test_mistakes_are_named() -> None:
     lonely = dataclasses.replace(SEGMENTS, instance=np.zeros_like(SEGMENTS.instance))
     with pytest.raises(DataError, match="at least 2"):
         stage(segments=lonely)
+
+
+def test_contexts_are_summed_block_by_block() -> None:
+    """The sums are those of all evidence at once, to the bit, wherever a block ends."""
+    rng = torch.Generator().manual_seed(0)
+    instance = np.repeat(np.arange(3), 40)
+    time = np.tile(np.arange(20), 6)
+    contexts = Contexts(instance, time, longest=64)
+    evidence = torch.rand(len(time), 6, generator=rng)
+
+    def drawn(sizes: list[int]) -> Any:
+        blocks = iter(torch.split(evidence, sizes))
+        return draw_latents(blocks, contexts, torch.Generator().manual_seed(1))
+
+    (mean, log_variance), owner, first = drawn([120])
+    sums = torch.cat((torch.zeros(1, 6, dtype=torch.float64), evidence.double().cumsum(0)))
+    _, length = contexts.draw(owner, torch.Generator().manual_seed(1))
+    assert (first + length == 120).any() and (length == 0).any() and (length > 7).any()
+    whole = (sums[first + length] - sums[first]).float()
+    assert torch.equal(log_variance, posterior(whole)[1])
+    for sizes in ([1, 119], [50, 70], [7] * 17 + [1]):
+        (again, wide), *_ = drawn(sizes)
+        assert torch.equal(again, mean) and torch.equal(wide, log_variance)
