@@ -117,7 +117,7 @@ def fit(out: str) -> dict[str, Any]:
     }
     data = so.load_dataset(out)
     before, last = peak_mb(), time.process_time()
-    work = so.fitter(data, "sept", config)
+    work = so.fitter(data.in_memory(), "sept", config)  # as the command does
     found: dict[str, list[float]] = {}
     for epoch in work:
         now = time.process_time()
