@@ -3,10 +3,10 @@
     python benchmarks/pages.py            # write the pages and their pictures
     python benchmarks/pages.py --check    # exit code 1 if they are out of date
 
-docs/results.md has an overview of the newest bench and the figures of the widest one,
-docs/results-tables.md the tables of that one;
-docs/ope.md and docs/demarcate.md have the tables of the scripts of the same names, docs/verdict.md
-those of calibration.py and testbed.py. The commands on the pages repeat or continue the studies.
+docs/results.md has an overview of the newest bench, the figures of the widest one, and the table of
+tuning.py; docs/results-tables.md the tables of the widest bench; docs/ope.md and docs/demarcate.md
+those of the scripts of the same names, docs/verdict.md those of calibration.py and testbed.py. The
+commands on the pages repeat or continue the studies.
 """
 
 from __future__ import annotations
@@ -227,6 +227,7 @@ def main() -> None:
     wanted = [
         (PAGE, "overview", overview(summarise_bench(RECENT), recent.cells)),
         (PAGE, "figures", figures(on_page)),
+        (PAGE, "tuning", kept("tuning")),
         (TABLES, "tables", tables(summary, bench.cells)),
         (ROOT / "docs" / "ope.md", "tables", kept("ope")),
         (ROOT / "docs" / "demarcate.md", "tables", kept("demarcate")),

@@ -29,7 +29,7 @@ from sept_offline.tools.bench.statistics import paired
 HERE = Path(__file__).resolve().parent
 sys.path.append(str(HERE.parent))  # so that benchmarks can be imported
 
-from benchmarks.continuous import read  # noqa: E402
+from benchmarks.continuous import read as read_cells  # noqa: E402
 from benchmarks.testbed import append, in_markdown, several  # noqa: E402
 
 Cell = dict[str, Any]
@@ -83,6 +83,11 @@ FIELDS = ("family", "method", "settings", "seed", "split")
 SEEDS = 5
 EPISODES = {"validation": 10, "test": 20}
 """Episodes per instance, each with a new agent."""
+
+
+def read(path: Path) -> list[Cell]:
+    """The cells that are finished."""
+    return read_cells(path, FIELDS)
 
 
 def key_of(cell: Cell) -> str:
@@ -150,7 +155,7 @@ def run_cells(arguments: Any) -> int:
             content = data.content_hash
         # the tests of a method can be named once its tries have run
         for method in (method for method in arguments.methods for _ in ("tries", "tests")):
-            cells = read(arguments.results, FIELDS)
+            cells = read(arguments.results)
             done = {key_of(cell) for cell in cells}
             for cell in pending(cells, name, method):
                 cell |= {"content_hash": content}
@@ -178,7 +183,7 @@ def rows_of(cells: Iterable[Cell]) -> list[Mapping[str, Any]]:
     ]
 
 
-def table(cells: Sequence[Cell]) -> str:
+def tables(cells: Sequence[Cell]) -> str:
     """What the tries scored, what was chosen, and what it changes on test instances."""
     titles = ["family", "method", "tries, validation", "chosen", "preset, test", "chosen, test"]
     lines = []
@@ -238,7 +243,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--only-table", action="store_true", help="run nothing")
     arguments = parser.parse_args(words)
     failed = 0 if arguments.only_table else run_cells(arguments)
-    print(table(read(arguments.results, FIELDS)), end="")
+    print(tables(read(arguments.results)), end="")
     return 1 if failed else 0
 
 
