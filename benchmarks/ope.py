@@ -194,8 +194,10 @@ def ranking(cells: list[Cell]) -> list[str]:
             values = [correlation(own, name) for own in full]
             there = [value for value in values if np.isfinite(value)]
             shown.append(f"{np.mean(there):.2f}" if there else "–")
-        regrets = [np.mean([lost(own, name) for own in full]) for name in ("fqe", "rehearsed")]
-        shares = [f"{regret:.0%}" if np.isfinite(regret) else "–" for regret in regrets]
+        shares = []
+        for name in ("fqe", "rehearsed"):
+            losses = [loss for loss in (lost(own, name) for own in full) if np.isfinite(loss)]
+            shares.append(f"{np.mean(losses):.0%}" if losses else "–")
         lines.append(row([family, len(full), max(map(len, full)), *shown, *shares]))
     return lines
 
@@ -249,7 +251,7 @@ def correlation(own: list[Cell], name: str) -> float:
 
 
 def lost(own: list[Cell], name: str) -> float:
-    """What the agent costs that an estimator says is best, as a share of best − worst.
+    """The loss from choosing the agent that an estimator ranks first, as a share of best − worst.
 
     Fitted Q chooses among the agents that the logs cover.
     """

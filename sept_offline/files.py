@@ -147,11 +147,9 @@ class Lock:
                 with contextlib.suppress(FileNotFoundError):
                     self._lock.acquire()
             except Timeout:
-                # Where no file can be made at all, as in /proc, there is no other process.
-                if not path.exists():
-                    raise DataError(
-                        f"Cannot write to {path.parent}: no file can be made there."
-                    ) from None
+                # Where no file can be created at all, as in /proc, there is no other process.
+                with writing(path.parent):
+                    path.touch()
                 raise refusal from None
 
     @property

@@ -49,7 +49,17 @@ class Choice(ChoiceType):
         return str(super().convert(value, param, ctx))
 
 
-class Folder(click.Path):
+class File(click.Path):
+    """A path that is not empty: an empty one would be the current folder."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Like click's."""
+        if not str(value):
+            self.fail("the path is empty.", param)
+        return super().convert(value, param, ctx)
+
+
+class Folder(File):
     """A path completed by folders only; the library checks it, with better error messages."""
 
     def shell_complete(
@@ -60,9 +70,9 @@ class Folder(click.Path):
 
 
 # The reader of a path checks whether it can be read, with an error that names the file.
-FILE = click.Path(path_type=Path, readable=False)
+FILE = File(path_type=Path, readable=False)
 FOLDER = Folder(path_type=Path, readable=False)
-DATASET = click.Path(readable=False)
+DATASET = File(readable=False)
 """A file, a folder or an address such as s3://bucket/logs, as text."""
 
 

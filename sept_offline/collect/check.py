@@ -161,7 +161,9 @@ def _check_gymnasium(family: Family, instance: str, hidden: Hidden) -> None:
             check_env(_Finite(env.env, family, where), skip_render_check=True)
     except FamilyError:
         raise
-    except (Exception, SystemExit) as error:
+    except SystemExit as error:
+        raise FamilyError(f"{where}: the environment ended the program (SystemExit).") from error
+    except Exception as error:
         raise FamilyError(
             f"{where}: Gymnasium's environment checker says: {one_line(error)}"
         ) from error

@@ -17,7 +17,7 @@ from sept_offline.data.problems import check_structure
 from sept_offline.data.records import HiddenTable
 from sept_offline.data.source import RowCounter, Source, content_hash
 from sept_offline.data.writer import DatasetWriter, publish
-from sept_offline.errors import ConfigError, DataError
+from sept_offline.errors import ConfigError, DataError, one_line
 from sept_offline.files import Workspace, real_path
 from sept_offline.progress import Progress, Silent
 
@@ -284,11 +284,13 @@ def _stored(name: str) -> Any:
     """The dataset of that id in Minari's store on this machine."""
     try:
         return _minari().load_dataset(name)
-    except (FileNotFoundError, ValueError) as error:  # no such dataset; no valid id
+    except FileNotFoundError as error:
         raise DataError(
             f"Minari has no dataset {name!r:.120} on this machine; download it first, or choose "
             "one that `minari list local` names."
         ) from error
+    except ValueError as error:  # no valid id, or a dataset of another version
+        raise DataError(f"Minari cannot load {name!r:.120}: {one_line(error)}.") from error
 
 
 def to_minari(data: Dataset, dataset_id: str, **options: Any) -> minari.MinariDataset:

@@ -235,7 +235,7 @@ def _numbers(values: ArrayLike, name: str, place: str, dtype: type[np.floating[A
     try:
         given = np.asarray(values)
         if given.dtype.kind == "c":
-            raise TypeError("complex numbers have no place in a dataset")
+            raise TypeError("found complex numbers")
         with np.errstate(over="ignore"):
             array = given.astype(dtype)
     except (TypeError, ValueError) as error:

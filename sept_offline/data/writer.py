@@ -82,7 +82,8 @@ class DatasetWriter:
             )
         if family is not None and not isinstance(family, str):
             raise DataError(f"family is {family!r:.60}; expected its name.")
-        if instances is not None and len(set(instances)) != len(instances):
+        named = [storable(name, "The instance") for name in instances or ()]
+        if len(set(named)) != len(named):
             raise DataError("instances names an instance twice.")
         self._dim = observation_dim if names is None else len(names)
         probe = None if probe_steps is None else whole(probe_steps, "probe_steps")
@@ -103,9 +104,7 @@ class DatasetWriter:
         for value in (family or "", *(names or ()), *(stored_names or ())):
             storable(value, "The name")
         self._declared = instances is not None
-        self._instances = {
-            storable(name, "The instance"): number for number, name in enumerate(instances or ())
-        }
+        self._instances = {name: number for number, name in enumerate(named)}
         self._behaviours: dict[str, int] = {}
         self._knows_propensities = False
         self._work = Workspace(self.path)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from sept_offline.agent.networks import Arrays, Standardiser, take, varying
 from sept_offline.data.records import Steps
-from sept_offline.training.inputs import Floats
+from sept_offline.training.inputs import Floats, changes
 
 LOG_NOISE = (-9.0, 2.0)
 """Bounds of the noise's log-variance in standardised units: most families here have no noise, and a
@@ -43,7 +43,7 @@ class Columns:
         before, after = steps.observations[steps.row], steps.observations[steps.row + 1]
         if angle is None:
             angle = find_angles(before, after)
-        change = _unwound(after - before, angle)
+        change = _unwound(changes(before, after), angle)
         state, moved = Standardiser.fit(before), Standardiser.fit(change)
         return cls(
             state.mean,

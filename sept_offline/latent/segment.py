@@ -14,7 +14,7 @@ from sept_offline.latent.model import LatentModel
 from sept_offline.latent.networks import SegmentNetwork
 from sept_offline.seeding import torch_generator
 from sept_offline.settings import LatentConfig
-from sept_offline.training.inputs import Balanced, Doubles, check_segments
+from sept_offline.training.inputs import Balanced, Doubles, changes, check_segments
 from sept_offline.training.layers import kl_standard, sample
 from sept_offline.training.updates import UpdateStage
 
@@ -49,7 +49,8 @@ class SegmentLatentStage(UpdateStage):
         seen, width = segments.observations, segments.observations.shape[-1]
         change = None
         if config.changes:
-            change = Standardiser.fit((seen[:, 1:] - seen[:, :-1]).reshape(-1, width))
+            before, after = (rows.reshape(-1, width) for rows in (seen[:, :-1], seen[:, 1:]))
+            change = Standardiser.fit(changes(before, after))
         self.network = SegmentNetwork(
             length,
             space.width,

@@ -47,6 +47,7 @@ from sept_offline.training.inputs import (
     Balanced,
     Floats,
     Integers,
+    changes,
     check_segments,
     standardised,
 )
@@ -155,7 +156,7 @@ class TransitionLatentStage(UpdateStage):
         self.config, self.space, self.num_instances = config, space, num_instances
         self._warm = max(1, round(AVERAGE * config.updates))
         before = steps.observations[steps.row]
-        change = steps.observations[steps.row + 1] - before
+        change = changes(before, steps.observations[steps.row + 1])
         state = Standardiser.fit(before)
         rng = torch_generator(seed, "latent", "initialise")
         self.network = TransitionNetwork(
@@ -303,15 +304,12 @@ def draw_latents(
     # the sums before each context and up to its end; those of all steps would fill the memory
     rows = torch.cat((start, start + length)).numpy()
     wanted, place = map(torch.from_numpy, np.unique(rows, return_inverse=True))
-    found, total, first = [], None, 0
+    found, total, first = [], torch.zeros(1, 1, dtype=torch.float64), 0
     for block in evidence:
-        total = torch.zeros_like(block[:1], dtype=torch.float64) if total is None else total
-        sums = torch.cat((total, block.double())).cumsum(0)
+        sums = torch.cat((total.expand(-1, block.shape[1]), block.double())).cumsum(0)
         total, last = sums[-1:], first + len(block)
         found.append(sums[wanted[(first <= wanted) & (wanted < last)] - first])
         first = last
-    if total is None:
-        raise TrainingError("There are no steps to infer a latent from.")
     found.append(total.expand(int((wanted == first).sum()), -1))
     before, until = torch.cat(found)[place].chunk(2)
     return posterior((until - before).float()), instance, start

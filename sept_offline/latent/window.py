@@ -29,6 +29,7 @@ from sept_offline.settings import LatentConfig
 from sept_offline.training.inputs import (
     Balanced,
     Integers,
+    changes,
     check_segments,
     standardised,
 )
@@ -97,14 +98,15 @@ class WindowLatentStage(UpdateStage):
         self.config, self.space, self.num_instances = config, space, num_instances
         self._length = windows.actions.shape[1]
         before = steps.observations[steps.row]
-        change = steps.observations[steps.row + 1] - before
-        first = windows.observations[:, : self._length]
-        moved = windows.observations[:, 1 : self._length + 1] - first
+        change = changes(before, steps.observations[steps.row + 1])
+        width = windows.observations.shape[-1]
+        first = windows.observations[:, : self._length].reshape(-1, width)
+        moved = changes(first, windows.observations[:, 1 : self._length + 1].reshape(-1, width))
         scalings = {
             "state": Standardiser.fit(before),
             "change": Standardiser.fit(change),
-            "segment_state": Standardiser.fit(first.reshape(-1, first.shape[-1])),
-            "segment_change": Standardiser.fit(moved.reshape(-1, first.shape[-1])),
+            "segment_state": Standardiser.fit(first),
+            "segment_change": Standardiser.fit(moved),
         }
         self.network = WindowNetwork(
             self._length,

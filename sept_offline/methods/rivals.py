@@ -61,7 +61,7 @@ from sept_offline.methods.method import Method, Stages, agent_of, control_stage
 from sept_offline.seeding import integer, torch_generator
 from sept_offline.settings import FitConfig, FocalConfig
 from sept_offline.threads import one_thread
-from sept_offline.training.inputs import Floats, Integers, standardised
+from sept_offline.training.inputs import Floats, Integers, changes, standardised
 from sept_offline.training.layers import array, initialise, layers_of, log_normal, perceptron
 from sept_offline.training.updates import UpdateStage
 
@@ -86,7 +86,7 @@ class ContextStage(UpdateStage):
         super().__init__("latent", latent.updates, (latent.learning_rate, latent.learning_rate_end))
         self.config, self._seed = config, seed
         before = steps.observations[steps.row]
-        change = steps.observations[steps.row + 1] - before
+        change = changes(before, steps.observations[steps.row + 1])
         if rewards:
             # the reward is a column that is 0 before every step
             before = np.concatenate([before, np.zeros((len(before), 1), np.float32)], axis=1)

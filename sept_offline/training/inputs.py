@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from sept_offline.actions import ActionSpace
-from sept_offline.agent.networks import Standardiser
+from sept_offline.agent.networks import Standardiser, varying
 from sept_offline.data.records import Segments
 from sept_offline.elementary import Doubles as Doubles
 from sept_offline.errors import DataError
@@ -20,6 +20,16 @@ Integers = NDArray[np.int64]
 def standardised(scaler: Standardiser, values: Floats) -> Tensor:
     """`values[..., k]` as a network reads them in training: divided, as its own buffers divide."""
     return torch.from_numpy(((values - scaler.mean) / scaler.scale).astype(np.float32))
+
+
+def changes(before: Floats, after: Floats) -> Floats:
+    """The changes of observed columns, `[n, k]`; 0 in a column that only rounding noise changes.
+
+    The noise is small relative to the column, but not relative to changes that consist of it.
+    """
+    change: Floats = after - before
+    change[:, ~(varying(before) | varying(after))] = 0.0
+    return change
 
 
 def check_segments(segments: Segments, space: ActionSpace, num_instances: int) -> None:

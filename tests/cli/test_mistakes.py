@@ -86,8 +86,8 @@ MISTAKES = {
 
 
 def test_an_empty_path_is_not_the_current_folder(tmp_path: Path) -> None:
-    for words in (["inspect", ""], ["fit", "", "-o", "r"]):
-        assert "The path of the dataset is empty" in refused(*words, cwd=tmp_path)
+    for words in (["inspect", ""], ["fit", "", "-o", "r"], ["fit", "nav.h5", "-o", ""]):
+        assert "path is empty" in refused(*words, cwd=tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -192,6 +192,11 @@ class Leaving(Slide):
         return super().step(action)
 
 
+class LeavingAtOnce(Slide):
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        sys.exit()
+
+
 class FailingAtReset(Slide):
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
         if self.amount == 2.0:
@@ -413,6 +418,7 @@ SOUND = Family(
 
 BROKEN = {
     "make ignores hidden": ({"make": lambda hidden: Slide()}, "hidden parameters have no effect"),
+    "ends the program": ({"make": maker(LeavingAtOnce)}, "ended the program"),
     "unseeded": ({"make": maker(Unseeded)}, "np_random|seed"),
     "info leaks": ({"make": maker(Telling)}, "info contains the hidden parameter 'amount'"),
     "last info leaks": ({"make": maker(TellingAtTheEnd)}, "info contains the hidden parameter"),

@@ -105,7 +105,7 @@ BAD = {
     "flat observations": ({"observations": np.zeros(6)}, "expected shape"),
     "observation NaN": ({"observations": np.full((6, 3), np.nan)}, "step 0.*finite"),
     "observation beyond float32": ({"observations": np.full((6, 3), 1e300)}, "finite"),
-    "complex numbers": ({"rewards": np.full(5, 1 + 2j)}, "complex numbers have no place"),
+    "complex numbers": ({"rewards": np.full(5, 1 + 2j)}, "found complex numbers"),
     "words": ({"rewards": ["a"] * 5}, "array of numbers"),
     "reward inf": ({"rewards": [0, 0, 0, np.inf, 0]}, "rewards of .*step 3"),
     "reward count": ({"rewards": np.zeros(4)}, r"rewards.*expected shape \(5,\)"),
@@ -153,6 +153,7 @@ def test_bad_episodes_are_refused(tmp_path: Path, case: str) -> None:
 
 def test_other_refusals(tmp_path: Path, episodes: Any, write: Any) -> None:
     for options, message in (
+        ({"instances": [1, "1"]}, "names an instance twice"),
         ({"hidden": {"train-0": {"z": 1.0}}}, "no entry for the instance 'train-1'"),
         ({"hidden": {f"train-{i}": {"z": np.inf} for i in range(3)}}, "is infinite"),
         ({"hidden": {f"train-{i}": {"z": "ice"} for i in range(3)}}, "'z'] is 'ice'; .* a number"),

@@ -207,7 +207,7 @@ def test_refusals_in_one_sentence(two: Case, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="is the input dataset"):
         demarcate_dataset(two.source, two.source, QUICK)
     write_logs(tmp_path / "enough.h5", (0.5,), 20)
-    with pytest.raises(DataError, match="no room for two groups; use at most 10"):
+    with pytest.raises(DataError, match=r"too few for two groups of at least 11 .* at most 10"):
         demarcate_dataset(tmp_path / "enough.h5", None, replace(QUICK, smallest=11))
     with pytest.raises(ConfigError, match="smallest is 1"):
         DemarcateConfig(smallest=1)

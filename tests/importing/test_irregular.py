@@ -50,7 +50,7 @@ REFUSED: dict[str, tuple[Change, str]] = {
         "1 in 'pulse', 2 in 'pressure'",
     ),
     "infinite observation": (put("pulse", float("inf"), 1), "not finite.*1 in 'pulse'"),
-    "too large for float32": (put("pulse", 1e300, 1), "too large for float32 .*1 in 'pulse'"),
+    "too large for float32": (put("pulse", 1e300, 1), "not finite as float32 .*1 in 'pulse'"),
     "missing reward": (put("score", None, 1), "1 in 'score'"),
     "missing action": (put("drug", None, 1), "1 in 'drug'"),
     "missing instance": (put("site", None, 1), "1 in 'site'.*complete the rows"),

@@ -24,7 +24,7 @@ from sept_offline.latent.transitions import Contexts, change_scale, draw_latents
 from sept_offline.latent.window import all_windows
 from sept_offline.settings import LatentConfig
 from sept_offline.stage import StageState
-from sept_offline.training.inputs import Balanced
+from sept_offline.training.inputs import Balanced, changes
 from tests.latent.grid import ORDERS, walks
 from tests.latent.grid import SPACE as FOUR_MOVES
 from tests.latent.tiny import SPACE, cut, episodes
@@ -302,6 +302,20 @@ def test_weighted_segments_are_drawn_by_their_weights() -> None:
     assert np.allclose(share, [0.125, 0, 0.375, 0.25, 0.25], atol=0.02)
 
 
+@pytest.mark.parametrize("level", [1e-6, 1e-3, 1.0, 1e3])
+def test_rounding_noise_of_a_constant_column_is_no_change(level: float) -> None:
+    rng = np.random.default_rng(0)
+    noise = level * (1 + 1e-7 * rng.normal(size=(1001, 1)))
+    walk = level * rng.normal(size=(1001, 1)).cumsum(0)
+    clock = level * np.arange(1001.0)[:, None]
+    last = np.where(np.arange(1001) == 1000, level, 0.0)[:, None]  # a flag of the final state
+    rows = np.concatenate([noise, walk, clock, last], axis=1).astype(np.float32)
+    change = changes(rows[:-1], rows[1:])
+    assert not change[:, 0].any()
+    assert np.array_equal(change[:, 1:], (rows[1:] - rows[:-1])[:, 1:])
+    assert change_scale(rows[:-1], change, 4)[0] == 0
+
+
 def test_a_constant_feature_is_not_blown_up() -> None:
     values = np.full((50, 2), 7.0, dtype=np.float32)
     values[:, 1] = np.arange(50)
@@ -338,7 +352,8 @@ def test_contexts_are_summed_block_by_block() -> None:
     _, length = contexts.draw(owner, torch.Generator().manual_seed(1))
     assert (first + length == 120).any() and (length == 0).any() and (length > 7).any()
     whole = (sums[first + length] - sums[first]).float()
-    assert torch.equal(log_variance, posterior(whole)[1])
+    expected = posterior(whole)
+    assert torch.equal(mean, expected[0]) and torch.equal(log_variance, expected[1])
     for sizes in ([1, 119], [50, 70], [7] * 17 + [1]):
         (again, wide), *_ = drawn(sizes)
         assert torch.equal(again, mean) and torch.equal(wide, log_variance)

@@ -95,8 +95,8 @@ def demarcate_dataset(
         smallest = config.smallest_of(count)
         if smallest > count // 2:
             raise DataError(
-                f"{logs.path} has {count} episodes, and --smallest {smallest} leaves no room for "
-                f"two groups; use at most {count // 2}."
+                f"{logs.path} has {count} episodes, too few for two groups of at least {smallest} "
+                f"(smallest); set smallest to at most {count // 2}."
             )
         grouping = find_groups(
             transitions_of(logs.steps(), logs.episode_index.length, logs.action_space),

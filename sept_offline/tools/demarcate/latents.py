@@ -23,7 +23,7 @@ from sept_offline.latent.networks import outer
 from sept_offline.seeding import generator, torch_generator
 from sept_offline.settings import DemarcateConfig
 from sept_offline.training.adam import Adam
-from sept_offline.training.inputs import Floats, Integers, standardised
+from sept_offline.training.inputs import Floats, Integers, changes, standardised
 from sept_offline.training.layers import Gaussian, initialise, kl_standard, perceptron, sample
 from sept_offline.training.updates import annealed, check_finite, descend
 
@@ -84,7 +84,7 @@ class Transitions:
 def transitions_of(steps: Steps, length: Integers, space: ActionSpace) -> Transitions:
     """The transitions of a dataset's steps; length[E] are the steps of its episodes in order."""
     before = steps.observations[steps.row]
-    change = steps.observations[steps.row + 1] - before
+    change = changes(before, steps.observations[steps.row + 1])
     varies = varying(change)
     return Transitions(
         states=standardised(Standardiser.fit(before), before),

@@ -125,7 +125,7 @@ _LACKING = {
         "every row needs them: complete the rows or remove them",
     ),
     "value": (
-        "Values are missing or not finite, or too large for float32",
+        "Values are missing or not finite as float32",
         "choose how to fill them, as in --fill COLUMN=previous (or zero, mean, a value)",
     ),
     "start": (
