@@ -192,9 +192,13 @@ class Leaving(Slide):
         return super().step(action)
 
 
-class LeavingAtOnce(Slide):
+class LeavingInTheChecker(Slide):
+    """Ends the program under the seed of Gymnasium's checker alone."""
+
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
-        sys.exit()
+        if seed == 123:
+            sys.exit()
+        return super().reset(seed=seed)
 
 
 class FailingAtReset(Slide):
@@ -418,7 +422,7 @@ SOUND = Family(
 
 BROKEN = {
     "make ignores hidden": ({"make": lambda hidden: Slide()}, "hidden parameters have no effect"),
-    "ends the program": ({"make": maker(LeavingAtOnce)}, "ended the program"),
+    "ends the program": ({"make": maker(LeavingInTheChecker)}, "the environment ended the program"),
     "unseeded": ({"make": maker(Unseeded)}, "np_random|seed"),
     "info leaks": ({"make": maker(Telling)}, "info contains the hidden parameter 'amount'"),
     "last info leaks": ({"make": maker(TellingAtTheEnd)}, "info contains the hidden parameter"),
