@@ -153,7 +153,10 @@ class OnnxEpisode:
         extra = 0 if self._kind == "history" else 1
         self._past = np.zeros((1, length + extra, dim), dtype=np.float32)
         self._taken = self._space.empty(1, length)
+        # the last step, as the encoder of a refined context reads it
+        self._pair = np.zeros((1, 2, dim), dtype=np.float32)
         self._last = self._space.empty(1, 1)
+        self._unrestricted = self._allowed_inputs(None, None)
         if (self._kind == "hidden") != (hidden is not None):
             raise AgentError(
                 "Hidden parameters must be given if the agent needs them, and only then."
@@ -175,7 +178,9 @@ class OnnxEpisode:
         # a graph would accept NaN, and a mask that allows nothing
         if row.shape != (1, self._dim) or not np.isfinite(row).all():
             raise AgentError(f"The observation must have {self._dim} finite columns.")
-        allowed = self._allowed(mask, bounds)
+        allowed = self._unrestricted
+        if mask is not None or bounds is not None:
+            allowed = self._allowed_inputs(mask, bounds)
         self._stack.see(self._stacked, row, first=self.steps == 0)
         row = self._stacked
         if self._kind == "history":
@@ -198,7 +203,7 @@ class OnnxEpisode:
         self.steps += 1
         return action if action.ndim else int(action)
 
-    def _allowed(self, mask: Any, bounds: Any) -> dict[str, Array]:
+    def _allowed_inputs(self, mask: Any, bounds: Any) -> dict[str, Array]:
         """The inputs of a graph by which actions are restricted."""
         allowed = self._space.allowed(mask, bounds)
         if isinstance(self._space, Box):
@@ -217,7 +222,7 @@ class OnnxEpisode:
         elif self.steps < self._taken.shape[1]:
             self._taken[0, self.steps] = action
         if self._kind == "refined":
-            self._before, self._last = row.copy(), np.array([[action]])
+            self._pair[:, 0], self._last[0, 0] = row, action
 
     def _infer(self, graph: str, **inputs: Array) -> None:
         """Run a graph, and keep its estimate of the instance and the state for the next step."""
@@ -239,8 +244,8 @@ class OnnxEpisode:
         """Add the evidence of the last step; after the first T steps, measure novelty."""
         steps = self._taken.shape[1]
         if 0 < self.steps <= self.agent.context["refine_steps"]:
-            pair = np.stack([self._before, row], axis=1)
-            self._infer("encoder", observations=pair, actions=self._last)
+            self._pair[:, 1] = row
+            self._infer("encoder", observations=self._pair, actions=self._last)
         if self.steps <= steps:
             self._past[0, self.steps] = row[0]
         if self.steps == steps and "novelty" in self.agent.manifest["graphs"]:
