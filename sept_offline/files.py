@@ -148,8 +148,9 @@ class Lock:
                     self._lock.acquire()
             except Timeout:
                 # Where no file can be created at all, as in /proc, there is no other process.
-                with writing(path.parent):
-                    path.touch()
+                if not path.exists():
+                    with writing(path.parent):
+                        path.touch()
                 raise refusal from None
 
     @property

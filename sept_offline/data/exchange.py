@@ -290,7 +290,9 @@ def _stored(name: str) -> Any:
             "one that `minari list local` names."
         ) from error
     except ValueError as error:  # no valid id, or a dataset of another version
-        raise DataError(f"Minari cannot load {name!r:.120}: {one_line(error)}.") from error
+        raise DataError(
+            f"Minari cannot load {name!r:.120}: {one_line(error).rstrip('.')}."
+        ) from error
 
 
 def to_minari(data: Dataset, dataset_id: str, **options: Any) -> minari.MinariDataset:

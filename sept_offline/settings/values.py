@@ -26,6 +26,8 @@ WORDS = {
     float: "a number",
     str: "text",
     dict: "a table of names and values",
+    Mapping: "a table of names and values",
+    type(None): "none",
 }
 """What the types of settings are called in errors."""
 TOML_BYTES = 16 << 20
@@ -101,20 +103,17 @@ def _convert(value: Any, hint: Any, path: str) -> Any:
 
 def _in_words(hint: Any) -> str:
     """What a setting's type admits, as its user would say it."""
-    if typing.get_origin(hint) in (types.UnionType, typing.Union):
-        options = typing.get_args(hint)
-        given = [_in_words(option) for option in options if option is not type(None)]
-        return " or ".join([*given, *(["none"] if type(None) in options else [])])
+    kind, parts = typing.get_origin(hint) or hint, typing.get_args(hint)
+    if kind in (types.UnionType, typing.Union):
+        return " or ".join(map(_in_words, parts))
+    if kind is tuple:
+        return f"a list, each item {_in_words(parts[0])}"
+    if kind is typing.Literal:
+        return f"one of {', '.join(map(repr, parts))}"
     if dataclasses.is_dataclass(hint):
         example = dataclasses.fields(hint)[0].name
         return f"a group of settings, such as {{{example} = …}}"
-    if typing.get_origin(hint) is tuple:
-        return f"a list, each item {_in_words(typing.get_args(hint)[0])}"
-    if typing.get_origin(hint) is typing.Literal:
-        return f"one of {', '.join(map(repr, typing.get_args(hint)))}"
-    if typing.get_origin(hint) in (dict, Mapping):
-        return WORDS[dict]
-    return WORDS.get(hint) or str(getattr(hint, "__name__", hint))
+    return WORDS.get(kind) or str(getattr(kind, "__name__", kind))
 
 
 @dataclasses.dataclass(frozen=True)
